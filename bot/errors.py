@@ -1,0 +1,40 @@
+"""What can go wrong in a way somebody must act on? Four errors; nothing else is caught far away."""
+
+from __future__ import annotations
+
+
+class OotbotError(Exception):
+    """Every error of our own; the message names the thing and the next step."""
+
+
+class Rejected(OotbotError):
+    """A caller is refused: answered as JSON with this status, code and sentence."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+
+
+class RetryLater(OotbotError):
+    """The world is not ready: run this task again, after `after` seconds when that is known."""
+
+    def __init__(self, message: str, *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class GiveUp(OotbotError):
+    """This task can never succeed: bury it and show why."""
+
+
+class Misconfigured(OotbotError):
+    """Settings that cannot be used; `problems` holds one sentence each, all of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems

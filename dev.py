@@ -1,0 +1,151 @@
+"""The one entry for working on ootbot: makes `.venv`, then runs what was asked.
+
+Needs Python 3.11 and pip, nothing else. The environment lives in `.venv` and is made again
+only when a file of `requirements/` that it was made from has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / "python"
+BASE = ("base", "build")
+
+EPILOG = """examples:
+  python3 dev.py demo                  the whole loop on loopback: open the URLs it prints
+  python3 dev.py demo --once           play the story, check what the pull request shows, exit
+  python3 dev.py test                  the test suite (SQLite and PostgreSQL, no server needed)
+  python3 dev.py test -k webhook -x    anything after `test` goes to pytest
+  python3 dev.py check                 format, lint, types, tests: what CI runs
+  python3 dev.py setup postgres        only the environment, with extras by name
+  python3 dev.py bench ingest --json   a benchmark (benchmarks/<name>.py)
+"""
+
+
+def main() -> int:
+    """Parse the command line, make the environment it needs, run it, return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="dev.py",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, help="what to do")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="passed on to it")
+    options = parser.parse_args()
+    if sys.version_info < (3, 11):  # noqa: UP036 - the reader may start it with any python3
+        print("ootbot needs Python 3.11 or newer; this is", sys.version.split()[0])
+        return 2
+    return COMMANDS[options.command](options.args)
+
+
+def demo(args: list[str]) -> int:
+    """Run `ootbot demo`."""
+    environment()
+    return run(str(PYTHON), "-m", "bot.cli", "demo", *args)
+
+
+def test(args: list[str]) -> int:
+    """Run pytest with the arguments given."""
+    environment("test")
+    return run(str(PYTHON), "-m", "pytest", *args)
+
+
+def check(args: list[str]) -> int:
+    """Run everything CI runs; stop at the first step that fails."""
+    environment("test", "lint")
+    steps = (
+        ("ruff", "format", "--check", "."),
+        ("ruff", "check", "."),
+        ("mypy",),
+        ("pytest", *args),
+    )
+    for step in steps:
+        print("--", *step, flush=True)
+        if code := run(str(PYTHON), "-m", *step):
+            return code
+    return 0
+
+
+def setup(args: list[str]) -> int:
+    """Make the environment, with the extras named."""
+    environment(*args)
+    print(f"ready: {BIN / 'ootbot'} --help")
+    return 0
+
+
+def bench(args: list[str]) -> int:
+    """Run benchmarks/<name>.py."""
+    names = sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py"))
+    if not args or args[0] not in names:
+        print("usage: dev.py bench NAME [options]; names:", ", ".join(names) or "(none yet)")
+        return 2
+    environment("test")
+    return run(str(PYTHON), str(ROOT / "benchmarks" / f"{args[0]}.py"), *args[1:])
+
+
+COMMANDS = {"demo": demo, "test": test, "check": check, "setup": setup, "bench": bench}
+
+
+def environment(*extras: str) -> None:
+    """Make or update `.venv` so that it holds the base packages and the extras named."""
+    wanted = dict.fromkeys((*BASE, *extras))
+    files = [ROOT / "requirements" / f"{name}.txt" for name in wanted]
+    if missing := [path.stem for path in files if not path.exists()]:
+        known = ", ".join(sorted(path.stem for path in (ROOT / "requirements").glob("*.txt")))
+        sys.exit(f"dev.py: no extra named {', '.join(missing)}; there are: {known}")
+    marks = {path: VENV / f".{path.stem}-{digest(path)}" for path in files}
+    stale = [path for path, mark in marks.items() if not mark.exists()]
+    if not stale and PYTHON.exists():
+        return
+    began = time.monotonic()
+    if not PYTHON.exists():
+        print("dev.py: making .venv ...", flush=True)
+        uv = shutil.which("uv")
+        venv.create(VENV, with_pip=uv is None, clear=VENV.exists())
+    print("dev.py: installing", ", ".join(path.stem for path in stale), "...", flush=True)
+    install("--require-hashes", *(word for path in stale for word in ("-r", str(path))))
+    install("--no-deps", "--no-build-isolation", "-e", str(ROOT))
+    for path in stale:
+        for old in VENV.glob(f".{path.stem}-*"):
+            old.unlink()
+        marks[path].touch()
+    print(f"dev.py: environment ready in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def install(*args: str) -> None:
+    """Install with uv where it is at hand, else with the environment's own pip."""
+    if uv := shutil.which("uv"):
+        command = [uv, "pip", "install", "-q", "--python", str(PYTHON)]
+    else:
+        command = [str(PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    if code := run(*command, *args):
+        sys.exit(f"dev.py: installing failed (exit {code}); the lines above say why")
+
+
+def digest(path: Path) -> str:
+    """Return a short name for what the file holds and the Python it is for."""
+    return hashlib.sha256(path.read_bytes() + sys.version.encode()).hexdigest()[:16]
+
+
+def run(*command: str) -> int:
+    """Run a command in the project's folder and return its exit code."""
+    try:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
