@@ -38,3 +38,20 @@ class Misconfigured(OotbotError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+class GitHubRefused(OotbotError):
+    """GitHub said no (4xx other than rate limits); trying again unchanged cannot help."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"GitHub answered {status}: {message}")
+        self.status = status
+        self.message = message
+
+
+class NotInstalled(GitHubRefused):
+    """The App is not installed on that repository, or is suspended there."""
+
+
+class StoreUnavailable(OotbotError):
+    """The database is gone, locked or full; what was tried has left no trace and may be tried again."""

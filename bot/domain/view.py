@@ -100,9 +100,7 @@ class Job:
         return self.status == "completed"
 
 
-RED_CONCLUSIONS = frozenset(
-    {"failure", "timed_out", "action_required", "startup_failure", "stale"}
-)
+RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
 
 
 @dataclass(frozen=True, kw_only=True)

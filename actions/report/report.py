@@ -1,0 +1,117 @@
+"""How does a backend's CI tell ootbot about a job? Run when it starts and when it is done.
+
+Every option may also come from the environment, as action.yml passes it: --job-name from
+INPUT_JOB_NAME and so on. Needs Python 3.9 and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import body
+from sending import DeliveryError, Sender, Tokens
+
+EXAMPLES = """\
+examples:
+  in GitHub Actions, with `permissions: id-token: write` (see README.md for the whole workflow):
+    report.py --status in_progress --job-name build
+    report.py --status completed --job-name build --conclusion failure --test-results 'junit:*.xml'
+
+  in another CI, which saved the dispatch's event and an OpenID token for the audience `ootbot`:
+    report.py --status completed --conclusion success --event event.json --token-file token.txt \\
+      --workflow-name nightly --job-name test --run-id 8d0c-41 --run-url https://ci.example/8d0c-41
+
+  a nightly run that nobody dispatched, about an upstream commit:
+    report.py --status completed --conclusion success --event-type nightly --delivery-id "$SHA" \\
+      --url https://ootbot.example/api/oot/callback
+"""
+
+
+def main() -> int:
+    """Build the report, deliver it, and return the exit code."""
+    options = parse()
+    try:
+        dispatch = body.read_event(options.event)
+        report = body.encode(body.build(options, dispatch, warn))
+        url = options.url or str(dispatch.get("callback_url") or "")
+        tokens = Tokens(options.audience, options.token_file)
+        answer = Sender(url, tokens, options.deadline).send(report)
+    except (body.InputError, DeliveryError) as error:
+        if options.fail_on_error == "false":
+            warn(str(error))
+            return 0
+        annotate("error", str(error))
+        return 1
+    print("ootbot took the report:", one_line(str(answer.get("status") or "accepted")))
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line; what is absent there comes from the environment."""
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    def option(name: str, meaning: str, default: str = "", **more: object) -> None:
+        variable = "INPUT_" + name.upper().replace("-", "_")
+        given = os.environ.get(variable, "").strip() or default
+        parser.add_argument(f"--{name}", help=meaning, default=given, **more)  # type: ignore[arg-type] # only type= is passed
+
+    option("status", "in_progress or completed (required)")
+    option("conclusion", "with completed: " + ", ".join(body.CONCLUSIONS))
+    option("job-name", "the job this is about; name each leg of a matrix (default: this job)")
+    option("workflow-name", "default: GITHUB_WORKFLOW")
+    option("test-results", 'counts as JSON {"passed": 3, "failed": 1, "skipped": 0}, or junit:GLOB')
+    option(
+        "failed-tests",
+        "JSON array of {name, classname, file, line, message, stacktrace}, or its file",
+    )
+    option("artifact-url", "where logs and packages can be fetched")
+    option("environment", "JSON object of words about the machine")
+    option("run-id", "default: GITHUB_RUN_ID")
+    option("run-attempt", "default: GITHUB_RUN_ATTEMPT, else 1")
+    option("run-url", "default: the run's page on GitHub")
+    option("check-run-id", "GitHub's id of the job's check run")
+    option(
+        "event",
+        "file with the event that started this run",
+        os.environ.get("GITHUB_EVENT_PATH", ""),
+    )
+    option("event-type", "default: what the dispatch says; nightly or periodic without one")
+    option("delivery-id", "default: what the dispatch says; the upstream commit without one")
+    option("url", "the bot's callback (default: what the dispatch says)")
+    option("audience", "audience of the OpenID token (default: ootbot)", "ootbot")
+    option("token-file", "OpenID token from another CI; or put it in OOTBOT_TOKEN")
+    option(
+        "deadline", "seconds to keep trying while the bot is away (default: 600)", "600", type=float
+    )
+    option("fail-on-error", "false: a lost report is a warning, and the exit code 0", "true")
+    return parser.parse_args()
+
+
+def warn(sentence: str) -> None:
+    """Say what is wrong without failing the job."""
+    annotate("warning", sentence)
+
+
+def annotate(kind: str, sentence: str) -> None:
+    """Say it where GitHub shows it with the run, or on standard error in another CI."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # Escaped as workflow commands need it, so that no answer can start a command of its own.
+        escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        print(f"::{kind} title=ootbot report::{escaped}", flush=True)
+    else:
+        print(f"{kind}: {sentence}", file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks, which in a log could start a workflow command."""
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

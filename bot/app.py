@@ -1,0 +1,145 @@
+"""How are the parts put together? Settings -> context -> web server and worker; the only importer of handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import aiohttp
+import structlog
+from aiohttp import web
+
+import handlers
+from bot import tasks
+from bot.clock import Clock, SystemClock
+from bot.context import Context
+from bot.github import GitHubApp
+from bot.oidc import Verifier
+from bot.store import Store
+from bot.web.routes import make_app
+from bot.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bot.settings import Settings
+
+log = structlog.get_logger("bot.app")
+
+SHUTDOWN = 2.0  # seconds requests in flight get to end
+KEEPALIVE = 75.0  # seconds an idle connection is kept
+
+
+@contextlib.asynccontextmanager
+async def make_context(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[Context]:
+    """Open the store and the HTTP client and hand out everything a bot consists of; closed at the end."""
+    clock = clock or SystemClock()
+    if settings.database_url is None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    store = Store(settings.database, clock=clock)
+    await store.open()
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        upstream = _github(settings, http, clock, settings.app_id, settings.private_key)
+        relay = upstream
+        if settings.relay_app_id is not None and settings.relay_private_key is not None:
+            relay = _github(
+                settings, http, clock, settings.relay_app_id, settings.relay_private_key
+            )
+        verifier = Verifier(
+            settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock
+        )
+        try:
+            yield Context(
+                settings=settings,
+                store=store,
+                clock=clock,
+                github=upstream,
+                relay=relay,
+                verifier=verifier,
+            )
+        finally:
+            await store.close()
+
+
+def make_worker(context: Context) -> Worker:
+    """Return the worker with every handler and task kind."""
+    return Worker(
+        context,
+        router=handlers.make_router(),
+        events=handlers.EVENTS,
+        kinds=tasks.KINDS,
+        periodic=tasks.PERIODIC,
+    )
+
+
+async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+    """Run the bot until SIGTERM or SIGINT; `ready` is told the address when it answers."""
+    with contextlib.closing(_listen(settings)) as listening:
+        port = listening.getsockname()[1]
+        async with make_context(replace(settings, port=port)) as context:
+            runner = web.AppRunner(
+                make_app(context),
+                access_log=None,
+                auto_decompress=False,
+                keepalive_timeout=KEEPALIVE,
+                shutdown_timeout=SHUTDOWN,
+            )
+            await runner.setup()
+            worker = make_worker(context)
+            working = asyncio.create_task(worker.run())
+            stop = _stop_on_signals(working)
+            try:
+                await web.SockSite(runner, listening).start()
+                log.info(
+                    "serving",
+                    url=context.settings.url,
+                    database=context.store.url.get_backend_name(),
+                )
+                if ready:
+                    ready(context.settings.url)
+                await stop.wait()
+                log.info("stopping: no new work")
+            finally:
+                worker.stop()
+                await runner.cleanup()
+                await working
+    log.info("stopped")
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError:
+        listening.close()
+        raise
+    listening.listen(1024)
+    return listening
+
+
+def _stop_on_signals(working: asyncio.Task[None]) -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
+    return stop
+
+
+def _github(
+    settings: Settings, http: aiohttp.ClientSession, clock: Clock, app_id: int, private_key: str
+) -> GitHubApp:
+    return GitHubApp(
+        app_id=app_id,
+        private_key=private_key,
+        api_url=settings.github_api_url,
+        http=http,
+        clock=clock,
+        writes_per_min=settings.writes_per_min,
+    )

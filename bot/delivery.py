@@ -1,0 +1,47 @@
+"""What does a handler get? One stored webhook, parsed, as gidgethub's router knows events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gidgethub.sansio import Event
+
+from bot.domain.records import from_payload
+
+if TYPE_CHECKING:
+    from bot.domain.records import RecordType
+    from bot.store import Transaction
+
+
+class Delivery(Event):
+    """A delivery: gidgethub's event (`data`, `event`, `delivery_id`) with what our handlers ask of it."""
+
+    def __init__(
+        self, data: dict[str, Any], *, event: str, delivery_id: str, received_at: int
+    ) -> None:
+        super().__init__(data, event=event, delivery_id=delivery_id)
+        self.received_at = received_at  # epoch milliseconds
+
+    @property
+    def action(self) -> str:
+        """The body's action, empty when it has none."""
+        action = self.data.get("action")
+        return action if isinstance(action, str) else ""
+
+    @property
+    def repo(self) -> str:
+        """The full name of the repository it is about, empty when there is none."""
+        repository = self.data.get("repository")
+        name = repository.get("full_name") if isinstance(repository, dict) else None
+        return name if isinstance(name, str) else ""
+
+
+def record(
+    tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False
+) -> dict[str, Any]:
+    """Have one record of the delivery merged into its table, and return the values read."""
+    row = from_payload(
+        kind, event.data, guid=event.delivery_id, received_at=event.received_at, deleted=deleted
+    )
+    tx.record(row)
+    return row.values

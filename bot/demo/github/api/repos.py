@@ -1,0 +1,219 @@
+"""How are repositories, commits, files and pull requests read?"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.demo.github import git
+from bot.demo.github.api.call import ApiCall, Route, answer, listing
+from bot.demo.github.refusals import Refused, missing
+from bot.demo.github.shapes import accounts, repository
+from bot.demo.github.shapes import pull as pulls
+from bot.demo.github.shapes.repository import api_of, html_of
+
+if TYPE_CHECKING:
+    from bot.demo.github.state import Commit, Pull, Repo
+    from bot.demo.github.world import World
+
+LARGEST_INLINE = 1024 * 1024  # bytes of a file that the JSON form still carries
+
+
+async def get_repo(call: ApiCall) -> web.Response:
+    """Show the repository."""
+    return answer(repository.repository(call.world, call.repo))
+
+
+async def permission(call: ApiCall) -> web.Response:
+    """Say what a person may do in the repository."""
+    login = call.part("login")
+    role = call.world.role(call.repo, login)
+    user = accounts.user(call.world, login)
+    return answer({"permission": role, "role_name": role, "user": user})
+
+
+async def list_pulls(call: ApiCall) -> web.Response:
+    """List pull requests, newest first."""
+    state, head, base = call.query("state", "open"), call.query("head"), call.query("base")
+    rows = [
+        each
+        for each in sorted(call.repo.pulls.values(), key=lambda pull: -pull.number)
+        if state in {"all", each.state}
+        and base in {"", each.base_ref}
+        and head in {"", f"{_head_owner(each)}:{each.head_ref}"}
+    ]
+    return listing(call, rows, pulls.listed)
+
+
+async def get_pull(call: ApiCall) -> web.Response:
+    """Show one pull request."""
+    return answer(pulls.pull_request(call.world, _pull(call)))
+
+
+async def pull_files(call: ApiCall) -> web.Response:
+    """List the files a pull request changes."""
+    pull = _pull(call)
+    return listing(call, pull.files, lambda world, path: pulls.changed_file(world, pull, path))
+
+
+async def pull_commits(call: ApiCall) -> web.Response:
+    """List a pull request's commits, oldest first."""
+    rows = [call.repo.commits[sha] for sha in _pull(call).commits]
+    return listing(call, rows, lambda world, row: repository.commit(world, call.repo, row))
+
+
+async def pulls_of_commit(call: ApiCall) -> web.Response:
+    """List the pull requests that hold a commit."""
+    commit = _commit(call, call.part("ref"))
+    rows = [each for each in call.repo.pulls.values() if commit.sha in each.commits]
+    return listing(call, rows, pulls.listed)
+
+
+async def get_commit(call: ApiCall) -> web.Response:
+    """Show one commit."""
+    return answer(repository.commit(call.world, call.repo, _commit(call, call.part("ref"))))
+
+
+async def list_commits(call: ApiCall) -> web.Response:
+    """List a branch's or commit's history, newest first."""
+    start = _commit(call, call.query("sha") or call.repo.default_branch)
+    rows = list(git.history(call.repo, start.sha))
+    return listing(call, rows, lambda world, row: repository.commit(world, call.repo, row))
+
+
+async def compare(call: ApiCall) -> web.Response:
+    """Say how two commits relate."""
+    base_name, dots, head_name = call.part("basehead").partition("...")
+    if not dots:
+        raise missing()
+    repo = call.repo
+    base, head = _ends(call, base_name, head_name)
+    common = git.merge_base(repo, base.sha, head.sha)
+    if common is None:
+        raise missing(f"No common ancestor between {base_name} and {head_name}.")
+    ahead = git.only_in(repo, head.sha, base.sha)
+    behind = git.only_in(repo, base.sha, head.sha)
+    sides = (bool(ahead), bool(behind))
+    status = {
+        (True, False): "ahead",
+        (False, True): "behind",
+        (True, True): "diverged",
+        (False, False): "identical",
+    }[sides]
+    html = f"{html_of(call.world, repo)}/compare/{base_name}...{head_name}"
+    return answer(
+        {
+            "url": f"{api_of(call.world, repo)}/compare/{base_name}...{head_name}",
+            "html_url": html,
+            "permalink_url": html,
+            "diff_url": f"{html}.diff",
+            "patch_url": f"{html}.patch",
+            "base_commit": repository.commit(call.world, repo, base),
+            "merge_base_commit": repository.commit(call.world, repo, common),
+            "status": status,
+            "ahead_by": len(ahead),
+            "behind_by": len(behind),
+            "total_commits": len(ahead),
+            "commits": [repository.commit(call.world, repo, each) for each in ahead],
+            "files": [
+                {"filename": path, "status": "modified"}
+                for path in sorted({path for each in ahead for path in each.changed})
+            ],
+        }
+    )
+
+
+async def contents(call: ApiCall) -> web.Response:
+    """Show a file, raw or as JSON, or list a folder."""
+    commit = git.resolve(call.repo, call.query("ref") or call.repo.default_branch)
+    if commit is None:
+        raise missing(f"No commit found for the ref {call.query('ref')}")
+    path = call.part("path").strip("/")
+    if path in commit.tree:
+        return _file(call, path, commit.tree[path])
+    inside = {
+        name.removeprefix(f"{path}/" if path else "").split("/")[0]
+        for name in commit.tree
+        if not path or name.startswith(f"{path}/")
+    }
+    if not inside:
+        raise missing()
+    names = [f"{path}/{name}" if path else name for name in sorted(inside)]
+    return answer([_entry(call.world, call.repo, each, commit.tree.get(each)) for each in names])
+
+
+def _file(call: ApiCall, path: str, data: bytes) -> web.Response:
+    if "raw" in call.request.headers.get("Accept", ""):
+        return web.Response(body=data, content_type="application/vnd.github.raw+json")
+    inline = len(data) <= LARGEST_INLINE
+    return answer(
+        _entry(call.world, call.repo, path, data)
+        | {
+            "content": base64.encodebytes(data).decode() if inline else "",
+            "encoding": "base64" if inline else "none",
+        }
+    )
+
+
+def _entry(world: World, repo: Repo, path: str, data: bytes | None) -> dict[str, Any]:
+    """Return a file, or a folder when there is no data."""
+    blob = b"blob %d\0" % len(data or b"") + (data or path.encode())
+    sha = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+    return {
+        "type": "dir" if data is None else "file",
+        "size": len(data or b""),
+        "name": path.rpartition("/")[2],
+        "path": path,
+        "sha": sha,
+        "url": f"{api_of(world, repo)}/contents/{path}",
+        "html_url": f"{html_of(world, repo)}/blob/{repo.default_branch}/{path}",
+        "git_url": f"{api_of(world, repo)}/git/blobs/{sha}",
+        "download_url": None,
+    }
+
+
+def _ends(call: ApiCall, *names: str) -> list[Commit]:
+    """Return the commits of a comparison; `owner:branch` names are taken without their owner."""
+    found = [git.resolve(call.repo, name.rpartition(":")[2]) for name in names]
+    if None in found:
+        raise missing()
+    return [each for each in found if each is not None]
+
+
+def _pull(call: ApiCall) -> Pull:
+    pull = call.repo.pulls.get(call.number("number"))
+    if pull is None:
+        raise missing()
+    return pull
+
+
+def _head_owner(pull: Pull) -> str:
+    return pull.author if pull.from_fork else pull.repo.owner
+
+
+def _commit(call: ApiCall, ref: str) -> Commit:
+    commit = git.resolve(call.repo, ref)
+    if commit is None:
+        raise Refused(422, f"No commit found for SHA: {ref}")
+    return commit
+
+
+REPO = "/repos/{owner}/{repo}"
+PULLS, CONTENTS = ("pull_requests:read",), ("contents:read",)
+ROUTES = (
+    Route(method="GET", path=REPO, handler=get_repo),
+    Route(method="GET", path="/repositories/{repository}", handler=get_repo),
+    Route(method="GET", path=REPO + "/collaborators/{login}/permission", handler=permission),
+    Route(method="GET", path=REPO + "/pulls", handler=list_pulls, needs=PULLS),
+    Route(method="GET", path=REPO + "/pulls/{number}", handler=get_pull, needs=PULLS),
+    Route(method="GET", path=REPO + "/pulls/{number}/files", handler=pull_files, needs=PULLS),
+    Route(method="GET", path=REPO + "/pulls/{number}/commits", handler=pull_commits, needs=PULLS),
+    Route(method="GET", path=REPO + "/commits", handler=list_commits, needs=CONTENTS),
+    Route(method="GET", path=REPO + "/commits/{ref:.+}/pulls", handler=pulls_of_commit, needs=PULLS),
+    Route(method="GET", path=REPO + "/commits/{ref:.+}", handler=get_commit, needs=CONTENTS),
+    Route(method="GET", path=REPO + "/compare/{basehead:.+}", handler=compare, needs=CONTENTS),
+    Route(method="GET", path=REPO + "/contents/{path:.*}", handler=contents, needs=CONTENTS),
+)

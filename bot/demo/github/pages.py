@@ -1,0 +1,223 @@
+"""What do people see and press? The pages of the simulated GitHub, complete without JavaScript."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jinja2
+from aiohttp import web
+
+from bot.demo.github.markdown import render
+from bot.demo.github.shapes import checks
+from bot.demo.github.world import MAINTAINER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bot.demo.github.simulated import SimulatedGitHub
+    from bot.demo.github.state import CheckRun, Pull, Repo
+
+TEMPLATES = Path(__file__).parent / "templates"
+# Only our own stylesheet and forms; what a comment smuggles in finds nothing to run with.
+POLICY = (
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' http: https:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+MARKS = {
+    "success": "✓",
+    "failure": "✕",
+    "timed_out": "✕",
+    "startup_failure": "✕",
+    "action_required": "!",
+    "cancelled": "⊘",
+    "skipped": "⊘",
+    "stale": "⊘",
+    "neutral": "■",
+    "in_progress": "●",
+    "queued": "○",
+}
+SHOWN_DELIVERIES = 200
+T = TypeVar("T")
+
+
+class Pages:
+    """The web pages over a simulated GitHub; whoever presses a button is `alice`."""
+
+    def __init__(self, github: SimulatedGitHub) -> None:
+        self._github = github
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        self._templates.filters |= {"markdown": render, "ago": self._ago, "clock": _clock}
+        self._templates.globals |= {"marks": MARKS, "me": MAINTAINER}
+
+    def add_to(self, application: web.Application) -> None:
+        """Register the pages and what their buttons post to."""
+        add = application.router.add_route
+        add("GET", "/", self.index)
+        add("GET", "/_/style.css", self.style)
+        add("GET", "/_/deliveries", self.deliveries)
+        add("POST", "/_/deliveries/{delivery}/redeliver", self.redeliver)
+        add("GET", "/{owner}/{repo}", self.repository)
+        add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
+        add("POST", "/{owner}/{repo}/pull/{number}/{act}", self.act)
+        add("GET", "/{owner}/{repo}/runs/{run}", self.check_run)
+        add("POST", "/{owner}/{repo}/runs/{run}/rerequest", self.rerequest)
+        add("POST", "/{owner}/{repo}/runs/{run}/action", self.request_action)
+        add("GET", "/{owner}/{repo}/actions/runs/{run}", self.workflow_run)
+        add("GET", "/{owner}/{repo}/actions/runs/{run}/job/{job}", self.workflow_run)
+
+    async def index(self, _: web.Request) -> web.Response:
+        """List repositories and their pull requests."""
+        return self._page("index.html", repos=list(self._github.world.repos.values()))
+
+    async def repository(self, request: web.Request) -> web.Response:
+        """Show one repository the same way."""
+        return self._page("index.html", repos=[self._repo(request)])
+
+    async def style(self, _: web.Request) -> web.FileResponse:
+        """Send the stylesheet."""
+        return web.FileResponse(TEMPLATES / "style.css")
+
+    async def deliveries(self, _: web.Request) -> web.Response:
+        """Show the newest of the delivery log."""
+        rows = self._github.deliveries[: -SHOWN_DELIVERIES - 1 : -1]
+        return self._page("deliveries.html", deliveries=rows)
+
+    async def pull(self, request: web.Request) -> web.Response:
+        """Show a pull request: conversation, commits and checks."""
+        pull = self._pull(request)
+        runs = self._github.check_runs(pull.repo, pull.head_sha)
+        return self._page(
+            "pull.html",
+            pull=pull,
+            commits=[pull.repo.commits[sha] for sha in pull.commits],
+            comments=self._github.comments(pull),
+            runs=runs,
+            summary=_summary(runs),
+        )
+
+    async def check_run(self, request: web.Request) -> web.Response:
+        """Show all that a check run says."""
+        run = self._check_run(request)
+        pulls = [each for each in run.repo.pulls.values() if run.head_sha in each.commits]
+        return self._page("check_run.html", run=run, pulls=pulls)
+
+    async def workflow_run(self, request: web.Request) -> web.Response:
+        """Show a workflow run and its jobs."""
+        run = _found(self._repo(request).runs, request.match_info["run"])
+        return self._page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
+
+    async def redeliver(self, request: web.Request) -> web.Response:
+        """Send a delivery again."""
+        _same_site(request)
+        rows = {each.id: each for each in self._github.deliveries}
+        await self._github.redeliver(_found(rows, request.match_info["delivery"]))
+        raise web.HTTPSeeOther("/_/deliveries")
+
+    async def rerequest(self, request: web.Request) -> web.Response:
+        """Press Re-run."""
+        _same_site(request)
+        run = self._check_run(request)
+        await self._github.rerequest(run.id)
+        raise web.HTTPSeeOther(_back(run))
+
+    async def request_action(self, request: web.Request) -> web.Response:
+        """Press one of a check run's own buttons."""
+        _same_site(request)
+        run, form = self._check_run(request), await request.post()
+        try:
+            await self._github.request_action(run.id, str(form.get("identifier")))
+        except ValueError as unknown:
+            raise web.HTTPNotFound(text=str(unknown)) from None
+        raise web.HTTPSeeOther(_back(run))
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Comment, label, push, close, reopen or merge, as the pressed button says."""
+        _same_site(request)
+        pull, form = self._pull(request), await request.post()
+        text = str(form.get("text", "")).strip()
+        acts: dict[str, Callable[[], Any]] = {
+            "comment": lambda: self._github.comment(pull, text, by=str(form.get("by", MAINTAINER))),
+            "label": lambda: self._github.label(pull, text),
+            "unlabel": lambda: self._github.unlabel(pull, text),
+            "push": lambda: self._github.push_commit(pull),
+            "close": lambda: self._github.close(pull),
+            "reopen": lambda: self._github.reopen(pull),
+            "merge": lambda: self._github.merge(pull),
+        }
+        act = request.match_info["act"]
+        if act not in acts:
+            raise web.HTTPNotFound
+        if text or act not in {"comment", "label", "unlabel"}:
+            await acts[act]()
+        raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
+
+    def _page(self, template: str, **values: Any) -> web.Response:
+        text = self._templates.get_template(template).render(values)
+        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+        return web.Response(text=text, content_type="text/html", headers=headers)
+
+    def _repo(self, request: web.Request) -> Repo:
+        parts = request.match_info
+        return _found(self._github.world.repos, f"{parts['owner']}/{parts['repo']}".lower())
+
+    def _pull(self, request: web.Request) -> Pull:
+        return _found(self._repo(request).pulls, request.match_info["number"])
+
+    def _check_run(self, request: web.Request) -> CheckRun:
+        return _found(self._repo(request).check_runs, request.match_info["run"])
+
+    def _ago(self, ms: int) -> str:
+        """Return how long ago that was, in one unit."""
+        seconds = max(0, self._github.world.now() - ms) // 1000
+        for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+            if seconds >= length:
+                return f"{seconds // length} {unit} ago"
+        return "just now"
+
+
+def _found(things: Mapping[Any, T], key: str) -> T:
+    """Return the thing of that name or number, or the 404 page."""
+    number = int(key) if key.isascii() and key.isdigit() else key
+    if number not in things:
+        raise web.HTTPNotFound(text="There is nothing at this address.")
+    return things[number]
+
+
+def _same_site(request: web.Request) -> None:
+    """Refuse a form that another site's page has sent."""
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"http://{request.host}":
+        raise web.HTTPForbidden(text="This form was sent from another site.")
+
+
+def _back(run: CheckRun) -> str:
+    """Return the page that a check's buttons lead back to."""
+    for pull in run.repo.pulls.values():
+        if pull.head_sha == run.head_sha:
+            return f"/{run.repo.full_name}/pull/{pull.number}"
+    return f"/{run.repo.full_name}/runs/{run.id}"
+
+
+def _clock(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def _summary(runs: list[CheckRun]) -> str:
+    """Return the head line of the checks box."""
+    if not runs:
+        return "No checks yet"
+    unfinished = sum(run.status != "completed" for run in runs)
+    bad = sum(run.conclusion in checks.BAD for run in runs)
+    if bad:
+        return f"{bad} of {len(runs)} checks failed"
+    if unfinished:
+        return f"{unfinished} of {len(runs)} checks haven't completed yet"
+    return "All checks have passed"

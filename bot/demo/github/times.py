@@ -1,0 +1,53 @@
+"""How does GitHub write a moment down? Conversions between epoch milliseconds and its notation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+
+@overload
+def iso(ms: int) -> str: ...
+@overload
+def iso(ms: None) -> None: ...
+def iso(ms: int | None) -> str | None:
+    """Return epoch milliseconds as GitHub writes them: UTC, whole seconds."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_iso(text: str) -> int:
+    """Return epoch milliseconds of an ISO 8601 moment with a zone; ValueError for anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; end it with Z")
+    return int(moment.timestamp() * 1000)
+
+
+def within(ms: int, wanted: str) -> bool:
+    """Tell whether a moment satisfies a search range such as `>=2024-01-01` or `A..B`."""
+    low, dots, high = wanted.partition("..")
+    if dots:
+        return _from(low)[0] <= ms <= _from(high, end=True)[1]
+    sign = wanted[: len(wanted) - len(wanted.lstrip("<>="))]
+    first, last = _from(wanted[len(sign) :])
+    return {
+        ">": ms > last,
+        ">=": ms >= first,
+        "<": ms < first,
+        "<=": ms <= last,
+        "": first <= ms <= last,
+    }[sign]
+
+
+def _from(text: str, *, end: bool = False) -> tuple[int, int]:
+    """Return the first and last millisecond that a date or a moment (to the second) names."""
+    if text == "*":
+        return (0, 0) if not end else (2**62, 2**62)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    length = timedelta(days=1) if len(text) == len("2024-01-01") else timedelta(seconds=1)
+    first = int(moment.timestamp() * 1000)
+    return first, first + int(length.total_seconds() * 1000) - 1

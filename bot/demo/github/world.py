@@ -1,0 +1,224 @@
+"""Who and what is on this GitHub, and how is it found? The one owner of all state."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from bot.demo.github import git
+from bot.demo.github.accounts import App, Installation, User
+from bot.demo.github.keys import public_key
+from bot.demo.github.state import CheckSuite, Repo, Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.clock import Clock
+    from bot.demo.github.accounts import Token
+    from bot.demo.github.records import Call, Delivery, Dispatch
+    from bot.demo.github.state import Pull
+
+ALL_PERMISSIONS = {
+    "actions": "write",
+    "checks": "write",
+    "contents": "write",
+    "issues": "write",
+    "metadata": "read",
+    "pull_requests": "write",
+}
+ALL_EVENTS = (
+    "check_run",
+    "check_suite",
+    "issue_comment",
+    "issues",
+    "merge_group",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "push",
+    "repository",
+    "workflow_job",
+    "workflow_run",
+)
+MAINTAINER = "alice"  # has admin rights on every repository, and presses the buttons
+WORKFLOW_PATH = ".github/workflows/ci.yml"
+FIRST_FILES = {
+    "README.md": b"A repository of the simulation.\n",
+    WORKFLOW_PATH: b"name: CI\non: [repository_dispatch, workflow_dispatch]\n",
+}
+
+
+class World:
+    """Accounts, Apps, repositories and what was recorded about them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.url = ""  # known once the server listens
+        self.apps: dict[int, App] = {}
+        self.repos: dict[str, Repo] = {}  # by full name in lower case
+        self.installations: dict[int, Installation] = {}
+        self.users: dict[str, User] = {}
+        self.tokens: dict[str, Token] = {}
+        self.calls: list[Call] = []
+        self.deliveries: list[Delivery] = []
+        self.dispatches: list[Dispatch] = []
+        self._ids = itertools.count(1_000_001)
+        self._app_ids = itertools.count(20_001)
+        # Jobs are check runs of GitHub's own App. It is installed nowhere and hears of nothing.
+        self.actions_app = self.add_app(slug="github-actions", key=None)
+
+    @property
+    def api_url(self) -> str:
+        """The REST API's address, as on an Enterprise Server."""
+        return f"{self.url}/api/v3"
+
+    def new_id(self) -> int:
+        """Return an id that nothing else has."""
+        return next(self._ids)
+
+    def now(self) -> int:
+        """Return the simulation's time in epoch milliseconds."""
+        return self.clock.now()
+
+    def add_app(
+        self,
+        *,
+        slug: str,
+        key: str | None,
+        webhook_url: str | None = None,
+        webhook_secret: str = "",
+        permissions: Mapping[str, str] | None = None,
+        events: Iterable[str] | None = None,
+    ) -> App:
+        """Register an App; `key` is its private key, None for one that never signs."""
+        number = next(self._app_ids)
+        app = App(
+            app_id=number,
+            client_id=f"Iv23li{number:014d}",
+            slug=slug,
+            private_key_pem=key or "",
+            public_key_pem=public_key(key) if key else "",
+            webhook_url=webhook_url,
+            webhook_secret=webhook_secret,
+            permissions={
+                "metadata": "read",
+                **(ALL_PERMISSIONS if permissions is None else permissions),
+            },
+            events=tuple(ALL_EVENTS if events is None else events),
+            created_at=self.now(),
+        )
+        self.apps[number] = app
+        self.user(app.bot_login, "Bot")
+        return app
+
+    def add_repo(self, full_name: str, *, private: bool, install: Sequence[App], default_branch: str) -> Repo:
+        """Create a repository with one commit and install these Apps on it."""
+        owner, _, name = full_name.partition("/")
+        repo = Repo(
+            id=self.new_id(),
+            owner=owner,
+            name=name,
+            private=private,
+            default_branch=default_branch,
+            created_at=self.now(),
+            permissions={MAINTAINER: "admin"},
+        )
+        first = git.commit(repo, at=self.now(), message="First commit", author=MAINTAINER, files=FIRST_FILES)
+        repo.branches[default_branch] = first.sha
+        self.user(owner, "Organization")
+        self.repos[full_name.lower()] = repo
+        for app in install:
+            self.install(app, repo)
+        return repo
+
+    def install(self, app: App, repo: Repo) -> Installation:
+        """Let an App into a repository, in the one installation it has on the owner's account."""
+        found = self.installation(app, repo.owner)
+        if found is None:
+            found = Installation(
+                id=self.new_id(),
+                app=app,
+                account=repo.owner,
+                repository_ids=set(),
+                permissions=dict(app.permissions),
+                created_at=self.now(),
+            )
+            self.installations[found.id] = found
+        found.repository_ids.add(repo.id)
+        return found
+
+    def installation(self, app: App, account: str) -> Installation | None:
+        """Return the App's installation on an account."""
+        return next(
+            (
+                each
+                for each in self.installations.values()
+                if each.app is app and each.account.lower() == account.lower()
+            ),
+            None,
+        )
+
+    def installed_on(self, repo: Repo) -> list[Installation]:
+        """Return the working installations that cover a repository."""
+        return [
+            each
+            for each in self.installations.values()
+            if repo.id in each.repository_ids and each.suspended_at is None
+        ]
+
+    def user(self, login: str, kind: str = "User") -> User:
+        """Return the account of that login, made on first sight."""
+        key = login.lower()
+        if key not in self.users:
+            self.users[key] = User(id=self.new_id(), login=login, type=kind)
+        return self.users[key]
+
+    def repo(self, repo: Repo | str) -> Repo:
+        """Return a repository by full name; KeyError when there is none."""
+        return self.repos[repo.lower()] if isinstance(repo, str) else repo
+
+    def repo_by_id(self, number: int) -> Repo | None:
+        """Return the repository of that id."""
+        return next((each for each in self.repos.values() if each.id == number), None)
+
+    def role(self, repo: Repo, login: str) -> str:
+        """Return admin, write, read or none: what that person may do in a repository."""
+        return repo.permissions.get(login.lower(), "none" if repo.private else "read")
+
+    def suite(self, repo: Repo, app: App, sha: str) -> CheckSuite:
+        """Return the App's suite on a commit, made on first sight."""
+        for suite in repo.suites.values():
+            if suite.app is app and suite.head_sha == sha:
+                return suite
+        return self.new_suite(repo, app, sha)
+
+    def new_suite(self, repo: Repo, app: App, sha: str) -> CheckSuite:
+        """Make one more suite on a commit; only Actions has several, one for each run."""
+        now = self.now()
+        branch = next((name for name, head in repo.branches.items() if head == sha), None)
+        suite = CheckSuite(
+            id=self.new_id(),
+            repo=repo,
+            app=app,
+            head_sha=sha,
+            head_branch=branch,
+            created_at=now,
+            updated_at=now,
+        )
+        repo.suites[suite.id] = suite
+        return suite
+
+    def workflow(self, repo: Repo, name: str, path: str = WORKFLOW_PATH) -> Workflow:
+        """Return the workflow of that name, made on first sight."""
+        for workflow in repo.workflows.values():
+            if workflow.name == name:
+                return workflow
+        if path in repo.workflows:
+            path = f".github/workflows/{'-'.join(name.lower().split())}.yml"
+        made = Workflow(id=self.new_id(), name=name, path=path, created_at=self.now())
+        repo.workflows[path] = made
+        return made
+
+    def pulls_at(self, repo: Repo, sha: str) -> list[Pull]:
+        """Return the open pull requests whose head that commit is."""
+        return [each for each in repo.pulls.values() if each.head_sha == sha and each.state == "open"]

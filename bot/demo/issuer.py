@@ -1,0 +1,185 @@
+"""Who signs the simulated CI's tokens? An OpenID provider like GitHub Actions', on loopback."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import jwt
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from bot.clock import Clock, SystemClock
+
+LIFETIME = 300  # seconds a token is good for
+BACKDATED = 600  # seconds by which `nbf` lies before `iat`
+COMMIT = "0" * 40
+DISCOVERY = "/.well-known/openid-configuration"
+KEYS = "/.well-known/jwks"
+TOKENS = "/_actions/token"
+
+
+class Issuer:
+    """An OpenID provider whose word the bot takes for which repository and run is speaking.
+
+    While `outage` is set, discovery and keys answer 503; `mint` and the runner's token endpoint go
+    on, as a job that already has its token does not notice either. `fetches` counts how often the
+    keys were asked for, answered or not.
+    """
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.url = ""
+        self.outage = False
+        self.fetches = 0
+        self._clock = clock or SystemClock()
+        self._signing = _Key()
+        self._published = [self._signing]
+        self._jobs: dict[str, dict[str, Any]] = {}  # request token -> claims
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on 127.0.0.1, on a free port unless one is given."""
+        app = web.Application()
+        app.router.add_get(DISCOVERY, self._discovery)
+        app.router.add_get(KEYS, self._keys)
+        app.router.add_get(TOKENS, self._token)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner:
+            await self._runner.cleanup()
+
+    def rotate(self, *, keep_old: bool = True) -> None:
+        """Sign with a new key from now on; `keep_old` goes on publishing those before it."""
+        self._signing = _Key()
+        self._published = [self._signing, *(self._published if keep_old else [])]
+
+    def mint(
+        self,
+        *,
+        repository: str,
+        repository_id: str | int = "700100",
+        run_id: str | int,
+        run_attempt: str | int = 1,
+        audience: str = "ootbot",
+        lifetime: int = LIFETIME,
+        **claims: Any,
+    ) -> str:
+        """Return a signed token for a job of that repository.
+
+        `lifetime` is in seconds and may be negative. Other claims are replaced or added by name,
+        and left out when they are None.
+        """
+        now = self._clock.now() // 1000
+        standard = {
+            "iss": self.url,
+            "aud": audience,
+            "iat": now,
+            "nbf": now - BACKDATED,
+            "exp": now + lifetime,
+            "jti": secrets.token_hex(16),
+            **_job_claims(repository, str(repository_id)),
+            "run_id": str(run_id),
+            "run_attempt": str(run_attempt),
+        }
+        said = {name: value for name, value in (standard | claims).items() if value is not None}
+        headers = {"kid": self._signing.kid}
+        return jwt.encode(said, self._signing.private, algorithm="RS256", headers=headers)
+
+    def request_env(self, **claims: Any) -> dict[str, str]:
+        """Return what a runner puts into the environment of a job that may ask for tokens.
+
+        `claims` are those of `mint`; the audience is the job's own choice when it asks.
+        """
+        request_token = secrets.token_urlsafe(32)
+        self._jobs[request_token] = claims
+        return {
+            "ACTIONS_ID_TOKEN_REQUEST_URL": f"{self.url}{TOKENS}?api-version=2.0",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": request_token,
+        }
+
+    async def _discovery(self, _request: web.Request) -> web.Response:
+        if self.outage:
+            return _unavailable()
+        return web.json_response(
+            {
+                "issuer": self.url,
+                "jwks_uri": f"{self.url}{KEYS}",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["RS256"],
+            }
+        )
+
+    async def _keys(self, _request: web.Request) -> web.Response:
+        self.fetches += 1
+        if self.outage:
+            return _unavailable()
+        return web.json_response({"keys": [key.public for key in self._published]})
+
+    async def _token(self, request: web.Request) -> web.Response:
+        scheme, _, request_token = request.headers.get("Authorization", "").partition(" ")
+        claims = self._jobs.get(request_token)
+        if scheme.lower() != "bearer" or claims is None:
+            return web.json_response({"message": "no such job"}, status=401)
+        owner = claims["repository"].partition("/")[0]
+        audience = request.query.get("audience") or f"https://github.com/{owner}"
+        return web.json_response({"value": self.mint(**(claims | {"audience": audience}))})
+
+
+class _Key:
+    """One signing key and how it is published."""
+
+    def __init__(self) -> None:
+        self.kid = secrets.token_hex(16)
+        self.private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        numbers = json.loads(RSAAlgorithm.to_jwk(self.private.public_key()))
+        self.public = {
+            "kty": "RSA",
+            "alg": "RS256",
+            "use": "sig",
+            "kid": self.kid,
+            "n": numbers["n"],
+            "e": numbers["e"],
+        }
+
+
+def _unavailable() -> web.Response:
+    return web.json_response({"message": "temporarily unavailable"}, status=503)
+
+
+def _job_claims(repository: str, repository_id: str) -> dict[str, str]:
+    """Return what GitHub says of a job that a repository_dispatch started on the default branch."""
+    owner = repository.partition("/")[0]
+    workflow = f"{repository}/.github/workflows/ci.yml@refs/heads/main"
+    return {
+        "sub": f"repo:{repository}:ref:refs/heads/main",
+        "actor": "octocat",
+        "actor_id": "583231",
+        "base_ref": "",
+        "check_run_id": "9001",
+        "event_name": "repository_dispatch",
+        "head_ref": "",
+        "job_workflow_ref": workflow,
+        "job_workflow_sha": COMMIT,
+        "ref": "refs/heads/main",
+        "ref_protected": "true",
+        "ref_type": "branch",
+        "repository": repository,
+        "repository_id": repository_id,
+        "repository_owner": owner,
+        "repository_owner_id": "600100",
+        "repository_visibility": "public",
+        "run_number": "1",
+        "runner_environment": "github-hosted",
+        "sha": COMMIT,
+        "workflow": "CI",
+        "workflow_ref": workflow,
+        "workflow_sha": COMMIT,
+    }

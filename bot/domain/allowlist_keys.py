@@ -1,0 +1,166 @@
+"""Which keys may an entry have at which level, and which belong together? A table and rules.
+
+Level and company of a key are judged here, its value alone in `allowlist_values`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from bot.domain import allowlist_values as values
+from bot.domain.allowlist_entry import (
+    CALLBACK_TOKENS,
+    CHECKS,
+    CONCLUSIONS,
+    DISPATCHES,
+    EVENTS,
+    POLICIES,
+    Level,
+)
+from bot.domain.allowlist_yaml import is_empty, line_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.domain.allowlist_yaml import Field, Problems
+
+Fields = dict[str, "Field"]  # an entry spelled out: key -> where it is named, what it holds
+
+EVERY = frozenset(Level)
+REPORTING = frozenset({Level.L2, Level.L3, Level.L4})
+CHECKED = frozenset({Level.L3, Level.L4})
+
+MAX_ID = 2**63 - 1
+MAX_RATE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key: how its value is read, where it may stand, and why not elsewhere."""
+
+    read: values.Reader
+    levels: frozenset[Level] = EVERY
+    why: str = ""
+
+
+_SILENT = "nothing comes back from L1"
+_UNCHECKED = "only L3 and L4 have check runs"
+
+KEYS = MappingProxyType(
+    {
+        "repo": Key(
+            read=values.matching(values.REPO, "a repository: write `owner/repo`, without URL")
+        ),
+        "repository_id": Key(read=values.number(MAX_ID)),
+        "device": Key(
+            read=values.matching(
+                values.DEVICE,
+                "a device: use up to 50 of A-Z a-z 0-9 . _ -, first a letter or digit",
+            ),
+            levels=CHECKED,
+            why=_UNCHECKED,
+        ),
+        "oncalls": Key(read=values.logins),
+        "events": Key(read=values.choices(EVENTS)),
+        "refs": Key(read=values.refs),
+        "policy": Key(read=values.choice(POLICIES)),
+        "checks": Key(read=values.choice(CHECKS), levels=CHECKED, why=_UNCHECKED),
+        "conclusion": Key(
+            read=values.choice(CONCLUSIONS),
+            levels=frozenset({Level.L3}),
+            why="a failure at L4 always blocks, and L1 and L2 have no check run",
+        ),
+        "confirm": Key(
+            read=values.truth,
+            levels=frozenset({Level.L4}),
+            why="only a green L4 is confirmed with GitHub",
+        ),
+        "callback_token": Key(read=values.choice(CALLBACK_TOKENS), levels=REPORTING, why=_SILENT),
+        "dispatch": Key(read=values.choice(DISPATCHES)),
+        "workflow_file": Key(
+            read=values.matching(
+                values.WORKFLOW_FILE, "a workflow's file name: write it without folder, as `ci.yml`"
+            )
+        ),
+        "job_timeout": Key(read=values.timeout, levels=REPORTING, why=_SILENT),
+        "start_timeout": Key(read=values.timeout, levels=REPORTING, why=_SILENT),
+        "rate_limit": Key(read=values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
+    }
+)
+
+# `gate` is the aggregate check's name; a device named like a key could be read both ways.
+RESERVED_DEVICES = frozenset({"gate", *KEYS})
+
+
+def read_entry(level: Level, fields: Fields, problems: Problems) -> dict[str, Any]:
+    """Return an entry's values by key; what is wrong with them or their company is added."""
+    found: dict[str, Any] = {"level": level}
+    for name, field in fields.items():
+        key = KEYS.get(name)
+        if key is None:
+            problems.add(field.at, f"{shown(name)} is no key of an entry: {_instead(name, level)}")
+        elif level not in key.levels:
+            problems.add(field.at, f"`{name}` means nothing at {level.name}, {key.why}: remove it")
+        elif name != "oncalls" and field.value is not field.at and is_empty(field.value):
+            problems.add(field.at, f"`{name}` has no value: write one, or leave the key out")
+        else:
+            found[name] = key.read(field.value, problems)
+    _check_names(found, fields, problems)
+    _check_company(found, fields, problems)
+    return found
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `word`, whatever its case, if any is like it."""
+    close = get_close_matches(word.casefold(), {name.casefold() for name in known}, n=1)
+    return next((name for name in known if [name.casefold()] == close), None)
+
+
+def _instead(name: str, level: Level) -> str:
+    here = [key for key in KEYS if level in KEYS[key].levels]
+    guess = nearest(name, KEYS)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    return f"{level.name} knows {', '.join(here)}"
+
+
+def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
+    start = next(iter(fields.values())).at
+    if "repo" not in fields:
+        problems.add(start, "the entry names no repository: add `repo: owner/repo`")
+        return
+    found["line"] = line_of(fields["repo"].at)
+    if found["level"] is Level.L3 and "device" not in fields:
+        repo = found["repo"] or "owner/repo"
+        fix = f"write `npu: {repo}` or add `device: npu`, with your device's name"
+        problems.add(start, f"an L3 entry needs a device, the name of its label: {fix}")
+    device = found.get("device")
+    if device is not None and device.casefold() in RESERVED_DEVICES:
+        problems.add(fields["device"].at, f"{shown(device)} is reserved: name the device otherwise")
+
+
+def _check_company(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
+    events = found.get("events", frozenset({"pull_request"}))
+    if events is not None:  # None: not readable, and said so
+        _check_events(found["level"], events, fields, problems)
+    by_workflow = found.get("dispatch") == "workflow"
+    if by_workflow and "workflow_file" not in fields:
+        fix = "add the file's name, as in `workflow_file: ci.yml`"
+        problems.add(fields["dispatch"].at, f"`dispatch: workflow` starts one workflow: {fix}")
+    if "workflow_file" in fields and not by_workflow:
+        fix = "add `dispatch: workflow`, or remove it"
+        problems.add(fields["workflow_file"].at, f"`workflow_file` is not used: {fix}")
+
+
+def _check_events(level: Level, events: frozenset[str], fields: Fields, problems: Problems) -> None:
+    if level is Level.L1 and "nightly" in events:
+        problems.add(fields["events"].at, f"`nightly` means nothing at L1, {_SILENT}: remove it")
+    if level in CHECKED and "pull_request" not in events:
+        fix = "add `pull_request`, or move the entry to L2"
+        problems.add(fields["events"].at, f"{level.name} is about pull requests: {fix}")
+    if "refs" in fields and "push" not in events:
+        fix = "add `push` to `events`, or remove `refs`"
+        problems.add(fields["refs"].at, f"`refs` filters pushes, and none are asked for: {fix}")

@@ -1,0 +1,171 @@
+"""How is a failure told? Markdown shared by check runs and comment: jobs, tests, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.domain import inert, words
+from bot.domain.view import History, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.domain.view import Backend, FailedTest, Job
+
+MESSAGE_LIMIT = 600  # characters; the rest of a message is on the page
+TRACE_LIMIT = 1_500  # characters from the end of a stack trace, where the error is
+
+_HISTORY = {
+    History.NEW: "new: passes on the base branch",
+    History.KNOWN: "known: fails on the base branch too",
+    History.FLAKY: "flaky: also passed on this commit",
+    History.NO_BASELINE: "no baseline to compare with",
+}
+_WHOSE = {
+    History.NEW: "new with this change",
+    History.KNOWN: "known from the base branch",
+    History.FLAKY: "flaky",
+    History.NO_BASELINE: "without a baseline",
+}  # in the order of what an author looks at first
+_EVIDENCE = {
+    History.NEW: "passing run",
+    History.KNOWN: "same failure on base",
+    History.FLAKY: "run that passed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """How much of each failing backend is told."""
+
+    jobs: int = 20  # failing jobs; the others are counted
+    tests: int = 5  # failed tests of each job; the others are counted
+    messages: bool = True
+    traces: bool = True
+
+
+def failing_jobs(backend: Backend, detail: Detail) -> list[str]:
+    """Return a block of Markdown for each failing job, with its failed tests."""
+    shown = by_urgency(backend.failing)[: detail.jobs]
+    blocks = [failing_job(job, detail) for job in shown]
+    rest = len(backend.failing) - len(shown)
+    if rest:
+        where = inert.link("their results", backend.page_url)
+        blocks.append(f"…and {words.plural(rest, 'more failing job')}: {where}.")
+    return blocks
+
+
+def failing_job(job: Job, detail: Detail) -> str:
+    """Return the line on a failing job and its first failed tests."""
+    shown = job.failed_tests[: detail.tests]
+    rest = max(job.failed or 0, len(job.failed_tests)) - len(shown)
+    line = job_line(job)
+    if not shown:
+        return f"{line} · {words.plural(rest, 'failed test')}" if rest else line
+    items = [_test(test, detail) for test in shown]
+    if rest:
+        items.append(f"- …and {rest} more")
+    return "\n\n".join([line, "\n".join(items).rstrip()])
+
+
+def job_line(job: Job) -> str:
+    """Return one line on a job: name, outcome, time, history and where to look."""
+    time = words.duration(job.execution_time)
+    parts = [
+        f"**{inert.code(words.job_label(job))}** {words.job_word(job)}" + (time and f" in {time}"),
+        _HISTORY[job.history] if job.history else "",
+        links(
+            ("log", job.url),
+            ("artifacts", job.artifact_url),
+            (_EVIDENCE.get(job.history, "") if job.history else "", job.evidence_url),
+        ),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def links(*targets: tuple[str, str | None]) -> str:
+    """Return the links that lead somewhere, side by side."""
+    return " · ".join(inert.link(label, to) for label, to in targets if label and inert.url(to))
+
+
+def by_urgency(jobs: Sequence[Job]) -> list[Job]:
+    """Return failing jobs first, the new ones before all, then running ones; each by name."""
+    ranks = {history: rank for rank, history in enumerate(_WHOSE)}
+
+    def urgency(job: Job) -> tuple[bool, int, bool, str, str, str]:
+        rank = ranks[job.history or History.NO_BASELINE] if job.red else 0
+        return not job.red, rank, job.finished, job.workflow, job.name, job.run_id
+
+    return sorted(jobs, key=urgency)
+
+
+def whose(backends: Sequence[Backend]) -> str:
+    """Return whether the failures look like this change's: one sentence, empty without any."""
+    histories = [job.history or History.NO_BASELINE for one in backends for job in one.failing]
+    kinds = [(histories.count(kind), words_for) for kind, words_for in _WHOSE.items()]
+    if not histories:
+        return ""
+    if len(histories) == 1:
+        return f"The failing job is {_WHOSE[histories[0]]}."
+    told = [f"{count} {'is' if count == 1 else 'are'} {kind}" for count, kind in kinds if count]
+    return f"Of {len(histories)} failing jobs, {', '.join(told)}."
+
+
+def weight(backend: Backend) -> str:
+    """Return what a red backend means for the pull request."""
+    if backend.level >= 4:
+        return "This blocks merging."
+    return f"Level {backend.level}: this does not block merging."
+
+
+def ignored(backend: Backend) -> str:
+    """Return who said that a backend's failure does not count here, and why."""
+    by = inert.code(backend.ignored_by or "")
+    reason = inert.text((backend.ignored_reason or "").strip().removesuffix("."))
+    name = inert.code(backend.label)
+    return f"{name} is ignored on this commit by {by}: {reason or 'no reason given'}."
+
+
+def what_now(backend: Backend) -> str:
+    """Return what a person can do about a red or held backend; empty for any other."""
+    name = inert.code(backend.label)
+    command = inert.code(f"/oot rerun {backend.label}")
+    match backend.state:
+        case State.FAILURE | State.TIMED_OUT:
+            return f"Push a fix, or comment {command} to run the failed jobs again."
+        case State.NEVER_STARTED:
+            return f"The CI of {name} has not answered. Comment {command} to ask it again."
+        case State.NOT_INSTALLED:
+            repo = inert.code(backend.repo)
+            return f"The maintainers of {repo} install the App; then comment {command}."
+        case State.DISPATCH_FAILED:
+            return f"Nothing runs on {name}. Comment {command} to try again."
+        case State.HELD:
+            label = inert.code(words.OK_TO_TEST)
+            return f"Somebody with write access reads the change and adds the label {label}."
+    return ""
+
+
+def _test(test: FailedTest, detail: Detail) -> str:
+    name = f"{test.classname}.{test.name}" if test.classname else test.name
+    line = f"- {inert.code(name)}"
+    if test.file:
+        place = test.file if test.line is None else f"{test.file}:{test.line}"
+        line += f" at {inert.code(place)}"
+    said = _said(test, detail)
+    return f"{line}\n\n{_indented(inert.fence(said))}\n" if said else line
+
+
+def _said(test: FailedTest, detail: Detail) -> str:
+    parts = []
+    if detail.messages and test.message:
+        parts.append(inert.shorten(inert.clean(test.message).strip(), MESSAGE_LIMIT))
+    if detail.messages and detail.traces and test.stacktrace:
+        trace = inert.clean(test.stacktrace).strip()
+        parts.append(trace if len(trace) <= TRACE_LIMIT else "…" + trace[-TRACE_LIMIT:])
+    return "\n\n".join(part for part in parts if part)
+
+
+def _indented(block: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in block.split("\n"))

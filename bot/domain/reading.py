@@ -1,0 +1,129 @@
+"""How is a field read out of JSON that came from outside, whatever is really there?
+
+A field of another type than expected reads as None; only a key that cannot be read is an error. Nothing read here
+can be refused by a database: no NUL, no lone surrogates, no integers over 64 bits, no absurd times.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+MAX_INT = 2**63 - 1
+LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
+
+
+class Unreadable(ValueError):
+    """A delivery whose body cannot be what its event says it is; kept, parked, shown."""
+
+
+class Kind(StrEnum):
+    """The types a kept field may have."""
+
+    INT = "int"
+    TEXT = "text"
+    BOOL = "bool"
+    TIME = "time"  # epoch milliseconds
+    JSON = "json"
+
+
+def read(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
+    """Return the member at `path` as `kind`, or None; a step `name[]` maps the rest over a list."""
+    value = source
+    for depth, step in enumerate(path):
+        if not isinstance(value, dict):
+            return None
+        if step.endswith("[]"):
+            return _read_list(value.get(step[:-2]), path[depth + 1 :])
+        value = value.get(step)
+    return None if value is None else CASTS[kind](value)
+
+
+def require_int(source: dict[str, Any], name: str, called: str) -> int:
+    """Return an integer member; raises Unreadable naming it."""
+    value = as_int(source.get(name))
+    if value is None:
+        raise Unreadable(f"{called} is missing or not a number")
+    return value
+
+
+def clean(text: str) -> str:
+    """Return the text without what PostgreSQL and UTF-8 refuse: NUL and lone surrogates."""
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def as_int(value: object) -> int | None:
+    """Return a 64-bit integer or None (also for booleans and floats)."""
+    if isinstance(value, int) and not isinstance(value, bool) and -MAX_INT <= value <= MAX_INT:
+        return value
+    return None
+
+
+def as_text(value: object) -> str | None:
+    """Return the text cleaned, or None."""
+    return clean(value) if isinstance(value, str) else None
+
+
+def as_time(value: object) -> int | None:
+    """Return epoch milliseconds of GitHub's ISO 8601 text or epoch seconds, or None."""
+    if isinstance(value, int):
+        return value * 1000 if 0 <= value * 1000 <= LATEST else None
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        at = round(aware.timestamp() * 1000)
+    except OverflowError:
+        return None
+    return at if 0 <= at <= LATEST else None
+
+
+def show_time(at: int) -> str:
+    """Return epoch milliseconds as GitHub writes times: seconds, `Z`; a fraction only where there is one."""
+    moment = datetime.fromtimestamp(at / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds" if at % 1000 else "seconds").replace(
+        "+00:00", "Z"
+    )
+
+
+def _as_bool(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(str(name)): _as_json(item) for name, item in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return as_int(value)
+    return value
+
+
+def _read_list(values: Any, path: tuple[str, ...]) -> list[Any] | None:
+    if not isinstance(values, list):
+        return None
+    found = (read(item, path, Kind.JSON) for item in values)
+    return [item for item in found if item is not None]
+
+
+CASTS = {
+    Kind.INT: as_int,
+    Kind.TEXT: as_text,
+    Kind.BOOL: _as_bool,
+    Kind.TIME: as_time,
+    Kind.JSON: _as_json,
+}

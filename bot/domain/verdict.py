@@ -1,0 +1,190 @@
+"""Where does a backend stand on one head? Our rows (dispatch, jobs, re-runs, GitHub's word) -> a `Backend`.
+
+Never green by absence: what is missing, unknown or unconfirmed is unfinished or failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bot.domain.view import Backend, FailedTest, Job, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.domain.allowlist import Entry
+
+Row = dict[str, Any]
+QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
+PASSING = frozenset({"success", "neutral", "skipped"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about one dispatch."""
+
+    dispatch: Row
+    jobs: Sequence[Row] = ()  # every attempt
+    reruns: Sequence[Row] = ()
+    words: dict[tuple[str, int], Row] = field(
+        default_factory=dict
+    )  # GitHub's own, by (run_id, run_attempt)
+
+
+def newest(dispatches: Sequence[Row]) -> dict[str, Row]:
+    """Return the dispatch that counts of each backend: the newest that was not dropped, else the newest."""
+    chosen: dict[str, Row] = {}
+    for row in sorted(
+        dispatches, key=lambda row: (row["state"] != "superseded", row["created_at"], row["id"])
+    ):
+        chosen[row["backend_key"]] = row
+    return chosen
+
+
+def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Backend:
+    """Return where a dispatched backend stands; `entry` is None when it left the allowlist meanwhile."""
+    dispatch = facts.dispatch
+    jobs = latest(facts.jobs)
+    state, reason = _state(facts, entry, now)
+    ends = [job.completed_at for job in jobs if job.completed_at is not None]
+    urls = [job.url for job in jobs if job.url]
+    return Backend(
+        repo=dispatch["backend"],
+        level=dispatch["level"],
+        device=dispatch["device"],
+        state=state,
+        reason=reason,
+        oncalls=entry.oncalls if entry else (),
+        jobs=jobs,
+        attempt=1 + sum(attempt - 1 for attempt in expected_attempts(facts).values()),
+        dispatched_at=dispatch["dispatched_at"],
+        finished_at=max(ends, default=dispatch["dispatched_at"]) if state.finished else None,
+        run_url=urls[-1] if urls else None,
+        page_url=page_url,
+    )
+
+
+def undispatched(entry: Entry, *, held: bool, page_url: str) -> Backend:
+    """Return a blocking backend that was not told about this head."""
+    return Backend(
+        repo=entry.repo,
+        level=entry.level,
+        device=entry.device,
+        state=State.HELD if held else State.QUEUED,
+        reason="" if held else "not dispatched for this commit",
+        oncalls=entry.oncalls,
+        page_url=page_url,
+    )
+
+
+def latest(rows: Sequence[Row]) -> tuple[Job, ...]:
+    """Return each job's latest attempt, in the order the jobs were first heard of."""
+    chosen: dict[tuple[str, str, str], Row] = {}
+    for row in rows:
+        name = (row["run_id"], row["workflow_name"], row["job_name"])
+        if name not in chosen or row["run_attempt"] > chosen[name]["run_attempt"]:
+            chosen[name] = row
+    return tuple(job(row) for row in chosen.values())
+
+
+def job(row: Row) -> Job:
+    """Return a stored job as it is shown."""
+    return Job(
+        workflow=row["workflow_name"],
+        name=row["job_name"],
+        run_id=row["run_id"],
+        run_attempt=row["run_attempt"],
+        status=row["status"],
+        conclusion=row["conclusion"],
+        url=row["workflow_run_url"],
+        queue_time=row["queue_time"],
+        execution_time=row["execution_time"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        total=row["total_tests"],
+        passed=row["passed_tests"],
+        failed=row["failed_tests"],
+        skipped=row["skipped_tests"],
+        failed_tests=tuple(FailedTest(**test) for test in row["failed_tests_json"] or ()),
+        artifact_url=row["artifact_url"],
+        environment=row["environment"] or {},
+    )
+
+
+def expected_attempts(facts: Facts) -> dict[str, int]:
+    """Return the attempt each run is at, counting re-runs asked for that have not reported yet."""
+    attempts: dict[str, int] = {}
+    for row in facts.jobs:
+        attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
+    for row in facts.reruns:
+        if row["state"] != "impossible":
+            attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["from_attempt"] + 1)
+    return attempts
+
+
+def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
+    dispatch, jobs = facts.dispatch, latest(facts.jobs)
+    if not jobs:
+        return _unheard(dispatch)
+    expected = expected_attempts(facts)
+    reported = expected_attempts(Facts(dispatch=dispatch, jobs=facts.jobs))
+    if any(expected[run] > reported.get(run, 0) for run in expected):
+        return State.QUEUED, "re-run requested"
+    if red := [job for job in jobs if job.red]:
+        timed_out = all(job.conclusion == "timed_out" for job in red)
+        return (State.TIMED_OUT if timed_out else State.FAILURE), ""
+    confirmed = dispatch["level"] >= 4 and (entry is None or entry.confirm)
+    if confirmed and (denied := _denied(facts, expected)):
+        return denied
+    if not all(job.finished for job in jobs):
+        return State.RUNNING, ""
+    if any(job.conclusion not in PASSING for job in jobs):
+        return State.CANCELLED, ""
+    if not any(job.conclusion == "success" for job in jobs):
+        return State.NEUTRAL, "nothing was run"
+    if dispatch["level"] >= 4 and not (
+        _confirmed(facts, expected) if confirmed else _quiet(facts, now)
+    ):
+        return State.CONFIRMING, ""
+    return State.SUCCESS, ""
+
+
+def _unheard(dispatch: Row) -> tuple[State, str]:
+    if dispatch["state"] == "not_installed":
+        return State.NOT_INSTALLED, dispatch["error"] or ""
+    if dispatch["state"] == "failed":
+        return State.DISPATCH_FAILED, dispatch["error"] or ""
+    if dispatch["state"] == "never_started":
+        return State.NEVER_STARTED, dispatch["error"] or ""
+    if dispatch["state"] == "superseded":
+        return State.CANCELLED, "superseded before it was sent"
+    return State.QUEUED, ""
+
+
+def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
+    """Return the failure when GitHub's own word contradicts the reports."""
+    for run, attempt in expected.items():
+        word = facts.words.get((run, attempt))
+        if word is None:
+            continue
+        if word["status"] == "missing":
+            return State.FAILURE, f"GitHub knows no run {run} of this backend"
+        if word["status"] == "unconfirmed":
+            return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
+        if word["status"] == "completed" and word["conclusion"] != "success":
+            return State.FAILURE, f"GitHub says run {run} concluded {word['conclusion']}"
+    return None
+
+
+def _confirmed(facts: Facts, expected: dict[str, int]) -> bool:
+    words = [facts.words.get((run, attempt)) for run, attempt in expected.items()]
+    return all(
+        word and word["status"] == "completed" and word["conclusion"] == "success" for word in words
+    )
+
+
+def _quiet(facts: Facts, now: int) -> bool:
+    """Whether a minute has brought no new job; such a backend has no other way to say that it is finished."""
+    last: int = max(row["updated_at"] for row in facts.jobs)
+    return now - last >= QUIET

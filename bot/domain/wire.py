@@ -1,0 +1,231 @@
+"""What does a backend's report say? One JSON body, checked field by field and cut to what we keep.
+
+The field names are those existing backends send. Nothing here is believed: who reports, for which pull request and
+at which level is decided elsewhere (`bot.results`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bot.domain.reading import as_int, clean
+from bot.domain.urls import safe_url
+
+MOST_DEPTH = 64
+MOST_FAILED_TESTS = 1000
+MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # characters
+MOST_ENVIRONMENT = 50  # entries
+MOST_COUNT = 2**53
+STATUSES = frozenset({"in_progress", "completed"})
+CONCLUSIONS = frozenset(
+    {
+        "success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required", "stale",
+        "startup_failure",
+    }
+)  # fmt: skip
+
+Name = Annotated[str, Meta(min_length=1, max_length=1000)]
+Id = Annotated[str, Meta(min_length=1, max_length=200)] | int
+Text = str | None
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)] | None
+
+
+class Malformed(ValueError):
+    """A report that cannot be taken; the message names the field."""
+
+
+class _FailedTest(Struct):
+    name: str
+    classname: Text = None
+    file: Text = None
+    line: int | None = None
+    message: Text = None
+    stacktrace: Text = None
+
+
+class _TestResults(Struct):
+    passed: Count = None
+    failed: Count = None
+    skipped: Count = None
+    total: Count = None
+
+
+class _Workflow(Struct):
+    status: str
+    name: Name
+    run_id: Id
+    job_name: Name
+    conclusion: Text = None
+    url: Text = None
+    run_attempt: Id | None = None
+    check_run_id: Id | None = None
+    test_results: _TestResults | None = None
+    failed_tests: list[_FailedTest] | None = None
+    artifact_url: Text = None
+    environment: dict[str, Any] | None = None
+
+
+class _Body(Struct):
+    delivery_id: Annotated[str, Meta(min_length=1, max_length=200)]
+    workflow: _Workflow
+    event_type: Text = None
+    callback_token: Text = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One report, well formed; every value is the caller's claim."""
+
+    event_type: str
+    delivery_id: str
+    callback_token: str | None
+    status: str
+    conclusion: str | None
+    workflow_name: str
+    job_name: str
+    run_id: str
+    run_attempt: int
+    check_run_id: str | None
+    url: str | None
+    artifact_url: str | None
+    total: int | None
+    passed: int | None
+    failed: int | None
+    skipped: int | None
+    failed_tests: list[dict[str, Any]] | None
+    environment: dict[str, str] | None
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def parse_report(body: bytes) -> Report:
+    """Read a report; raises Malformed naming the field that is missing or wrong."""
+    if too_deep(body):
+        raise Malformed(f"the body is nested more than {MOST_DEPTH} levels deep")
+    try:
+        said = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error).replace("$.", "")) from None
+    except (RecursionError, UnicodeDecodeError):
+        raise Malformed("the body is not readable JSON") from None
+    work = said.workflow
+    if work.status not in STATUSES:
+        raise Malformed(f"workflow.status is {work.status[:40]!r}: send in_progress or completed")
+    if work.status == "completed" and work.conclusion not in CONCLUSIONS:
+        raise Malformed(
+            f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed"
+        )
+    _refuse_nul(said)
+    flags: dict[str, Any] = {}
+    counts = work.test_results or _TestResults()
+    known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
+    return Report(
+        event_type=(said.event_type or "")[:100],
+        delivery_id=said.delivery_id,
+        callback_token=said.callback_token,
+        status=work.status,
+        conclusion=work.conclusion if work.status == "completed" else None,
+        workflow_name=clean(work.name),
+        job_name=clean(work.job_name),
+        run_id=str(work.run_id),
+        run_attempt=_attempt(work.run_attempt),
+        check_run_id=None if work.check_run_id is None else str(work.check_run_id),
+        url=_url(work.url, "url", flags),
+        artifact_url=_url(work.artifact_url, "artifact_url", flags),
+        total=counts.total if counts.total is not None else sum(known) if known else None,
+        passed=counts.passed,
+        failed=counts.failed,
+        skipped=counts.skipped,
+        failed_tests=_failed_tests(work.failed_tests, flags),
+        environment=_environment(work.environment),
+        flags=flags,
+    )
+
+
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+INNERMOST = re.compile(rb"[\[{][^\[\]{}]*[\]}]")
+
+
+def too_deep(body: bytes) -> bool:
+    """Return whether JSON is nested deeper than any report has reason to be."""
+    if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
+        return False
+    left = STRING.sub(b"", body)
+    for _ in range(MOST_DEPTH):
+        left, folded = INNERMOST.subn(b"", left)
+        if not folded:
+            return False
+    return b"{" in left or b"[" in left
+
+
+def _refuse_nul(said: _Body) -> None:
+    work = said.workflow
+    named = {
+        "delivery_id": said.delivery_id,
+        "workflow.name": work.name,
+        "workflow.job_name": work.job_name,
+        "workflow.run_id": str(work.run_id),
+        "workflow.check_run_id": str(work.check_run_id),
+    }
+    for name, value in named.items():
+        if "\x00" in value:
+            raise Malformed(f"{name} holds a NUL character")
+
+
+def _attempt(value: str | int | None) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
+    if not 0 < value < 10**9:
+        raise Malformed("workflow.run_attempt must be a whole number from 1")
+    return value
+
+
+def _url(text: str | None, name: str, flags: dict[str, Any]) -> str | None:
+    if not text:
+        return None
+    safe = safe_url(text)
+    if safe is None:
+        flags[f"{name}_dropped"] = True
+    return safe
+
+
+def _failed_tests(
+    tests: list[_FailedTest] | None, flags: dict[str, Any]
+) -> list[dict[str, Any]] | None:
+    if tests is None:
+        return None
+    if len(tests) > MOST_FAILED_TESTS:
+        flags["failed_tests_dropped"] = len(tests) - MOST_FAILED_TESTS
+    return [_failed_test(test) for test in tests[:MOST_FAILED_TESTS]]
+
+
+def _failed_test(test: _FailedTest) -> dict[str, Any]:
+    kept = {
+        "name": _cut(test.name, MOST_MESSAGE),
+        "classname": _cut(test.classname, MOST_MESSAGE),
+        "file": _cut(test.file, MOST_MESSAGE),
+        "line": as_int(test.line),
+        "message": _cut(test.message, MOST_MESSAGE),
+        "stacktrace": _cut(test.stacktrace, MOST_STACKTRACE),
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _cut(text: str | None, limit: int) -> str | None:
+    return None if text is None else clean(text)[:limit]
+
+
+def _environment(given: dict[str, Any] | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    pairs = list(given.items())[:MOST_ENVIRONMENT]
+    return {clean(str(name))[:100]: clean(str(value))[:500] for name, value in pairs}

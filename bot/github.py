@@ -1,0 +1,258 @@
+"""How does one GitHub App talk to GitHub? App JWT, installation tokens, one gidgethub client a repository and need.
+
+Access never follows a webhook body: the installation is asked of GitHub by the repository's name, and each token is
+narrowed to that repository and to the permissions of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import aiohttp
+import jwt
+import msgspec
+from cachetools import TTLCache
+from gidgethub.abc import GitHubAPI
+
+from bot import __version__
+from bot.domain import throttle
+from bot.errors import GitHubRefused, NotInstalled, RetryLater
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.clock import Clock
+
+API_VERSION = "2022-11-28"
+TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
+INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
+IN_FLIGHT = 20  # calls at once; GitHub allows 100
+DISPATCHES_PER_MIN = 180
+TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
+WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One HTTP answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class GitHubApp:
+    """One GitHub App: its identity, its tokens, its pace."""
+
+    def __init__(
+        self,
+        *,
+        app_id: int,
+        private_key: str,
+        api_url: str,
+        http: aiohttp.ClientSession,
+        clock: Clock,
+        writes_per_min: int = 60,
+    ) -> None:
+        self.app_id = app_id
+        self.api_url = api_url
+        self._private_key = private_key
+        self._http = http
+        self._clock = clock
+        self._interval = 60_000 / writes_per_min
+        self._gate = asyncio.Semaphore(IN_FLIGHT)
+        seconds = self._seconds
+        self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_LIFE, timer=seconds)
+        self._tokens: TTLCache[tuple[str, ...], str] = TTLCache(10_000, TOKEN_LIFE, timer=seconds)
+        self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
+        self._next_write: dict[str, float] = {}
+        self._blocked_until: dict[str, int] = {}
+
+    def client(self, repo: str, **permissions: str) -> Client:
+        """Return a client for one repository with just these permissions, such as `checks="write"`."""
+        return Client(self, repo, permissions)
+
+    def as_app(self) -> AppClient:
+        """Return a client that speaks as the App itself: installations, the delivery log."""
+        return AppClient(self)
+
+    def app_jwt(self) -> str:
+        """Return a JWT that says who the App is; valid for nine minutes, back-dated for clock skew."""
+        now = self._clock.now() // 1000
+        claims = {"iat": now - 60, "exp": now + 9 * 60, "iss": str(self.app_id)}
+        return jwt.encode(claims, self._private_key, algorithm="RS256")
+
+    async def token(self, repo: str, permissions: Mapping[str, str], *, renew: bool = False) -> str:
+        """Return an installation token for one repository; raises NotInstalled where the App has no access."""
+        key = (repo.casefold(), *(f"{name}:{level}" for name, level in sorted(permissions.items())))
+        async with self._minting.setdefault(key, asyncio.Lock()):
+            if renew:
+                self._tokens.pop(key, None)
+            if key not in self._tokens:
+                self._tokens[key] = await self._mint(repo, permissions)
+            return self._tokens[key]
+
+    async def _mint(self, repo: str, permissions: Mapping[str, str]) -> str:
+        installation = await self._installation(repo)
+        wanted = {"repositories": [repo.partition("/")[2]], "permissions": dict(permissions)}
+        path = f"/app/installations/{installation}/access_tokens"
+        try:
+            answer = await self._as_app("POST", path, wanted)
+        except GitHubRefused as error:
+            self._installations.pop(repo.casefold(), None)
+            raise NotInstalled(error.status, f"no token for {repo}: {error.message}") from error
+        token: str = answer["token"]
+        return token
+
+    async def _installation(self, repo: str) -> int:
+        key = repo.casefold()
+        if key not in self._installations:
+            owner, _, name = repo.partition("/")
+            path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}/installation"
+            try:
+                answer = await self._as_app("GET", path)
+            except GitHubRefused as error:
+                message = f"the App is not installed on {repo}: install it there"
+                raise NotInstalled(error.status, message) from error
+            self._installations[key] = int(answer["id"])
+        return self._installations[key]
+
+    async def _as_app(self, method: str, path: str, body: object = None) -> Any:
+        headers = {
+            "authorization": f"Bearer {self.app_jwt()}",
+            "accept": "application/vnd.github+json",
+            "content-type": "application/json",
+        }
+        sent = b"" if body is None else msgspec.json.encode(body)
+        answer = await self.call("app", method, self.api_url + path, headers, sent)
+        raise_for(answer)
+        return msgspec.json.decode(answer.body)
+
+    async def call(
+        self, who: str, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> Answer:
+        """Make one HTTP call at the pace allowed to `who`; any answer below 500 that is no rate limit returns.
+
+        Raises RetryLater when GitHub asks to wait, is broken, or cannot be reached: a write may have happened then.
+        """
+        if not url.startswith(self.api_url + "/"):
+            raise GitHubRefused(
+                400, f"{url} is not below {self.api_url}: our token goes nowhere else"
+            )
+        await self._keep_pace(who, method, url)
+        sent = {
+            **headers,
+            "user-agent": f"ootbot/{__version__}",
+            "x-github-api-version": API_VERSION,
+        }
+        try:
+            async with (
+                self._gate,
+                self._http.request(
+                    method, url, data=body, headers=sent, timeout=TIMEOUT, allow_redirects=False
+                ) as response,
+            ):
+                answer = Answer(
+                    status=response.status,
+                    headers={name.lower(): value for name, value in response.headers.items()},
+                    body=await response.read(),
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RetryLater(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
+        wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
+        if wait is not None:
+            self._blocked_until[who] = self._clock.now() + round(wait * 1000)
+            raise RetryLater(f"{method} {url}: GitHub asks to wait", after=wait)
+        if answer.status >= 500:
+            raise RetryLater(f"{method} {url}: GitHub answered {answer.status}")
+        return answer
+
+    async def _keep_pace(self, who: str, method: str, url: str) -> None:
+        now = self._clock.now()
+        blocked = self._blocked_until.get(who, 0) - now
+        if blocked > 0:
+            raise RetryLater(f"GitHub asked us to wait with {who}", after=blocked / 1000)
+        if method not in WRITES or who == "app":
+            return
+        dispatch = url.endswith("/dispatches")
+        lane = "dispatches" if dispatch else who
+        at = max(float(now), self._next_write.get(lane, 0.0))
+        self._next_write[lane] = at + (60_000 / DISPATCHES_PER_MIN if dispatch else self._interval)
+        if at > now:
+            await self._clock.sleep((at - now) / 1000)
+
+    def _seconds(self) -> float:
+        return self._clock.now() / 1000
+
+
+class AppClient(GitHubAPI):
+    """gidgethub's client, speaking as the App, with our own transport and our own reading of errors."""
+
+    def __init__(self, app: GitHubApp) -> None:
+        super().__init__("ootbot", base_url=app.api_url)
+        self._app = app
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        signed = {**headers, "authorization": f"Bearer {self._app.app_jwt()}"}
+        return readable(await self._app.call("app", method, url, signed, body))
+
+    async def sleep(self, seconds: float) -> None:
+        """Never called: waiting is the queue's business."""
+
+
+class Client(AppClient):
+    """gidgethub's client for one repository: `getitem`, `getiter`, `post`, `patch`, `put`, `delete`."""
+
+    def __init__(self, app: GitHubApp, repo: str, permissions: Mapping[str, str]) -> None:
+        super().__init__(app)
+        self._repo = repo
+        self._permissions = permissions
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        who = self._repo.partition("/")[0].casefold()  # one installation an account
+        for last_try in (False, True):
+            token = await self._app.token(self._repo, self._permissions, renew=last_try)
+            signed = {**headers, "authorization": f"Bearer {token}"}
+            answer = await self._app.call(who, method, url, signed, body)
+            if answer.status != 401:
+                return readable(answer)
+        raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)
+
+    def path(self, rest: str) -> str:
+        """Return the URL of something inside this client's repository."""
+        owner, _, name = self._repo.partition("/")
+        return f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}/{rest}"
+
+
+def readable(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:
+    """Return what gidgethub can read without surprises: our own errors instead, no odd headers."""
+    raise_for(answer)
+    kind = answer.headers.get("content-type", "")
+    if answer.body and "json" in kind:
+        try:
+            msgspec.json.decode(answer.body)
+        except msgspec.DecodeError as error:
+            raise RetryLater(f"GitHub's answer {answer.status} is not JSON") from error
+    kept = {name: answer.headers[name] for name in ("link", "etag") if name in answer.headers}
+    if "json" in kind:
+        kept["content-type"] = "application/json"
+    return answer.status, kept, answer.body
+
+
+def raise_for(answer: Answer) -> None:
+    """Raise GitHubRefused for anything that is not a success."""
+    if answer.status < 300:
+        return
+    try:
+        said = msgspec.json.decode(answer.body)
+        message = f"{said.get('message', '')} {said.get('errors', '') or ''}".strip()
+    except (msgspec.DecodeError, AttributeError):
+        message = answer.body[:200].decode("utf-8", "replace")
+    raise GitHubRefused(answer.status, message[:500])

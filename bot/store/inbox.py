@@ -1,0 +1,105 @@
+"""How does a delivery get in, and how does the worker take it? One table: archive and queue of raw webhooks.
+
+A delivery is stored before it is acknowledged and marked in the transaction that wrote what it caused: a crash in
+between leaves it `stored`, to be taken again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store.tables import delivery
+
+if TYPE_CHECKING:
+    from bot.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """A delivery as it came, with what could be read of it cheaply."""
+
+    guid: str
+    event: str
+    body: bytes
+    source: str = "webhook"
+    action: str | None = None
+    repo: str | None = None
+    repository_id: int | None = None
+    installation_id: int | None = None
+    app_id: int | None = None
+    foreign: bool = False  # meant for another App
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A delivery taken out of the inbox to be handled."""
+
+    id: int
+    guid: str
+    event: str
+    received_at: int
+    attempts: int
+    body: bytes
+
+
+async def put(tx: Transaction, incoming: Incoming) -> bool:
+    """Store a delivery; returns False when its GUID is known already."""
+    values = {
+        "guid": incoming.guid,
+        "event": incoming.event,
+        "action": incoming.action,
+        "repo": incoming.repo,
+        "repository_id": incoming.repository_id,
+        "installation_id": incoming.installation_id,
+        "app_id": incoming.app_id,
+        "source": incoming.source,
+        "received_at": tx.now,
+        "due_at": tx.now,
+        "state": "foreign" if incoming.foreign else "stored",
+        "attempts": 0,
+        "body": incoming.body,
+    }
+    done = await tx.run(tx.insert(delivery).values(values).on_conflict_do_nothing())
+    return bool(done.rowcount)
+
+
+async def take(tx: Transaction, *, limit: int, only: int | None = None) -> list[Stored]:
+    """Return the deliveries to be handled next; their rows are this transaction's until it ends."""
+    columns = (
+        delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "body")
+    )
+    query = sa.select(*columns).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
+    if only is not None:
+        query = query.where(delivery.c.id == only)
+    query = query.order_by(delivery.c.due_at, delivery.c.id).limit(limit)
+    rows = await tx.rows(query if tx.sqlite else query.with_for_update(skip_locked=True))
+    return [Stored(**row) for row in rows]
+
+
+async def settle(tx: Transaction, taken: Stored, state: str, error: str | None = None) -> None:
+    """Mark a delivery handled, ignored or parked."""
+    change = {"state": state, "error": error, "attempts": taken.attempts + 1}
+    await tx.run(sa.update(delivery).where(delivery.c.id == taken.id).values(change))
+
+
+async def postpone(tx: Transaction, taken: Stored, *, due_at: int, error: str) -> None:
+    """Leave a delivery stored, to be tried again later."""
+    change = {"due_at": due_at, "error": error, "attempts": taken.attempts + 1}
+    await tx.run(sa.update(delivery).where(delivery.c.id == taken.id).values(change))
+
+
+async def find(tx: Transaction, guid: str) -> dict[str, Any] | None:
+    """Return a stored delivery by GitHub's GUID, body included."""
+    return await tx.row(sa.select(delivery).where(delivery.c.guid == guid))
+
+
+async def next_due(tx: Transaction) -> int | None:
+    """Return when the next stored delivery is due, epoch milliseconds."""
+    found = await tx.run(
+        sa.select(sa.func.min(delivery.c.due_at)).where(delivery.c.state == "stored")
+    )
+    at: int | None = found.scalar()
+    return at

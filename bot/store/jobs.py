@@ -1,0 +1,169 @@
+"""What have the backends said? Reads and writes of oot_workflow_job, oot_run and the report rate."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.store.tables import oot_rate, oot_run, oot_workflow_job, records
+
+if TYPE_CHECKING:
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
+RATE_WINDOW = 60  # seconds
+
+
+def job_key(row: Row) -> str:
+    """Return the key of one attempt of one job; parts are never joined, so none can pose as two."""
+    parts = [row[name] for name in IDENTITY]
+    parts[0] = parts[0].casefold()
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+async def get(tx: Transaction, key: str) -> Row | None:
+    """Return one job's row, locked until the transaction ends."""
+    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key == key)
+    return await tx.row(query if tx.sqlite else query.with_for_update())
+
+
+async def add(tx: Transaction, row: Row) -> bool:
+    """Insert a job; returns False when somebody else did meanwhile."""
+    done = await tx.run(tx.insert(oot_workflow_job).values(row).on_conflict_do_nothing())
+    return bool(done.rowcount)
+
+
+async def move(tx: Transaction, job: Row, values: Row) -> bool:
+    """Change a job if its status and conclusion are still what they were; returns whether they were."""
+    same = (
+        oot_workflow_job.c.job_key == job["job_key"],
+        oot_workflow_job.c.status == job["status"],
+        oot_workflow_job.c.conclusion.is_not_distinct_from(job["conclusion"]),
+    )
+    return bool((await tx.run(sa.update(oot_workflow_job).where(*same).values(values))).rowcount)
+
+
+async def of_dispatches(tx: Transaction, dispatch_ids: list[str]) -> list[Row]:
+    """Return the jobs of these dispatches, in the order they were first heard of."""
+    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.dispatch_id.in_(dispatch_ids))
+    return await tx.rows(query.order_by(oot_workflow_job.c.received_at, oot_workflow_job.c.job_key))
+
+
+async def of_pull(tx: Transaction, repo: str, number: int, sha: str | None) -> list[Row]:
+    """Return every job row of a pull request, of one head when `sha` is given."""
+    query = sa.select(oot_workflow_job).where(
+        sa.func.lower(oot_workflow_job.c.upstream_repo) == repo.lower(),
+        oot_workflow_job.c.pr_number == number,
+    )
+    if sha:
+        query = query.where(oot_workflow_job.c.head_sha == sha)
+    return await tx.rows(query.order_by(oot_workflow_job.c.received_at, oot_workflow_job.c.job_key))
+
+
+async def since(tx: Transaction, at: int, *, backend: str | None = None) -> list[Row]:
+    """Return the jobs first heard of since a time (epoch milliseconds), newest first."""
+    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.received_at >= at)
+    if backend:
+        query = query.where(sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower())
+    return await tx.rows(
+        query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key)
+    )
+
+
+async def silent(tx: Transaction, *, before: int) -> list[Row]:
+    """Return jobs still in progress that began before a time."""
+    query = sa.select(oot_workflow_job).where(
+        oot_workflow_job.c.status == "in_progress", oot_workflow_job.c.started_at < before
+    )
+    return await tx.rows(query.limit(500))
+
+
+async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
+    """Return the jobs of one run of a backend, every attempt."""
+    query = sa.select(oot_workflow_job).where(
+        oot_workflow_job.c.run_id == run_id,
+        sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower(),
+        oot_workflow_job.c.dispatch_id.is_not(None),
+    )
+    return await tx.rows(query)
+
+
+async def reported(tx: Transaction, dispatch_id: str) -> bool:
+    """Return whether anybody has reported on a dispatch."""
+    query = sa.select(oot_workflow_job.c.job_key).where(
+        oot_workflow_job.c.dispatch_id == dispatch_id
+    )
+    return await tx.row(query.limit(1)) is not None
+
+
+async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[Row]:
+    """Return GitHub's own word on runs, given as (backend, case folded; run id): status, conclusion, by attempt.
+
+    What deliveries or the API told is in `workflow_run`; a run GitHub does not know is `missing` in oot_run.
+    """
+    run = records["workflow_run"]
+    numbers = [
+        int(run_id)
+        for _, run_id in runs
+        if run_id.isascii() and run_id.isdigit() and len(run_id) < 19
+    ]
+    key = sa.func.lower(run.c.repo).label("backend_key")
+    told = await tx.rows(
+        sa.select(
+            key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion
+        ).where(run.c.id.in_(numbers))
+    )
+    asked = await tx.rows(
+        sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs]))
+    )
+    # later ones win: a run heard of is not missing
+    words = [word | {"run_id": str(word["run_id"])} for word in asked + told]
+    return [word for word in words if (word["backend_key"], word["run_id"]) in runs]
+
+
+async def word_of_github(tx: Transaction, backend: str, run_id: str, attempt: int) -> Row | None:
+    """Return GitHub's own word on one attempt of one run, None when it has not said any."""
+    words = await words_of_github(tx, {(backend.casefold(), run_id)})
+    return next((word for word in reversed(words) if word["run_attempt"] == attempt), None)
+
+
+async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
+    """Keep what asking GitHub for a run told us when there is no run to record."""
+    row = {
+        "backend_key": backend.casefold(),
+        "run_id": run_id,
+        "run_attempt": attempt,
+        "status": status,
+        "conclusion": None,
+        "checked_at": tx.now,
+    }
+    insert = tx.insert(oot_run).values(row)
+    update = {"status": status, "checked_at": tx.now}
+    await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
+
+
+async def accepted_lately(tx: Transaction, caller: str) -> tuple[int, int]:
+    """Return how many reports of a caller were accepted in the last minute, and when the oldest of them was."""
+    second = tx.now // 1000
+    query = sa.select(sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)).where(
+        oot_rate.c.caller == caller, oot_rate.c.second > second - RATE_WINDOW
+    )
+    row = (await tx.run(query)).one()
+    return int(row[0] or 0), int(row[1] or second)
+
+
+async def count_accepted(tx: Transaction, caller: str) -> None:
+    """Count one accepted report."""
+    second = tx.now // 1000
+    insert = tx.insert(oot_rate).values(caller=caller, second=second, accepted=1)
+    more = {"accepted": oot_rate.c.accepted + 1}
+    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more))
+
+
+async def forget_rates(tx: Transaction) -> None:
+    """Drop counts that no window reaches any more."""
+    await tx.run(sa.delete(oot_rate).where(oot_rate.c.second < tx.now // 1000 - 10 * RATE_WINDOW))

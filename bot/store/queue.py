@@ -1,0 +1,166 @@
+"""What is to be done next, by whom, and what becomes of it? The task queue: one table, leases, merging by key.
+
+Of one (kind, key) at most one task waits and at most one runs. Whoever asks for a task that waits already joins it.
+A crashed process leaves `running` rows behind; their lease ends and they wait again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store.tables import task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.store.transaction import Request, Transaction
+
+LEASE = 60_000  # milliseconds; renewed while the task runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A claimed task."""
+
+    id: int
+    kind: str
+    key: str
+    attempts: int  # this run included
+    created_at: int
+    cause: str | None
+
+
+async def enqueue(tx: Transaction, requests: Sequence[Request]) -> None:
+    """Add tasks, or join those that wait already."""
+    soon = [request for request in requests if request.patience is None]
+    debounced = [request for request in requests if request.patience is not None]
+    insert = tx.insert(task)
+    earliest = sa.case(
+        (insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at
+    )
+    latest = task.c.created_at + sa.bindparam("patience", type_=sa.BigInteger)
+    pushed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
+    for group, due in ((soon, earliest), (debounced, pushed)):
+        statement = insert.on_conflict_do_update(
+            index_elements=["kind", "key"],
+            index_where=sa.text("state = 'waiting'"),
+            set_={"due_at": due},
+        )
+        for request in group:
+            values = _new(tx, request)
+            extra = {} if request.patience is None else {"patience": request.patience}
+            await tx.run(statement.values(values), extra or None)
+
+
+def _new(tx: Transaction, request: Request) -> dict[str, Any]:
+    return {
+        "kind": request.kind,
+        "key": request.key,
+        "state": "waiting",
+        "created_at": tx.now,
+        "due_at": request.due_at,
+        "attempts": 0,
+        "cause": request.cause,
+    }
+
+
+async def claim(tx: Transaction, *, owner: str, limit: int) -> list[Task]:
+    """Take up to `limit` tasks that are due and whose key does not run already."""
+    other = task.alias("other")
+    running = sa.exists().where(
+        other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
+    )
+    due = (
+        sa.select(task.c.id)
+        .where(task.c.state == "waiting", task.c.due_at <= tx.now, ~running)
+        .order_by(task.c.due_at, task.c.id)
+        .limit(limit)
+    )
+    if not tx.sqlite:
+        due = due.with_for_update(skip_locked=True)
+    statement = (
+        sa.update(task)
+        .where(task.c.id.in_(due.scalar_subquery()))
+        .values(
+            state="running",
+            owner=owner,
+            lease_until=tx.now + LEASE,
+            attempts=task.c.attempts + 1,
+            error=None,
+        )
+        .returning(
+            task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause
+        )
+    )
+    rows = (await tx.run(statement)).mappings().all()
+    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+async def finish(tx: Transaction, done: Task) -> None:
+    """A task did what it was asked to."""
+    await _end(tx, done, state="done", error=None)
+
+
+async def bury(tx: Transaction, dead: Task, error: str) -> None:
+    """A task can never succeed: keep it, with why, for a person to look at."""
+    await _end(tx, dead, state="dead", error=error)
+
+
+async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
+    """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
+    waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
+    joined = await tx.run(
+        sa.update(task).where(*waiting).values(attempts=failed.attempts, due_at=due_at, error=error)
+    )
+    if joined.rowcount:
+        await _end(tx, failed, state="done", error=error)
+        return
+    await tx.run(
+        sa.update(task)
+        .where(task.c.id == failed.id, task.c.state == "running")
+        .values(state="waiting", due_at=due_at, owner=None, lease_until=None, error=error)
+    )
+
+
+async def release(tx: Transaction, *, owner: str | None = None) -> int:
+    """Return running tasks to the queue: those of `owner`, or all whose lease has ended. Returns how many."""
+    return await _release(tx, task.c.owner == owner if owner else task.c.lease_until < tx.now)
+
+
+async def release_all(tx: Transaction) -> int:
+    """Return every running task to the queue, for the start of a process that is the only one."""
+    return await _release(tx, sa.true())
+
+
+async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
+    lost = await tx.rows(sa.select(task).where(task.c.state == "running", mine))
+    for row in lost:
+        left = Task(
+            **{name: row[name] for name in ("id", "kind", "key", "attempts", "created_at", "cause")}
+        )
+        await retry(tx, left, due_at=tx.now, error="the process that ran it ended")
+    return len(lost)
+
+
+async def renew(tx: Transaction, *, owner: str) -> None:
+    """Keep the leases of what this process still runs."""
+    mine = (task.c.state == "running", task.c.owner == owner)
+    await tx.run(sa.update(task).where(*mine).values(lease_until=tx.now + LEASE))
+
+
+async def next_due(tx: Transaction) -> int | None:
+    """Return when the next waiting task is due, epoch milliseconds."""
+    found = await tx.run(sa.select(sa.func.min(task.c.due_at)).where(task.c.state == "waiting"))
+    at: int | None = found.scalar()
+    return at
+
+
+async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> None:
+    await tx.run(
+        sa.update(task)
+        .where(task.c.id == ended.id, task.c.state == "running")
+        .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
+    )

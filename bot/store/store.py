@@ -1,0 +1,185 @@
+"""How is the database opened, migrated, read and written?
+
+SQLite runs in WAL mode with synchronous=FULL: what was committed survives a power cut. It has one writer at a time,
+so writers queue here, in order, instead of polling its lock. PostgreSQL needs no such queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from bot.errors import Rejected, StoreUnavailable
+from bot.store import migrate
+from bot.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from bot.clock import Clock
+
+T = TypeVar("T")
+BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+GROUP_LIMIT = 200  # writers that may share one transaction
+
+
+class Store:
+    """The database. Open it once, close it at the end; `write` and `transaction` change it, `read` does not."""
+
+    def __init__(self, url: str, *, clock: Clock) -> None:
+        self.url = make_url(_driver(url))
+        self.clock = clock
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self.work_waiting = asyncio.Event()  # set whenever a commit may have left something to do
+        self._engine = self._create_engine()
+        self._reader = self._engine.execution_options(ootbot_read=True)
+        self._turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
+        self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
+        self._leader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Bring the schema up to date."""
+        async with self._engine.connect() as conn:
+            await conn.run_sync(migrate.upgrade)
+
+    async def close(self) -> None:
+        """Let the running group end, then close every connection."""
+        while self._leader is not None:
+            await asyncio.shield(self._leader)
+        await self._engine.dispose()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """One transaction: committed at the end, rolled back on any error."""
+        with _unavailable():
+            async with self._turn, self._engine.begin() as conn:
+                tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+                yield tx
+                await tx.flush()
+        self.work_waiting.set()
+
+    @contextlib.asynccontextmanager
+    async def read(self) -> AsyncIterator[Transaction]:
+        """One consistent snapshot; writing in it is an error."""
+        with _unavailable():
+            async with self._reader.connect() as conn:
+                yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+
+    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run `work` in a transaction shared with whoever writes at the same time; return after the commit.
+
+        Group commit: the time one commit takes gathers the next group. `work` must not raise after it has
+        written; when the group cannot be committed as a whole, each member is tried alone, so that one
+        member's error is its own.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._group.append((work, future))
+        if self._leader is None:
+            self._leader = asyncio.create_task(self._lead())
+        return await future
+
+    async def _lead(self) -> None:
+        try:
+            while self._group:
+                group, self._group = self._group[:GROUP_LIMIT], self._group[GROUP_LIMIT:]
+                if len(group) == 1 or not await self._commit_together(group):
+                    for work, future in group:
+                        await self._commit_alone(work, future)
+        finally:
+            self._leader = None
+
+    async def _commit_together(self, group: Sequence[tuple[Any, asyncio.Future[Any]]]) -> bool:
+        try:
+            async with self.transaction() as tx:
+                answers = [await _attempt(work, tx) for work, _ in group]
+        except StoreUnavailable as error:
+            answers = [error] * len(group)
+        except Exception:  # noqa: BLE001 - whose error it is shows when each is tried alone
+            return False
+        for (_, future), answer in zip(group, answers, strict=True):
+            _resolve(future, answer)
+        return True
+
+    async def _commit_alone(self, work: Any, future: asyncio.Future[Any]) -> None:
+        if future.done():
+            return
+        try:
+            async with self.transaction() as tx:
+                answer = await _attempt(work, tx)
+        except Exception as error:  # noqa: BLE001 - handed to the caller who asked for this write
+            answer = error
+        _resolve(future, answer)
+
+    def _create_engine(self) -> AsyncEngine:
+        options: dict[str, Any] = {
+            "json_serializer": _to_json,
+            "json_deserializer": msgspec.json.decode,
+        }
+        if not self.sqlite:
+            return create_async_engine(
+                self.url, pool_size=10, max_overflow=10, pool_timeout=5, **options
+            )
+        engine = create_async_engine(
+            self.url, pool_size=8, max_overflow=8, connect_args={"timeout": BUSY_TIMEOUT}, **options
+        )
+        sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+
+
+@contextlib.contextmanager
+def _unavailable() -> Iterator[None]:
+    """Tell an unusable database from a wrong statement."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, OSError) as error:
+        raise StoreUnavailable(f"the database cannot be used: {error}") from error
+
+
+async def _attempt(work: Callable[[Transaction], Awaitable[Any]], tx: Transaction) -> Any:
+    """Return what `work` returns, or the Rejected it raised: a refusal has written nothing."""
+    try:
+        return await work(tx)
+    except Rejected as refusal:
+        return refusal
+
+
+def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _driver(url: str) -> str:
+    """Return the URL with the asynchronous driver of its database."""
+    for scheme in ("postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return "postgresql+asyncpg://" + url.removeprefix(scheme)
+    return (
+        url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
+    )
+
+
+def _to_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says, nowhere else
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT * 1000}"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    reading = connection.get_execution_options().get("ootbot_read")
+    # a transaction that reads first and writes later would fail at once where another wrote in between
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

@@ -1,0 +1,291 @@
+"""What is stored? Every table, once, for SQLite and PostgreSQL alike.
+
+Times are epoch milliseconds in integers; ids of outside CIs are text; record tables are made from `domain.records`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from bot.domain.reading import Kind
+from bot.domain.records import TYPES, RecordType
+
+metadata = sa.MetaData(
+    naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"}
+)
+
+Big = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's rowid needs INTEGER
+Json = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+Float = sa.Float(53)
+KINDS: dict[Kind, Any] = {
+    Kind.INT: Big,
+    Kind.TEXT: sa.Text,
+    Kind.BOOL: sa.Boolean,
+    Kind.TIME: Big,
+    Kind.JSON: Json,
+}
+
+
+def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=options.pop("nullable", True), **options)
+
+
+def _must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False, **options)
+
+
+def _record_table(kind: RecordType) -> sa.Table:
+    columns = [_must("repository_id", Big), _must("repo", sa.Text), _must("received_at", Big)]
+    if "guid" in kind.key:
+        columns.append(_must("guid", sa.Text))
+    for column in kind.columns:
+        columns.append(
+            _column(column.name, KINDS[column.kind], nullable=column.name not in kind.key)
+        )
+    columns += [_column("deleted_at", Big), _must("merge_state", Json)]
+    table = sa.Table(kind.table, metadata, *columns)
+    table.append_constraint(
+        sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}")
+    )
+    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(table.c.repo), table.c[kind.key[0]])
+    return table
+
+
+records = {name: _record_table(kind) for name, kind in TYPES.items()}
+sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
+sa.Index("ix_pull_request_number", records["pull_request"].c.number)
+sa.Index("ix_issue_number", records["issue"].c.number)
+sa.Index("ix_pull_request_head_sha", records["pull_request"].c.head_sha)
+
+delivery = sa.Table(
+    "delivery",
+    metadata,
+    sa.Column("id", Big, primary_key=True),
+    _must("guid", sa.Text, unique=True),
+    _must("event", sa.Text),
+    _column("action", sa.Text),
+    _column("repo", sa.Text),
+    _column("repository_id", Big),
+    _column("installation_id", Big),  # recorded, never used for access
+    _column("app_id", Big),  # X-GitHub-Hook-Installation-Target-ID
+    _must("source", sa.Text),  # webhook | api
+    _must("received_at", Big),
+    _must("state", sa.Text),  # stored | handled | ignored | foreign | parked
+    _must("attempts", sa.Integer, server_default="0"),
+    _must("due_at", Big),
+    _column("error", sa.Text),
+    _must("body", sa.LargeBinary),
+)
+sa.Index(
+    "ix_delivery_pending",
+    delivery.c.due_at,
+    sqlite_where=delivery.c.state == "stored",
+    postgresql_where=delivery.c.state == "stored",
+)
+sa.Index("ix_delivery_received_at", delivery.c.received_at)
+
+task = sa.Table(
+    "task",
+    metadata,
+    sa.Column("id", Big, primary_key=True),
+    _must("kind", sa.Text),
+    _must("key", sa.Text),
+    _must("state", sa.Text),  # waiting | running | done | dead
+    _must("created_at", Big),  # when the first of the merged requests came
+    _must("due_at", Big),
+    _must("attempts", sa.Integer),
+    _column("owner", sa.Text),
+    _column("lease_until", Big),
+    _column("finished_at", Big),
+    _column("error", sa.Text),
+    _column("cause", sa.Text),  # the delivery or request that asked for it first
+)
+WAITING, RUNNING = task.c.state == "waiting", task.c.state == "running"
+sa.Index(
+    "ux_task_waiting",
+    task.c.kind,
+    task.c.key,
+    unique=True,
+    sqlite_where=WAITING,
+    postgresql_where=WAITING,
+)
+sa.Index(
+    "ux_task_running",
+    task.c.kind,
+    task.c.key,
+    unique=True,
+    sqlite_where=RUNNING,
+    postgresql_where=RUNNING,
+)
+sa.Index("ix_task_due", task.c.due_at, sqlite_where=WAITING, postgresql_where=WAITING)
+sa.Index("ix_task_state", task.c.state, task.c.id)
+
+secret = sa.Table(
+    "secret",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    _must("value", sa.LargeBinary),
+)
+
+allowlist_version = sa.Table(
+    "allowlist_version",
+    metadata,
+    sa.Column("id", Big, primary_key=True),
+    _must("digest", sa.Text),
+    _must("source", sa.Text),
+    _must("content", sa.Text),
+    _must("valid", sa.Boolean),
+    _column("error", sa.Text),
+    _must("loaded_at", Big),
+)
+
+oot_dispatch = sa.Table(
+    "oot_dispatch",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    _must("delivery_id", sa.Text),  # what the backend knows it by
+    _must("source_guid", sa.Text),  # the stored delivery whose body is relayed
+    _must("upstream_repo", sa.Text),
+    _must("event_type", sa.Text),
+    _column("action", sa.Text),
+    _column("pr_number", Big),
+    _column("head_sha", sa.Text),
+    _column("base_sha", sa.Text),
+    _column("labels", Json),
+    _must("backend", sa.Text),
+    _must("backend_key", sa.Text),  # the name, case folded
+    _must("level", sa.Integer),
+    _column("device", sa.Text),
+    _must("state", sa.Text),  # pending | sent | not_installed | failed | superseded | never_started
+    _must("attempts", sa.Integer),
+    _must("created_at", Big),
+    _column("dispatched_at", Big),
+    _must("token_jti", sa.Text),
+    _column("error", sa.Text),
+    sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
+)
+sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
+sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
+sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
+
+oot_workflow_job = sa.Table(
+    "oot_workflow_job",
+    metadata,
+    sa.Column("job_key", sa.Text, primary_key=True),  # SHA-256 of the six identifying columns
+    _column("dispatch_id", sa.Text),
+    _must("status", sa.Text),
+    _column("conclusion", sa.Text),
+    _must("downstream_repo", sa.Text),
+    _must("upstream_repo", sa.Text),
+    _column("pr_number", Big),
+    _column("head_sha", sa.Text),
+    _must("delivery_id", sa.Text),
+    _column("workflow_run_url", sa.Text),
+    _must("workflow_name", sa.Text),
+    _must("job_name", sa.Text),
+    _column("check_run_id", sa.Text),
+    _column("reporter_check_run_id", sa.Text),
+    _must("run_id", sa.Text),
+    _must("run_attempt", sa.Integer),
+    _column("queue_time", Float),
+    _column("execution_time", Float),
+    _column("started_at", Big),
+    _column("completed_at", Big),
+    _column("total_tests", Big),
+    _column("passed_tests", Big),
+    _column("failed_tests", Big),
+    _column("skipped_tests", Big),
+    _column("failed_tests_json", Json),
+    _column("artifact_url", sa.Text),
+    _column("environment", Json),
+    _must("downstream_repo_level", sa.Integer),
+    _must("event_type", sa.Text),
+    _must("source", sa.Text),  # callback | relay
+    _must("flags", Json),  # late, no_start, url_dropped, ...
+    _must("received_at", Big),
+    _must("updated_at", Big),
+)
+sa.Index("ix_oot_workflow_job_dispatch", oot_workflow_job.c.dispatch_id)
+sa.Index("ix_oot_workflow_job_pull", oot_workflow_job.c.upstream_repo, oot_workflow_job.c.pr_number)
+sa.Index(
+    "ix_oot_workflow_job_backend",
+    oot_workflow_job.c.downstream_repo,
+    oot_workflow_job.c.received_at,
+)
+sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id)
+UNFINISHED = oot_workflow_job.c.status == "in_progress"
+sa.Index(
+    "ix_oot_workflow_job_open",
+    oot_workflow_job.c.started_at,
+    sqlite_where=UNFINISHED,
+    postgresql_where=UNFINISHED,
+)
+
+oot_rerun = sa.Table(
+    "oot_rerun",
+    metadata,
+    _must("dispatch_id", sa.Text),
+    _must("run_id", sa.Text),
+    _must("from_attempt", sa.Integer),
+    _must("scope", sa.Text),  # failed | all
+    _must("state", sa.Text),  # asked | sent | impossible
+    _must("cause", sa.Text),
+    _must("created_at", Big),
+    sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
+)
+
+oot_run = sa.Table(
+    "oot_run",
+    metadata,
+    _must("backend_key", sa.Text),
+    _must("run_id", sa.Text),
+    _must("run_attempt", sa.Integer),
+    _must("status", sa.Text),  # GitHub's status, or missing
+    _column("conclusion", sa.Text),
+    _must("checked_at", Big),
+    sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
+)
+
+oot_check = sa.Table(
+    "oot_check",
+    metadata,
+    sa.Column("external_id", sa.Text, primary_key=True),
+    _must("upstream_repo", sa.Text),
+    _column("pr_number", Big),
+    _must("head_sha", sa.Text),
+    _must("name", sa.Text),
+    _column("check_run_id", Big),  # null: intended, perhaps made
+    _must("status", sa.Text),
+    _column("conclusion", sa.Text),
+    _must("digest", sa.Text),  # of the body last written
+    _must("created_at", Big),
+    _must("written_at", Big),
+    _must("label_ended", sa.Boolean),  # concluded neutral only because the label went away
+    _must("basis", sa.Text),  # what the verdict is about: a new basis may begin a new check run
+)
+sa.Index("ix_oot_check_pull", oot_check.c.upstream_repo, oot_check.c.pr_number)
+sa.Index("ix_oot_check_head", oot_check.c.head_sha)
+sa.Index("ix_oot_check_run", oot_check.c.check_run_id)
+
+oot_comment = sa.Table(
+    "oot_comment",
+    metadata,
+    _must("upstream_repo", sa.Text),
+    _must("pr_number", Big),
+    _column("comment_id", Big),  # null: intended, perhaps made
+    _must("digest", sa.Text),
+    _must("written_at", Big),
+    sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
+)
+
+oot_rate = sa.Table(
+    "oot_rate",
+    metadata,
+    _must("caller", sa.Text),
+    _must("second", Big),  # epoch seconds
+    _must("accepted", sa.Integer),
+    sa.PrimaryKeyConstraint("caller", "second", name="pk_oot_rate"),
+)

@@ -1,0 +1,150 @@
+"""What may be done inside one transaction? Handlers see this and nothing else of the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bot.domain.records import Record, merge
+from bot.store import queue
+from bot.store.tables import records as record_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+KEYS_PER_QUERY = 200  # SQLite's parser and bound parameters have limits
+
+
+@dataclass(kw_only=True)
+class Request:
+    """A task to be enqueued with this transaction; see `Transaction.enqueue`."""
+
+    kind: str
+    key: str
+    due_at: int
+    patience: int | None  # milliseconds a waiting task may be pushed back in all
+    cause: str | None
+
+
+class Transaction:
+    """A running transaction: a connection, the time it began, and what is to be written at its end."""
+
+    def __init__(self, conn: AsyncConnection, *, now: int, sqlite: bool) -> None:
+        self.conn = conn
+        self.now = now  # epoch milliseconds
+        self.sqlite = sqlite
+        self.cause: str | None = None  # the delivery being handled: tasks remember it
+        self.replaying = False  # rebuilding records: tasks are not enqueued
+        self._records: list[Record] = []
+        self._requests: dict[tuple[str, str], Request] = {}
+
+    def record(self, record: Record) -> None:
+        """Merge one record into its table before the transaction ends."""
+        self._records.append(record)
+
+    def enqueue(
+        self, kind: str, key: str, *, delay: float = 0, patience: float | None = None
+    ) -> None:
+        """Say that a task should run, `delay` seconds from now or when it already waits for an earlier time.
+
+        With `patience` each request pushes a waiting task back to `delay` from now (debouncing), but never further
+        than `patience` seconds after the first request.
+        """
+        if self.replaying:
+            return
+        request = Request(
+            kind=kind,
+            key=key,
+            due_at=self.now + round(delay * 1000),
+            patience=None if patience is None else round(patience * 1000),
+            cause=self.cause,
+        )
+        known = self._requests.get((kind, key))
+        if known is None or request.due_at < known.due_at:
+            self._requests[kind, key] = request
+
+    async def flush(self) -> None:
+        """Write the records and tasks gathered so far."""
+        gathered, self._records = self._records, []
+        by_table: dict[str, dict[tuple[Any, ...], list[Record]]] = {}
+        for record in gathered:
+            by_table.setdefault(record.type.table, {}).setdefault(record.key, []).append(record)
+        for table in sorted(
+            by_table
+        ):  # one order for all, so that two transactions never wait for each other
+            await self._merge(table, by_table[table])
+        requests, self._requests = self._requests, {}
+        if requests:
+            await queue.enqueue(self, [requests[name] for name in sorted(requests)])
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return this database's INSERT, which knows ON CONFLICT."""
+        return sqlite.insert(table) if self.sqlite else postgresql.insert(table)
+
+    async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Execute one statement."""
+        done: sa.CursorResult[Any] = await self.conn.execute(statement, parameters)
+        return done
+
+    async def rows(self, statement: Any) -> list[dict[str, Any]]:
+        """Execute a query and return its rows as dictionaries."""
+        return [dict(row) for row in (await self.conn.execute(statement)).mappings()]
+
+    async def row(self, statement: Any) -> dict[str, Any] | None:
+        """Execute a query and return its first row, or None."""
+        found = (await self.conn.execute(statement)).mappings().first()
+        return None if found is None else dict(found)
+
+    async def _merge(self, name: str, pending: dict[tuple[Any, ...], list[Record]]) -> None:
+        """Merge records into one table; a row another process inserts meanwhile is read and merged again."""
+        table = record_tables[name]
+        keys = list(table.primary_key.columns)
+        while pending:
+            present = await self._present(table, sorted(pending))
+            inserts, updates, retry = [], [], {}
+            for key, versions in pending.items():
+                row = merged = present.get(key)
+                for version in versions:
+                    merged = merge(merged, version) or merged
+                if row is None:
+                    inserts.append(merged)
+                elif merged is not row:
+                    updates.append(merged)
+            if inserts:
+                statement = self.insert(table).on_conflict_do_nothing()
+                if self.sqlite:  # the only writer: nothing can have come in between
+                    await self.run(statement, inserts)
+                else:
+                    done = await self.run(statement.returning(*keys), inserts)
+                    written = {tuple(row) for row in done}
+                    retry = {key: versions for key, versions in pending.items()
+                             if key not in present and key not in written}  # fmt: skip
+            if updates:
+                matches = [column == sa.bindparam(f"key_{column.name}") for column in keys]
+                values: dict[str, Any] = {
+                    c.name: sa.bindparam(c.name) for c in table.columns if c not in set(keys)
+                }
+                named = [
+                    {**row, **{f"key_{c.name}": row[c.name] for c in keys}}
+                    for row in updates
+                    if row
+                ]
+                await self.run(sa.update(table).where(*matches).values(values), named)
+            pending = retry
+
+    async def _present(
+        self, table: sa.Table, keys: Sequence[tuple[Any, ...]]
+    ) -> dict[tuple[Any, ...], dict[str, Any]]:
+        columns = list(table.primary_key.columns)
+        found = {}
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            wanted = sa.tuple_(*columns).in_(keys[start : start + KEYS_PER_QUERY])
+            query = sa.select(table).where(wanted).order_by(*columns)
+            for row in await self.rows(query if self.sqlite else query.with_for_update()):
+                found[tuple(row[column.name] for column in columns)] = row
+        return found

@@ -1,0 +1,93 @@
+"""confirm: what does GitHub itself say of a backend's run? Key: `owner/repo/run_id/run_attempt`.
+
+A green L4 needs it. The run's own delivery usually tells; else GitHub is asked, soon after the report and then every ten
+minutes until JOB_TIMEOUT.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot.errors import GitHubRefused, RetryLater
+from bot.store import dispatches, inbox, jobs
+from bot.store.inbox import Incoming
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.store import Transaction
+    from bot.store.queue import Task
+
+SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first questions
+THEN = 600.0
+
+
+async def run(context: Context, task: Task) -> None:
+    """Make GitHub's word on one attempt of one run known, and let whoever waits for it look again."""
+    owner, name, run = task.key.split("/", 2)
+    backend, (run_id, _, attempt) = f"{owner}/{name}", run.rpartition("/")
+    async with context.store.transaction() as tx:
+        waiting = await jobs.of_run(tx, backend, run_id)
+        word = await jobs.word_of_github(tx, backend, run_id, int(attempt))
+        if not waiting:
+            return
+        if word and word["status"] in {"completed", "missing"}:
+            await _publish(tx, waiting)
+            return
+    listed = waiting[0]["downstream_repo"]
+    found = await _ask(context, listed, run_id, attempt)
+    async with context.store.transaction() as tx:
+        if found is None:
+            await jobs.keep_word(tx, backend, run_id, int(attempt), "missing")
+            await _publish(tx, waiting)
+            return
+        await inbox.put(tx, _as_delivery(found, run_id, attempt))
+        if found["status"] == "completed":
+            return
+        first = min(job["received_at"] for job in waiting)
+        if tx.now - first > context.settings.job_timeout * 1000:
+            await jobs.keep_word(tx, backend, run_id, int(attempt), "unconfirmed")
+            await _publish(tx, waiting)
+            return
+    wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
+    raise RetryLater(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dict[str, Any] | None:
+    """Return the run as GitHub describes it, None when there is none."""
+    if not (run_id.isascii() and run_id.isdigit()):
+        return None
+    client = context.relay.client(backend, actions="read")
+    url = client.path("actions/runs/{run}/attempts/{attempt}")
+    try:
+        found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
+    except GitHubRefused as error:
+        if error.status == 404:
+            return None
+        raise RetryLater(f"{backend}: {error}", after=THEN) from error
+    return found
+
+
+def _as_delivery(found: dict[str, Any], run_id: str, attempt: str) -> Incoming:
+    """Return what the API told as the delivery that GitHub would have sent of it."""
+    repository = found["repository"]
+    body = {"action": found["status"], "workflow_run": found, "repository": repository}
+    told = f"workflow_run {repository['id']} {run_id} {attempt} {found['status']} {found['updated_at']}"
+    return Incoming(
+        guid=str(uuid.uuid5(uuid.NAMESPACE_OID, told)),
+        event="workflow_run",
+        source="api",
+        action=found["status"],
+        repo=repository["full_name"],
+        repository_id=repository["id"],
+        body=msgspec.json.encode(body),
+    )
+
+
+async def _publish(tx: Transaction, waiting: list[dict[str, Any]]) -> None:
+    for identifier in {job["dispatch_id"] for job in waiting}:
+        dispatch = await dispatches.get(tx, identifier)
+        if dispatch and dispatch["pr_number"] is not None:
+            tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")

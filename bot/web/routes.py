@@ -1,0 +1,33 @@
+"""Which address is answered by whom?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.web import api, callback, operator, pages, webhooks
+from bot.web.keys import CONTEXT
+from bot.web.middleware import guard
+
+if TYPE_CHECKING:
+    from bot.context import Context
+
+
+def make_app(context: Context) -> web.Application:
+    """Return aiohttp's application with every door and page."""
+    app = web.Application(middlewares=[guard])
+    app[CONTEXT] = context
+    app.add_routes(
+        [
+            web.post("/api/github/webhooks", webhooks.receive),
+            web.post("/api/oot/callback", callback.receive),
+            web.post("/github/callback", callback.receive),
+            web.get("/healthz", operator.healthz),
+            web.get("/readyz", operator.readyz),
+            web.get("/metrics", operator.metrics),
+        ]
+    )
+    app.add_routes(api.routes)
+    pages.setup(app)
+    return app

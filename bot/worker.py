@@ -1,0 +1,241 @@
+"""Who does the work, and what becomes of it when it fails? Applies deliveries, runs tasks, stops gracefully.
+
+The worker is one of the three places that catch every error: whatever a handler or a task raises is logged, kept with
+its row, and tried again later or parked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from bot import metrics
+from bot.delivery import Delivery
+from bot.domain import backoff
+from bot.domain.reading import Unreadable
+from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
+from bot.store import inbox, queue
+from bot.store.queue import Task
+
+if TYPE_CHECKING:
+    from gidgethub.routing import Router
+
+    from bot.context import Context
+    from bot.store import Transaction
+    from bot.store.inbox import Stored
+
+TaskFunction = Callable[["Context", Task], Awaitable[None]]
+
+BATCH = 100  # deliveries applied in one transaction
+SLOTS = 20  # tasks running at once
+POLL = 1.0  # seconds between looks at the database when nobody rang
+HEARTBEAT = 20.0  # seconds between renewals of leases
+GRACE = 7.0  # seconds running tasks get to finish on shutdown
+MOST_ATTEMPTS = 5  # of a delivery, then it is parked
+
+log = structlog.get_logger("bot.worker")
+
+
+class Worker:
+    """Handles what the inbox holds and runs what the queue holds."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        router: Router,
+        events: frozenset[str],
+        kinds: Mapping[str, TaskFunction],
+        periodic: Mapping[str, float],
+    ) -> None:
+        self._context = context
+        self._store = context.store
+        self._clock = context.clock
+        self._router = router
+        self._events = events
+        self._kinds = kinds
+        self._periodic = periodic  # task kind -> seconds between runs
+        self._owner = secrets.token_hex(8)
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until `stop`; then finish what can be finished and return the rest to the queue."""
+        await self.prepare()
+        loops = [asyncio.create_task(loop()) for loop in (self._work, self._heartbeat)]
+        await self._stopping.wait()
+        if self._running:
+            await asyncio.wait(self._running, timeout=GRACE)
+        for task in (*self._running, *loops):
+            task.cancel()
+        await asyncio.gather(*self._running, *loops, return_exceptions=True)
+        async with self._store.transaction() as tx:
+            await queue.release(tx, owner=self._owner)
+
+    def stop(self) -> None:
+        """Take no new work."""
+        self._stopping.set()
+        self._store.work_waiting.set()
+
+    async def prepare(self) -> None:
+        """Return what a crashed process left behind, and see that periodic work is waiting."""
+        async with self._store.transaction() as tx:
+            if (
+                self._store.sqlite
+            ):  # one process only: whatever still runs ran in a process that is gone
+                await queue.release_all(tx)
+            for kind in self._periodic:
+                tx.enqueue(kind, "")
+
+    async def step(self) -> bool:
+        """Apply one batch and run the tasks due now to their end; returns whether there was anything to do."""
+        applied = await self.apply()
+        started = await self._start_tasks()
+        if self._running:
+            await asyncio.wait(set(self._running))
+        return bool(applied or started)
+
+    async def apply(self) -> int:
+        """Apply a batch of deliveries; returns how many were taken."""
+        taken: list[Stored] = []
+        try:
+            async with self._store.transaction() as tx:
+                taken = await inbox.take(tx, limit=BATCH)
+                for one in taken:
+                    await self._handle(tx, one)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
+            log.debug("batch failed", error=repr(error), deliveries=len(taken))
+            for one in taken:
+                await self._apply_alone(one)
+        metrics.applied(taken, now=self._clock.now())
+        return len(taken)
+
+    async def _apply_alone(self, one: Stored) -> None:
+        try:
+            async with self._store.transaction() as tx:
+                for again in await inbox.take(tx, limit=1, only=one.id):
+                    await self._handle(tx, again)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
+            await self._failed(one, error)
+
+    async def _handle(self, tx: Transaction, one: Stored) -> None:
+        if one.event not in self._events:
+            await inbox.settle(tx, one, "ignored")
+            return
+        try:
+            data = msgspec.json.decode(one.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise Unreadable(f"the body is not JSON: {error}") from error
+        tx.cause = one.guid
+        event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
+        await self._router.dispatch(event, tx)
+        await inbox.settle(tx, one, "handled")
+
+    async def _failed(self, one: Stored, error: Exception) -> None:
+        hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
+        reason = f"{type(error).__name__}: {error}"[:2000]
+        log.warning(
+            "delivery failed",
+            delivery=one.guid,
+            github_event=one.event,
+            error=reason,
+            parked=hopeless,
+        )
+        async with self._store.transaction() as tx:
+            if hopeless:
+                await inbox.settle(tx, one, "parked", reason)
+            else:
+                due_at = tx.now + backoff.delay(one.attempts + 1)
+                await inbox.postpone(tx, one, due_at=due_at, error=reason)
+
+    async def _start_tasks(self) -> int:
+        free = SLOTS - len(self._running)
+        if free <= 0:
+            return 0
+        async with self._store.transaction() as tx:
+            claimed = await queue.claim(tx, owner=self._owner, limit=free)
+        for task in claimed:
+            running = asyncio.create_task(self._run_task(task))
+            self._running.add(running)
+            running.add_done_callback(self._task_ended)
+        return len(claimed)
+
+    def _task_ended(self, running: asyncio.Task[None]) -> None:
+        self._running.discard(running)
+        if not running.cancelled() and (error := running.exception()):
+            log.error("a task's end could not be stored; its lease will run out", error=repr(error))
+        self._store.work_waiting.set()
+
+    async def _run_task(self, task: Task) -> None:
+        with structlog.contextvars.bound_contextvars(
+            task=task.kind, key=task.key, delivery=task.cause
+        ):
+            outcome = await self._attempt(task)
+        async with self._store.transaction() as tx:
+            if isinstance(outcome, RetryLater):
+                wait = backoff.delay(task.attempts)
+                if outcome.after is not None:
+                    wait = max(round(outcome.after * 1000), 1)
+                await queue.retry(tx, task, due_at=tx.now + wait, error=str(outcome))
+            elif outcome is not None:
+                await queue.bury(tx, task, str(outcome))
+            else:
+                await queue.finish(tx, task)
+            if task.kind in self._periodic and not isinstance(outcome, RetryLater):
+                tx.enqueue(task.kind, task.key, delay=self._periodic[task.kind])
+
+    async def _attempt(self, task: Task) -> Exception | None:
+        """Run a task; returns None, RetryLater, or the reason it can never succeed."""
+        run = self._kinds.get(task.kind)
+        if run is None:
+            return GiveUp(
+                f"no code for tasks of kind {task.kind!r}: was this written by a newer version?"
+            )
+        try:
+            await run(self._context, task)
+        except RetryLater as error:
+            log.info(
+                "task will be retried", reason=str(error), after=error.after, attempts=task.attempts
+            )
+            return error
+        except (GiveUp, GitHubRefused) as error:
+            log.warning("task given up", reason=str(error))
+            return error
+        except Exception as error:  # noqa: BLE001 - kept with the task, shown, retried
+            log.exception("task failed", attempts=task.attempts)
+            reason = f"{type(error).__name__}: {error}"[:2000]
+            return RetryLater(reason) if task.attempts < backoff.MOST_ATTEMPTS else GiveUp(reason)
+        return None
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            self._store.work_waiting.clear()
+            try:
+                busy = bool(await self.apply()) | bool(await self._start_tasks())
+            except Exception:
+                log.exception("the database cannot be used; trying again in a second")
+                await asyncio.sleep(POLL)
+                continue
+            if not busy:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._store.work_waiting.wait(), POLL)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            try:
+                async with self._store.transaction() as tx:
+                    await queue.renew(tx, owner=self._owner)
+                    await queue.release(tx)
+            except Exception:
+                log.exception("leases could not be renewed; trying again")

@@ -1,0 +1,37 @@
+"""What does each GitHub event change in our rows? One module an event, named after it.
+
+A handler gets the event and the running transaction, nothing else: it records what it read and enqueues what should
+be made true. It never touches the network. The listing of this folder is the list of events the App subscribes to.
+"""
+
+from __future__ import annotations
+
+from gidgethub.routing import Router
+
+from handlers import (
+    check_run,
+    check_suite,
+    installation,
+    installation_repositories,
+    issue_comment,
+    issues,
+    ping,
+    pull_request,
+    pull_request_review,
+    pull_request_review_comment,
+    push,
+    repository,
+    workflow_job,
+    workflow_run,
+)
+
+MODULES = (
+    check_run, check_suite, installation, installation_repositories, issue_comment, issues, ping, pull_request,
+    pull_request_review, pull_request_review_comment, push, repository, workflow_job, workflow_run,
+)  # fmt: skip
+EVENTS = frozenset(module.__name__.rpartition(".")[2] for module in MODULES)
+
+
+def make_router() -> Router:
+    """Return gidgethub's router with every handler: one callback an event, so their order cannot matter."""
+    return Router(*(module.router for module in MODULES))

@@ -1,0 +1,22 @@
+"""installation_repositories: repositories added to or taken from an installation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gidgethub.routing import Router
+
+from bot.delivery import record
+from bot.domain.records import INSTALLATION
+
+if TYPE_CHECKING:
+    from bot.delivery import Delivery
+    from bot.store import Transaction
+
+router = Router()
+
+
+@router.register("installation_repositories")
+async def installation_repositories(event: Delivery, tx: Transaction) -> None:
+    """Keep the installation as this event shows it."""
+    record(tx, event, INSTALLATION)

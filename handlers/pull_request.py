@@ -1,0 +1,29 @@
+"""pull_request: the pull request as it is, its label history, and what the backends should be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gidgethub.routing import Router
+
+from bot.delivery import record
+from bot.domain.records import PULL_LABEL_EVENT, PULL_REQUEST
+
+if TYPE_CHECKING:
+    from bot.delivery import Delivery
+    from bot.store import Transaction
+
+RELAYED = frozenset({"opened", "reopened", "synchronize", "closed", "ready_for_review"})
+
+router = Router()
+
+
+@router.register("pull_request")
+async def pull_request(event: Delivery, tx: Transaction) -> None:
+    """Keep the pull request; relay what changes its head or its life; labels change which checks it shows."""
+    kept = record(tx, event, PULL_REQUEST)
+    if event.action in {"labeled", "unlabeled"}:
+        record(tx, event, PULL_LABEL_EVENT)
+        tx.enqueue("publish", f"{event.repo}#{kept['number']}")
+    if event.action in RELAYED:
+        tx.enqueue("relay", event.delivery_id)

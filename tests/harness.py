@@ -1,0 +1,213 @@
+"""The whole bot on loopback, for tests: real HTTP, real store, the demo's GitHub and issuer, a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import sqlalchemy as sa
+from aiohttp import web
+
+from bot.app import make_context, make_worker
+from bot.demo.github import SimulatedGitHub
+from bot.demo.issuer import Issuer
+from bot.parse import IssuerConfig
+from bot.settings import Settings
+from bot.store import inbox, queue
+from bot.store.tables import metadata
+from bot.tasks import PERIODIC
+from bot.web.routes import make_app
+
+UPSTREAM = "pytorch/pytorch"
+SECRET = "a webhook secret"
+L1, L2, L3, L4 = "watch/l1", "org/l2-sim", "org/npu-backend", "org/tpu-backend"
+ALLOWLIST = f"""
+L1: [{L1}]
+L2: [{{{L2}: "alice, bob"}}]
+L3: {{npu: {{{L3}: [carol]}}}}
+L4:
+  tpu: {{{L4}: [dave]}}
+"""
+
+
+class ManualClock:
+    """Time that passes when somebody sleeps or says so."""
+
+    def __init__(self, at: int = 1_790_000_000_000):
+        self.at = at
+
+    def now(self) -> int:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += round(seconds * 1000)
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        self.at += round(seconds * 1000)
+
+
+class Bot:
+    """A running bot; `send` and `report` come in through the front door, `settle` lets it work."""
+
+    def __init__(self, *, context, worker, url, http, github, issuer, app, clock):
+        self.context = context
+        self.worker = worker
+        self.url = url
+        self.http = http
+        self.github = github
+        self.issuer = issuer
+        self.app = app
+        self.clock = clock
+        self.store = context.store
+
+    async def settle(self, horizon: float = 0.0) -> None:
+        """Work until nothing is due within `horizon` seconds; time passes as far as the waiting work asks."""
+        end = self.clock.now() + round(horizon * 1000)
+        while True:
+            while await self.worker.step():
+                await self.github.settled()
+            async with self.store.read() as tx:
+                due = [await inbox.next_due(tx), *await self._tasks_due(tx)]
+            coming = [at for at in due if at is not None and at <= end]
+            if not coming:
+                return
+            self.clock.at = max(self.clock.at, min(coming))
+
+    async def _tasks_due(self, tx):
+        rows = await self.rows("task")
+        return [row["due_at"] for row in rows if row["state"] == "waiting" and row["kind"] not in PERIODIC]
+
+    async def wait(self, seconds: float) -> None:
+        """Let that much time pass, working all the way."""
+        end = self.clock.now() + round(seconds * 1000)
+        await self.settle(seconds)
+        self.clock.at = max(self.clock.at, end)
+        await self.settle()
+
+    async def rows(self, table: str) -> list[dict]:
+        async with self.store.read() as tx:
+            return await tx.rows(sa.select(metadata.tables[table]))
+
+    async def send(self, event, payload, *, guid=None, secret=SECRET, headers=None, body=None):
+        """Deliver a webhook as GitHub does; returns status and JSON."""
+        raw = body if body is not None else json.dumps(payload).encode()
+        sent = {
+            "Content-Type": "application/json",
+            "X-GitHub-Event": event,
+            "X-GitHub-Delivery": guid or str(uuid.uuid4()),
+            "X-Hub-Signature-256": sign(raw, secret),
+        }
+        sent.update(headers or {})
+        sent = {name: value for name, value in sent.items() if value is not None}
+        return await self.request("POST", "/api/github/webhooks", data=raw, headers=sent)
+
+    async def report(self, dispatch, *, status="completed", conclusion="success", job="build", run_id="900",
+                     attempt=1, token=None, claims=None, headers=None, **workflow):  # fmt: skip
+        """Report on a job as a backend's workflow does; `dispatch` is what the simulated GitHub received."""
+        body = report_body(dispatch, status=status, conclusion=conclusion, job=job, run_id=run_id, attempt=attempt)
+        body["workflow"].update(workflow)
+        if token is None:
+            wanted = {"repository": dispatch.repo.full_name, "run_id": run_id, "run_attempt": attempt} | (claims or {})
+            token = self.issuer.mint(**wanted)
+        sent = {"Authorization": f"Bearer {token}"} | (headers or {})
+        return await self.request("POST", "/api/oot/callback", json=body, headers=sent)
+
+    async def get(self, path, **options):
+        return await self.request("GET", path, **options)
+
+    async def request(self, method, path, **options):
+        async with self.http.request(method, self.url + path, **options) as answer:
+            text = await answer.text()
+            parsed = json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
+            return answer.status, parsed
+
+    def dispatch(self, repo, at=-1):
+        """The newest (or `at`-th) dispatch a backend received."""
+        return [dispatch for dispatch in self.github.dispatches if dispatch.repo.full_name == repo][at]
+
+    def checks(self, repo, sha) -> dict[str, tuple]:
+        """What the checks box shows: name -> (status, conclusion, title)."""
+        ours = [run for run in self.github.check_runs(repo, sha) if run.app.app_id == self.app.app_id]
+        return {run.name: (run.status, run.conclusion, run.output.title) for run in ours}
+
+
+def report_body(dispatch, *, status, conclusion, job, run_id, attempt):
+    """What an existing backend workflow sends."""
+    sent = dispatch.client_payload
+    return {
+        "event_type": sent["event_type"],
+        "delivery_id": sent["delivery_id"],
+        "payload": sent["payload"],
+        "callback_token": sent["callback_token"],
+        "workflow": {
+            "schema_version": "1.0",
+            "status": status,
+            "conclusion": conclusion if status == "completed" else None,
+            "name": "CI",
+            "url": f"https://github.com/{dispatch.repo.full_name}/actions/runs/{run_id}",
+            "run_id": run_id,
+            "run_attempt": attempt,
+            "job_name": job,
+            "check_run_id": None,
+        },
+    }
+
+
+def sign(body: bytes, secret: str) -> str:
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def make_settings(*, github, issuer, app, folder: Path, database_url=None, **overrides) -> Settings:
+    allowlist = folder / "allowlist.yml"
+    if not allowlist.exists():
+        allowlist.write_text(ALLOWLIST)
+    chosen = {
+        "app_id": app.app_id,
+        "webhook_secret": (SECRET,),
+        "private_key": app.private_key_pem,
+        "github_api_url": github.api_url,
+        "upstream_repo": (UPSTREAM,),
+        "allowlist": str(allowlist),
+        "data_dir": folder,
+        "database_url": database_url,
+        "oidc_issuers": (IssuerConfig(issuer=issuer.url, repository_claim="repository"),),
+        "admin_token": "an admin token",
+        "writes_per_min": 6000,
+    }
+    return Settings(**(chosen | overrides))
+
+
+@contextlib.asynccontextmanager
+async def running(settings, *, github, issuer, app, clock):
+    """Serve the bot on a free port; its worker moves only when a test settles."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    settings = replace(settings, port=listening.getsockname()[1])
+    url = f"http://127.0.0.1:{settings.port}"
+    async with make_context(settings, clock=clock) as context:
+        runner = web.AppRunner(make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2)
+        await runner.setup()
+        await web.SockSite(runner, listening).start()
+        worker = make_worker(context)
+        app.webhook_url = f"{url}/api/github/webhooks"
+        async with aiohttp.ClientSession() as http:
+            bot = Bot(context=context, worker=worker, url=url, http=http, github=github, issuer=issuer,
+                      app=app, clock=clock)  # fmt: skip
+            await worker.prepare()
+            await bot.settle()
+            try:
+                yield bot
+            finally:
+                await runner.cleanup()
+
+
+__all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "UPSTREAM", "Bot", "Issuer", "ManualClock",
+           "SimulatedGitHub", "make_settings", "replace", "report_body", "running", "sign"]  # fmt: skip
