@@ -46,12 +46,8 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
         upstream = _github(settings, http, clock, settings.app_id, settings.private_key)
         relay = upstream
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
-            relay = _github(
-                settings, http, clock, settings.relay_app_id, settings.relay_private_key
-            )
-        verifier = Verifier(
-            settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock
-        )
+            relay = _github(settings, http, clock, settings.relay_app_id, settings.relay_private_key)
+        verifier = Verifier(settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock)
         try:
             yield Context(
                 settings=settings,

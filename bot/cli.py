@@ -37,9 +37,7 @@ def main() -> None:
 
 
 @main.command(help=SERVE_HELP)
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
-)
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
 def serve(config: Path | None) -> None:
     """Run the bot."""
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
@@ -50,12 +48,8 @@ def serve(config: Path | None) -> None:
 
 
 @main.command()
-@click.option(
-    "--once", is_flag=True, help="Play the story, check what the pull request shows, exit 0 or 1."
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The bot's port; 0 takes a free one."
-)
+@click.option("--once", is_flag=True, help="Play the story, check what the pull request shows, exit 0 or 1.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The bot's port; 0 takes a free one.")
 def demo(*, once: bool, port: int) -> None:
     """Play the whole loop on this machine: bot, GitHub, four backends and an identity provider.
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 class Delivery(Event):
     """A delivery: gidgethub's event (`data`, `event`, `delivery_id`) with what our handlers ask of it."""
 
-    def __init__(
-        self, data: dict[str, Any], *, event: str, delivery_id: str, received_at: int
-    ) -> None:
+    def __init__(self, data: dict[str, Any], *, event: str, delivery_id: str, received_at: int) -> None:
         super().__init__(data, event=event, delivery_id=delivery_id)
         self.received_at = received_at  # epoch milliseconds
 
@@ -36,9 +34,7 @@ class Delivery(Event):
         return name if isinstance(name, str) else ""
 
 
-def record(
-    tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False
-) -> dict[str, Any]:
+def record(tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False) -> dict[str, Any]:
     """Have one record of the delivery merged into its table, and return the values read."""
     row = from_payload(
         kind, event.data, guid=event.delivery_id, received_at=event.received_at, deleted=deleted

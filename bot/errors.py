@@ -10,9 +10,7 @@ class OotbotError(Exception):
 class Rejected(OotbotError):
     """A caller is refused: answered as JSON with this status, code and sentence."""
 
-    def __init__(
-        self, status: int, code: str, detail: str, *, headers: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, status: int, code: str, detail: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code

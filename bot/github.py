@@ -15,11 +15,14 @@ import aiohttp
 import jwt
 import msgspec
 from cachetools import TTLCache
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gidgethub.abc import GitHubAPI
 
 from bot import __version__
 from bot.domain import throttle
-from bot.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.errors import GitHubRefused, Misconfigured, NotInstalled, RetryLater
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +62,7 @@ class GitHubApp:
     ) -> None:
         self.app_id = app_id
         self.api_url = api_url
-        self._private_key = private_key
+        self._private_key = _load(private_key)  # once: checking a key takes as long as a page
         self._http = http
         self._clock = clock
         self._interval = 60_000 / writes_per_min
@@ -131,17 +134,13 @@ class GitHubApp:
         raise_for(answer)
         return msgspec.json.decode(answer.body)
 
-    async def call(
-        self, who: str, method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer:
+    async def call(self, who: str, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Make one HTTP call at the pace allowed to `who`; any answer below 500 that is no rate limit returns.
 
         Raises RetryLater when GitHub asks to wait, is broken, or cannot be reached: a write may have happened then.
         """
         if not url.startswith(self.api_url + "/"):
-            raise GitHubRefused(
-                400, f"{url} is not below {self.api_url}: our token goes nowhere else"
-            )
+            raise GitHubRefused(400, f"{url} is not below {self.api_url}: our token goes nowhere else")
         await self._keep_pace(who, method, url)
         sent = {
             **headers,
@@ -186,6 +185,17 @@ class GitHubApp:
 
     def _seconds(self) -> float:
         return self._clock.now() / 1000
+
+
+def _load(private_key: str) -> RSAPrivateKey:
+    """Return the App's key; raises Misconfigured when it is not one."""
+    try:
+        key = load_pem_private_key(private_key.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise Misconfigured([f"OOTBOT_PRIVATE_KEY cannot be used: {error}"]) from None
+    if not isinstance(key, RSAPrivateKey):
+        raise Misconfigured(["OOTBOT_PRIVATE_KEY is not an RSA key: use the .pem file GitHub offered"])
+    return key
 
 
 class AppClient(GitHubAPI):

@@ -31,6 +31,4 @@ def configure(*, fmt: str, level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(
-        format="%(levelname)s %(name)s %(message)s", level=logging.WARNING, stream=sys.stderr
-    )
+    logging.basicConfig(format="%(levelname)s %(name)s %(message)s", level=logging.WARNING, stream=sys.stderr)

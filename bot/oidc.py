@@ -103,9 +103,7 @@ class Verifier:
             except (jwt.PyJWTError, ValueError) as error:
                 raise _invalid(f"the token is not valid: {error}") from None
         if claims is None:
-            raise _invalid(
-                f"the token is for another audience: ask for {' or '.join(self._audiences)}"
-            )
+            raise _invalid(f"the token is for another audience: ask for {' or '.join(self._audiences)}")
         self._check_times(claims)
         return Verified(claims)
 
@@ -117,9 +115,7 @@ class Verifier:
         if max(iat, nbf) > now + LEEWAY:
             raise _invalid("the token is not valid yet: check the clocks")
         if exp - iat > LONGEST_LIFE:
-            raise _invalid(
-                f"the token lives longer than {LONGEST_LIFE} s: ask for a short-lived one"
-            )
+            raise _invalid(f"the token lives longer than {LONGEST_LIFE} s: ask for a short-lived one")
 
 
 class _Issuer:
@@ -143,9 +139,7 @@ class _Issuer:
         keys = self._fresh()
         if not keys:
             wait = str(COOLDOWN // 1000)
-            detail = (
-                f"the keys of {self.config.issuer} cannot be had right now: send it again later"
-            )
+            detail = f"the keys of {self.config.issuer} cannot be had right now: send it again later"
             raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": wait})
         if kid not in keys:
             raise _invalid("the token is signed with a key its issuer does not publish")
@@ -176,9 +170,7 @@ class _Issuer:
 def _read_keys(content: bytes) -> dict[str, jwt.PyJWK]:
     try:
         listed = msgspec.json.decode(content)["keys"]
-        wanted = [
-            key for key in listed if key.get("kty") == "RSA" and isinstance(key.get("kid"), str)
-        ]
+        wanted = [key for key in listed if key.get("kty") == "RSA" and isinstance(key.get("kid"), str)]
         return {key["kid"]: jwt.PyJWK(key, algorithm="RS256") for key in wanted}
     except (msgspec.DecodeError, jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
         return {}
@@ -188,9 +180,7 @@ def _read(claims: Verified, issuer: IssuerConfig) -> Claims:
     """Read the claims we use; raises Rejected 401 without a repository, 403 where a required claim differs."""
     for name, value in issuer.required_claims.items():
         if str(claims.get(name)) != value:
-            raise Rejected(
-                403, "forbidden", f"the token's claim {name} is not what this bot requires"
-            )
+            raise Rejected(403, "forbidden", f"the token's claim {name} is not what this bot requires")
     if issuer.repository_claim:
         repository = claims.get(issuer.repository_claim)
     else:
@@ -218,13 +208,9 @@ def _time(claims: dict[str, Any], name: str) -> float:
 def _text(claims: Verified, name: str) -> str | None:
     value = claims.get(name)
     return (
-        str(value)
-        if isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-        else None
+        str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
     )
 
 
 def _invalid(detail: str) -> Rejected:
-    return Rejected(
-        401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'}
-    )
+    return Rejected(401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'})

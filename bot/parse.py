@@ -63,9 +63,7 @@ def words(text: str) -> tuple[str, ...]:
 def word(text: str) -> str:
     """Read one short word."""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,30}", text):
-        raise ValueError(
-            "write one word of letters, digits, dots, dashes or underscores, at most 30"
-        )
+        raise ValueError("write one word of letters, digits, dots, dashes or underscores, at most 30")
     return text
 
 
@@ -122,9 +120,7 @@ def https_url(text: str) -> str:
 def database_url(text: str) -> str:
     """Read a PostgreSQL or SQLite URL."""
     if not text.startswith(("postgresql://", "postgres://", "sqlite:///")):
-        raise ValueError(
-            "write postgresql://user:password@host/database, or leave it unset for SQLite"
-        )
+        raise ValueError("write postgresql://user:password@host/database, or leave it unset for SQLite")
     return text
 
 
@@ -137,9 +133,7 @@ def pem(text: str) -> str:
         except (binascii.Error, UnicodeDecodeError):
             candidate = ""
     if "-----BEGIN" not in candidate or "PRIVATE KEY-----" not in candidate:
-        raise ValueError(
-            "this is no private key: give the .pem file GitHub offered, or base64 of it"
-        )
+        raise ValueError("this is no private key: give the .pem file GitHub offered, or base64 of it")
     return candidate.strip() + "\n"
 
 
@@ -169,9 +163,7 @@ def config_text(name: str) -> str:
 def _known_issuer(name: str) -> IssuerConfig:
     known = tomllib.loads(config_text("issuers.toml"))
     if name not in known:
-        raise ValueError(
-            f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list"
-        )
+        raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
     issuer = msgspec.convert(known[name], IssuerConfig)
     _check_issuer(issuer)
     return issuer

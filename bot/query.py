@@ -63,9 +63,7 @@ async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
         heads.append(
-            _head(
-                settings, allowlist, repo, number, sha, chosen, record if expected else None, tx.now
-            )
+            _head(settings, allowlist, repo, number, sha, chosen, record if expected else None, tx.now)
         )
     if len(heads) > 1 and not heads[0].view.reported:
         said = next((head.view for head in heads[1:] if head.view.reported), None)
@@ -115,12 +113,7 @@ def _head(
             anchor = f"{page}?sha={sha}#{anchor_of(known.dispatch['backend'])}"
             seen.append(verdict.backend(known, entries.get(key), now=now, page_url=anchor))
     for key, entry in entries.items():
-        if (
-            expecting is not None
-            and entry.level == 4
-            and key not in facts
-            and entry.wants("pull_request")
-        ):
+        if expecting is not None and entry.level == 4 and key not in facts and entry.wants("pull_request"):
             held = entry.policy == "trusted" and not trusted(expecting["author_association"])
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"
             seen.append(verdict.undispatched(entry, held=held, page_url=anchor))
@@ -128,9 +121,7 @@ def _head(
         repo=repo,
         number=number,
         head_sha=sha,
-        backends=tuple(
-            sorted(seen, key=lambda backend: (-backend.level, backend.label.casefold()))
-        ),
+        backends=tuple(sorted(seen, key=lambda backend: (-backend.level, backend.label.casefold()))),
         page_url=page,
         help_url=f"{settings.url}/oot/levels",
     )

@@ -42,11 +42,7 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     )
     new = 0
     for entry in allowlist.for_event("pull_request"):
-        if (
-            entry.policy == "trusted"
-            and not closing
-            and not trusted(event.get("author_association"))
-        ):
+        if entry.policy == "trusted" and not closing and not trusted(event.get("author_association")):
             continue
         row = _row(tx, guid, body, entry) | {"state": "superseded" if stale else "pending"}
         if await dispatches.add(tx, row):

@@ -26,9 +26,7 @@ log = structlog.get_logger("bot.results")
 
 Row = dict[str, Any]
 MOST_TRIES = 3  # against others changing the same job at the same moment
-CONFIRM_AFTER = (
-    5  # seconds: a job that reports is still running, so GitHub's word comes a little later
-)
+CONFIRM_AFTER = 5  # seconds: a job that reports is still running, so GitHub's word comes a little later
 
 
 async def accept(tx: Transaction, settings: Settings, claims: Claims, report: Report) -> Row:
@@ -110,9 +108,7 @@ def _identify(dispatch: Row, claims: Claims, report: Report) -> Row:
         if signed is not None and signed != said:
             flags[f"{name}_mismatch"] = True
             metrics.MISMATCHES.labels(name).inc()
-            log.warning(
-                "the report contradicts its token", field=name, signed=signed, said=str(said)[:100]
-            )
+            log.warning("the report contradicts its token", field=name, signed=signed, said=str(said)[:100])
     row = {
         "dispatch_id": dispatch["id"],
         "downstream_repo": dispatch["backend"],
@@ -138,9 +134,7 @@ async def _apply(tx: Transaction, dispatch: Row, job: Row, report: Report) -> bo
     for _ in range(MOST_TRIES):
         present = await jobs.get(tx, job["job_key"])
         try:
-            change = lifecycle.decide(
-                present, report, now=tx.now, dispatched_at=dispatch["dispatched_at"]
-            )
+            change = lifecycle.decide(present, report, now=tx.now, dispatched_at=dispatch["dispatched_at"])
         except lifecycle.Conflict as error:
             raise Rejected(409, "conflict", str(error)) from None
         if change is None:

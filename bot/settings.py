@@ -42,9 +42,7 @@ class Settings:
         parse.words,
         secret=True,
     )
-    private_key: str = option(
-        "The App's private key: PEM, or base64 of it.", parse.pem, secret=True
-    )
+    private_key: str = option("The App's private key: PEM, or base64 of it.", parse.pem, secret=True)
     relay_app_id: int | None = option(
         "A second App for the backends, so that upstream grants no contents or actions write.",
         parse.positive,
@@ -64,9 +62,7 @@ class Settings:
     upstream_repo: tuple[str, ...] = option(
         "The watched repository, owner/name; several, comma separated.", parse.repositories
     )
-    allowlist: str = option(
-        "Who may take part: a file path, or owner/repo:path@ref read through the App."
-    )
+    allowlist: str = option("Who may take part: a file path, or owner/repo:path@ref read through the App.")
     data_dir: Path = option("Where the SQLite file lives.", Path, default=Path("data"))
     database_url: str | None = option(
         "postgresql://user:password@host/db; unset: SQLite in DATA_DIR.",
@@ -99,9 +95,7 @@ class Settings:
         default=None,
         secret=True,
     )
-    check_prefix: str = option(
-        "The first word of our check runs' names.", parse.word, default="oot"
-    )
+    check_prefix: str = option("The first word of our check runs' names.", parse.word, default="oot")
     label_prefixes: tuple[str, ...] = option(
         "What stands before a device's name in a label.",
         parse.words,
@@ -173,9 +167,7 @@ def load(environ: Mapping[str, str], config: Path | None = None) -> tuple[Settin
     given = _from_file(config, problems) | _from_environ(environ)
     _read_key_files(given, problems)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
-    warnings = [
-        _unknown(name, source, fields) for name, (source, _) in given.items() if name not in fields
-    ]
+    warnings = [_unknown(name, source, fields) for name, (source, _) in given.items() if name not in fields]
     values = {}
     for name, field in fields.items():
         if name not in given:
@@ -216,9 +208,7 @@ def _from_file(path: Path | None, problems: list[str]) -> dict[str, tuple[str, s
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         problems.append(f"{chosen} is not TOML: {error}")
         return {}
-    return {
-        name.lower(): (f"{chosen}: {name}", parse.as_text(value)) for name, value in content.items()
-    }
+    return {name.lower(): (f"{chosen}: {name}", parse.as_text(value)) for name, value in content.items()}
 
 
 def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> None:

@@ -86,9 +86,7 @@ class Worker:
     async def prepare(self) -> None:
         """Return what a crashed process left behind, and see that periodic work is waiting."""
         async with self._store.transaction() as tx:
-            if (
-                self._store.sqlite
-            ):  # one process only: whatever still runs ran in a process that is gone
+            if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
                 await queue.release_all(tx)
             for kind in self._periodic:
                 tx.enqueue(kind, "")
@@ -177,9 +175,7 @@ class Worker:
         self._store.work_waiting.set()
 
     async def _run_task(self, task: Task) -> None:
-        with structlog.contextvars.bound_contextvars(
-            task=task.kind, key=task.key, delivery=task.cause
-        ):
+        with structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause):
             outcome = await self._attempt(task)
         async with self._store.transaction() as tx:
             if isinstance(outcome, RetryLater):
@@ -198,15 +194,11 @@ class Worker:
         """Run a task; returns None, RetryLater, or the reason it can never succeed."""
         run = self._kinds.get(task.kind)
         if run is None:
-            return GiveUp(
-                f"no code for tasks of kind {task.kind!r}: was this written by a newer version?"
-            )
+            return GiveUp(f"no code for tasks of kind {task.kind!r}: was this written by a newer version?")
         try:
             await run(self._context, task)
         except RetryLater as error:
-            log.info(
-                "task will be retried", reason=str(error), after=error.after, attempts=task.attempts
-            )
+            log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error
         except (GiveUp, GitHubRefused) as error:
             log.warning("task given up", reason=str(error))

@@ -113,10 +113,14 @@ class Bot:
     async def report(self, dispatch, *, status="completed", conclusion="success", job="build", run_id="900",
                      attempt=1, token=None, claims=None, headers=None, **workflow):  # fmt: skip
         """Report on a job as a backend's workflow does; `dispatch` is what the simulated GitHub received."""
-        body = report_body(dispatch, status=status, conclusion=conclusion, job=job, run_id=run_id, attempt=attempt)
+        body = report_body(
+            dispatch, status=status, conclusion=conclusion, job=job, run_id=run_id, attempt=attempt
+        )
         body["workflow"].update(workflow)
         if token is None:
-            wanted = {"repository": dispatch.repo.full_name, "run_id": run_id, "run_attempt": attempt} | (claims or {})
+            wanted = {"repository": dispatch.repo.full_name, "run_id": run_id, "run_attempt": attempt} | (
+                claims or {}
+            )
             token = self.issuer.mint(**wanted)
         sent = {"Authorization": f"Bearer {token}"} | (headers or {})
         return await self.request("POST", "/api/oot/callback", json=body, headers=sent)
@@ -193,7 +197,9 @@ async def running(settings, *, github, issuer, app, clock):
     settings = replace(settings, port=listening.getsockname()[1])
     url = f"http://127.0.0.1:{settings.port}"
     async with make_context(settings, clock=clock) as context:
-        runner = web.AppRunner(make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2)
+        runner = web.AppRunner(
+            make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2
+        )
         await runner.setup()
         await web.SockSite(runner, listening).start()
         worker = make_worker(context)

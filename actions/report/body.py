@@ -135,9 +135,7 @@ def _verdict(options: argparse.Namespace) -> dict[str, str]:
 
 def _run_url() -> str:
     """Return the page of this run on GitHub, or nothing elsewhere."""
-    words = [
-        os.environ.get(f"GITHUB_{word}", "") for word in ("SERVER_URL", "REPOSITORY", "RUN_ID")
-    ]
+    words = [os.environ.get(f"GITHUB_{word}", "") for word in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
     return "{}/{}/actions/runs/{}".format(*words) if all(words) else ""
 
 
@@ -228,10 +226,7 @@ def _environment(text: str, warn: Callable[[str], None]) -> dict[str, str]:
     if not isinstance(given, dict):
         warn("`environment` is left out: it is not a JSON object")
         return {}
-    return {
-        key: value if isinstance(value, str) else _json(value).decode()
-        for key, value in given.items()
-    }
+    return {key: value if isinstance(value, str) else _json(value).decode() for key, value in given.items()}
 
 
 def _json(value: Any) -> bytes:

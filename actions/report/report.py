@@ -86,9 +86,7 @@ def parse() -> argparse.Namespace:
     option("url", "the bot's callback (default: what the dispatch says)")
     option("audience", "audience of the OpenID token (default: ootbot)", "ootbot")
     option("token-file", "OpenID token from another CI; or put it in OOTBOT_TOKEN")
-    option(
-        "deadline", "seconds to keep trying while the bot is away (default: 600)", "600", type=float
-    )
+    option("deadline", "seconds to keep trying while the bot is away (default: 600)", "600", type=float)
     option("fail-on-error", "false: a lost report is a warning, and the exit code 0", "true")
     return parser.parse_args()
 

@@ -131,18 +131,14 @@ class Sender:
         request = urllib.request.Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310 - _check_url has seen it
         answer = _ask(request, _time_left(ends))
         if not answer:
-            raise DeliveryError(
-                f"{self.url} answered, but not as ootbot does: is the address right?"
-            )
+            raise DeliveryError(f"{self.url} answered, but not as ootbot does: is the address right?")
         return answer
 
 
 def _check_url(url: str) -> None:
     """Refuse to show a token to anything but https, or this machine."""
     if not url:
-        raise DeliveryError(
-            "no address to report to: give `url`, or run on a dispatch that names one"
-        )
+        raise DeliveryError("no address to report to: give `url`, or run on a dispatch that names one")
     try:
         parts = urllib.parse.urlsplit(url)
         safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)

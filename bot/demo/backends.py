@@ -1,20 +1,13 @@
-"""What do the backends of the demo answer to a dispatch? Simulated CIs that report for real.
-
-Each runs the reporting action's own script as a process, in the environment a runner would give it.
-"""
+"""What do the backends of the demo answer to a dispatch? Simulated CIs that report for real."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.clock import Clock, SystemClock
+from bot.demo import runner
 from bot.demo.github.background import Background
 
 if TYPE_CHECKING:
@@ -23,7 +16,6 @@ if TYPE_CHECKING:
     from bot.demo.github import Dispatch, Run, SimulatedGitHub, WorkflowJob
     from bot.demo.issuer import Issuer
 
-REPORT_SCRIPT = Path(__file__).parents[2] / "actions" / "report" / "report.py"
 PASSED = frozenset({"success", "skipped", "neutral"})
 
 
@@ -46,6 +38,8 @@ class Report:
     run_attempt: int
     job: str
     status: str  # in_progress | completed
+    conclusion: str  # empty until completed
+    failed_tests: int
     exit_code: int
     output: str
 
@@ -57,6 +51,7 @@ class Backend:
     github: SimulatedGitHub
     issuer: Issuer
     clock: Clock
+    runners: asyncio.Event  # set while there are free runners
     silent: bool = False  # never starts anything
     reports: list[Report] = field(default_factory=list)  # in the order they ended
     _plans: dict[tuple[str | None, int | None], Sequence[PlannedJob]] = field(default_factory=dict)
@@ -104,7 +99,11 @@ class Backend:
 
     async def _job(self, run: Run, planned: PlannedJob) -> str:
         """Run one job and return its conclusion; a report that was refused fails the job, too."""
-        job = await self.github.start_job(run, planned.name)
+        job = await self.github.queue_job(run, planned.name)
+        await self.runners.wait()
+        if job.conclusion:  # cancelled before a runner took it
+            return job.conclusion
+        await self.github.begin_job(job)
         started = await self._report(job, planned, "in_progress")
         await self.clock.sleep(planned.seconds)
         finished = await self._report(job, planned, "completed")
@@ -113,61 +112,52 @@ class Backend:
 
     async def _report(self, job: WorkflowJob, planned: PlannedJob, status: str) -> bool:
         """Use the reporting action in a job and return whether it succeeded."""
-        with tempfile.TemporaryDirectory(prefix="ootbot-job-") as name:
-            folder = Path(name)
-            environment = self._environment(job, folder) | _inputs(job, planned, status, folder)
-            exit_code, output = await _run_script(environment, folder)
+        # A job that was cancelled meanwhile has its conclusion already.
+        ended = job.conclusion or planned.reported or planned.conclusion
+        step = runner.Step(
+            job=job,
+            dispatch=self._dispatches[job.run.id],
+            status=status,
+            conclusion=ended if status == "completed" else "",
+            counts=planned.counts,
+            failed_tests=planned.failed_tests,
+        )
+        exit_code, output = await runner.run(step, self.issuer, self.github.url)
         report = Report(
             run_attempt=job.run_attempt,
             job=planned.name,
             status=status,
+            conclusion=step.conclusion,
+            failed_tests=len(planned.failed_tests),
             exit_code=exit_code,
             output=output,
         )
         self.reports.append(report)
         return exit_code == 0
 
-    def _environment(self, job: WorkflowJob, folder: Path) -> dict[str, str]:
-        """Return what a runner gives to a job of this run; write the event file it names."""
-        run = job.run
-        dispatch = self._dispatches[run.id]
-        event = {"action": dispatch.event_type, "client_payload": dispatch.client_payload}
-        event_file = folder / "event.json"
-        event_file.write_text(json.dumps(event))
-        return {
-            "PATH": os.defpath,
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_EVENT_NAME": run.event,
-            "GITHUB_EVENT_PATH": str(event_file),
-            "GITHUB_JOB": job.name,
-            "GITHUB_REPOSITORY": run.repo.full_name,
-            "GITHUB_RUN_ATTEMPT": str(job.run_attempt),
-            "GITHUB_RUN_ID": str(run.id),
-            "GITHUB_SERVER_URL": self.github.url,
-            "GITHUB_WORKFLOW": run.workflow.name,
-            "JOB_CHECK_RUN_ID": str(job.check_run.id),
-            **self.issuer.request_env(**_claims(job)),
-        }
-
 
 class Backends:
     """All backends of one simulated GitHub; hands each dispatch and re-run to the one it is for."""
 
-    def __init__(
-        self, github: SimulatedGitHub, issuer: Issuer, *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, github: SimulatedGitHub, issuer: Issuer, *, clock: Clock | None = None) -> None:
         self._github = github
         self._issuer = issuer
         self._clock = clock or SystemClock()
         self._backends: dict[str, Backend] = {}
         self._work = Background()
+        self.runners = asyncio.Event()  # cleared, jobs stay queued until it is set again
+        self.runners.set()
         github.on_dispatch = self._dispatched
         github.on_rerun = self._rerun
 
     def add(self, repo: str, *jobs: PlannedJob, silent: bool = False) -> Backend:
         """Give a repository a CI; `jobs` are its plan wherever no other is made."""
         backend = Backend(
-            github=self._github, issuer=self._issuer, clock=self._clock, silent=silent
+            github=self._github,
+            issuer=self._issuer,
+            clock=self._clock,
+            runners=self.runners,
+            silent=silent,
         )
         if jobs:
             backend.plan(*jobs)
@@ -196,54 +186,3 @@ def _head(dispatch: Dispatch) -> str:
     event = dispatch.client_payload.get("payload", {})
     pull = event.get("pull_request") or {}
     return str(pull.get("head", {}).get("sha") or event.get("after") or "")
-
-
-def _inputs(job: WorkflowJob, planned: PlannedJob, status: str, folder: Path) -> dict[str, str]:
-    """Return the action's inputs as it passes them on; write the file of failed tests they name."""
-    inputs = {"INPUT_STATUS": status, "INPUT_DEADLINE": "60"}
-    if status == "completed":
-        # A job that was cancelled meanwhile has its conclusion already.
-        inputs["INPUT_CONCLUSION"] = job.conclusion or planned.reported or planned.conclusion
-        inputs["INPUT_TEST_RESULTS"] = json.dumps(dict(planned.counts)) if planned.counts else ""
-        if planned.failed_tests:
-            failed_tests = folder / "failed-tests.json"
-            failed_tests.write_text(json.dumps([dict(test) for test in planned.failed_tests]))
-            inputs["INPUT_FAILED_TESTS"] = str(failed_tests)
-    return inputs
-
-
-def _claims(job: WorkflowJob) -> dict[str, Any]:
-    """Return what the issuer is to sign for a job."""
-    run = job.run
-    workflow = f"{run.repo.full_name}/{run.workflow.path}@refs/heads/{run.head_branch}"
-    return {
-        "repository": run.repo.full_name,
-        "repository_id": run.repo.id,
-        "run_id": run.id,
-        "run_attempt": job.run_attempt,
-        "check_run_id": str(job.check_run.id),
-        "event_name": run.event,
-        "ref": f"refs/heads/{run.head_branch}",
-        "sha": run.head_sha,
-        "workflow": run.workflow.name,
-        "workflow_ref": workflow,
-        "job_workflow_ref": workflow,
-    }
-
-
-async def _run_script(environment: dict[str, str], folder: Path) -> tuple[int, str]:
-    """Run the reporting script and return its exit code and log; it never outlives this call."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-E", "-s", "-B", str(REPORT_SCRIPT)),
-        cwd=folder,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        log, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-    return process.returncode or 0, log.decode(errors="replace")

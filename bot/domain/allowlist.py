@@ -94,9 +94,7 @@ def _refuse_twins(found: Iterable[dict[str, Any]], key: str, what: str, problems
         if twin is not values:
             where = f"line {twin['line']} ({twin['level'].name})"
             name = shown(str(values[key]))
-            problems.add(
-                values["line"], f"{what} {name} is already on {where}: keep one of the two"
-            )
+            problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")
 
 
 def _entry(values: dict[str, Any]) -> Entry:

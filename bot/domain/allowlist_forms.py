@@ -89,9 +89,7 @@ def _by_device(device: Field, problems: Problems) -> Fields | None:
     stated = fields.get("device")
     if stated is not None and described(stated.value) != described(device.at):
         outer, inner = described(device.at), described(stated.value)
-        problems.add(
-            stated.at, f"the device is {inner} here and {outer} above: keep one of the two"
-        )
+        problems.add(stated.at, f"the device is {inner} here and {outer} above: keep one of the two")
     return {**fields, "device": Field(device.at, device.at)}
 
 

@@ -51,9 +51,7 @@ _UNCHECKED = "only L3 and L4 have check runs"
 
 KEYS = MappingProxyType(
     {
-        "repo": Key(
-            read=values.matching(values.REPO, "a repository: write `owner/repo`, without URL")
-        ),
+        "repo": Key(read=values.matching(values.REPO, "a repository: write `owner/repo`, without URL")),
         "repository_id": Key(read=values.number(MAX_ID)),
         "device": Key(
             read=values.matching(

@@ -144,7 +144,6 @@ def gate_check(
     blocking = sorted((b for b in backends if blocks(b)), key=lambda b: (b.label, b.repo))
     conclusion, title = _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
-    starts = [b.dispatched_at for b in blocking if b.dispatched_at is not None]
     return CheckRun(
         name=_name(prefix, "gate"),
         head_sha=head_sha,
@@ -154,7 +153,6 @@ def gate_check(
         title=inert.title(title),
         summary=summary.of_gate(blocking, page_url),
         details_url=inert.url(page_url),
-        started_at=min(starts, default=None),
         completed_at=max(ends, default=None) if conclusion else None,
     )
 
@@ -199,8 +197,8 @@ def _status(state: State) -> str:
 
 
 def _conclusion(backend: Backend, failure_conclusion: str) -> str:
-    if backend.level == 3 and backend.state is State.FAILURE:
-        return failure_conclusion
+    if backend.level == 3 and backend.state.red and failure_conclusion != "failure":
+        return failure_conclusion  # an L3 backend never turns a pull request red unless its entry says so
     return _CONCLUSIONS[backend.state]
 
 
@@ -219,7 +217,7 @@ def _actions(state: State) -> tuple[dict[str, str], ...]:
 
 def _first_start(backend: Backend) -> int | None:
     starts = [job.started_at for job in backend.jobs if job.started_at is not None]
-    return min(starts, default=backend.dispatched_at)
+    return min(starts, default=None)
 
 
 def _job_title(backend: Backend, job: Job) -> str:

@@ -33,9 +33,7 @@ class Write:
     label_ended: bool  # concluded only because the pull request lost the label
     check_run_id: int | None
     digest: str
-    not_before: (
-        int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
-    )
+    not_before: int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +69,7 @@ def writes(
     if terms.gate or any(backend.level >= 4 for backend in pull.backends):
         found.append(_gate(pull, dispatches, by_name, terms))
     wanted = [write for write in found if write is not None]
-    return sorted(
-        wanted, key=lambda write: (write.check.name != f"{terms.prefix} / gate", write.not_before)
-    )
+    return sorted(wanted, key=lambda write: (write.check.name != f"{terms.prefix} / gate", write.not_before))
 
 
 def digest(check: CheckRun) -> str:

@@ -77,9 +77,7 @@ def _first(report: Report, now: int, dispatched_at: int | None) -> dict[str, Any
     return values | _reported(report)
 
 
-def _completed(
-    job: dict[str, Any], report: Report, now: int, flags: dict[str, Any]
-) -> dict[str, Any]:
+def _completed(job: dict[str, Any], report: Report, now: int, flags: dict[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in job["flags"].items() if name != "swept"}
     values = {
         "status": "completed",

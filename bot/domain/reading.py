@@ -92,9 +92,7 @@ def as_time(value: object) -> int | None:
 def show_time(at: int) -> str:
     """Return epoch milliseconds as GitHub writes times: seconds, `Z`; a fraction only where there is one."""
     moment = datetime.fromtimestamp(at / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds" if at % 1000 else "seconds").replace(
-        "+00:00", "Z"
-    )
+    return moment.isoformat(timespec="milliseconds" if at % 1000 else "seconds").replace("+00:00", "Z")
 
 
 def _as_bool(value: object) -> bool | None:

@@ -21,7 +21,8 @@ from bot.domain.reading import Kind, Unreadable, read, require_int
 class Rule(StrEnum):
     """How two versions of one row become one, whatever order they come in.
 
-    NEWEST   the greater (updated_at, action is not the creating one, SHA-256 of the object) wins whole, nulls included.
+    NEWEST   the greater (updated_at, action is not the creating one, rank of the status where there is one, SHA-256 of
+             the object) wins whole, nulls included. GitHub's times have seconds: a run may begin and end in one.
     FURTHEST no updated_at: rank queued < waiting < in_progress < completed, then completed_at, then the hash; a column
              takes its value from the greatest version in which it was not null, so a null never erases.
     HISTORY  each delivery is a row of its own (key: its GUID); nothing overwrites anything.
@@ -103,22 +104,18 @@ def from_payload(
         values["guid"] = guid
     for name in kind.key:
         if values[name] is None:
-            raise Unreadable(
-                f"{kind.at}.{name} is missing or not a {'text' if name == 'guid' else 'number'}"
-            )
-    return Record(
-        type=kind, values=values, version=version_of(kind, source, values, payload.get("action"))
-    )
+            raise Unreadable(f"{kind.at}.{name} is missing or not a {'text' if name == 'guid' else 'number'}")
+    return Record(type=kind, values=values, version=version_of(kind, source, values, payload.get("action")))
 
 
 def version_of(kind: RecordType, source: Any, values: dict[str, Any], action: object) -> str:
     """Return a text whose order is the order of truth; equal only for equal objects."""
     digest = hashlib.sha256(msgspec.json.encode(source, order="deterministic")).hexdigest()
+    rank = STATUS_RANK.get(values.get("status") or "", 0)
     if kind.rule is Rule.FURTHEST:
-        rank = STATUS_RANK.get(values.get("status") or "", 0)
         return f"{rank}:{values.get('completed_at') or 0:015d}:{digest}"
     later = "0" if isinstance(action, str) and action in CREATING_ACTIONS else "1"
-    return f"{values.get('updated_at') or 0:015d}:{later}:{digest}"
+    return f"{values.get('updated_at') or 0:015d}:{later}:{rank}:{digest}"
 
 
 def merge(old: dict[str, Any] | None, new: Record) -> dict[str, Any] | None:
@@ -163,9 +160,7 @@ def _earliest(one: int | None, other: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _type(
-    table: str, columns: str, *, at: str, key: str = "id", rule: Rule = Rule.NEWEST
-) -> RecordType:
+def _type(table: str, columns: str, *, at: str, key: str = "id", rule: Rule = Rule.NEWEST) -> RecordType:
     """Make a record type from lines such as `title text` or `head.sha text`."""
     parsed = []
     for item in columns.replace("\n", ",").split(","):

@@ -9,11 +9,7 @@ MOST_LENGTH = 2000
 
 def safe_url(text: str) -> str | None:
     """Return the URL when it is plain http(s) with a host, without credentials or control characters; else None."""
-    if (
-        len(text) > MOST_LENGTH
-        or not text.isprintable()
-        or any(letter.isspace() for letter in text)
-    ):
+    if len(text) > MOST_LENGTH or not text.isprintable() or any(letter.isspace() for letter in text):
         return None
     try:
         parts = urlsplit(text)

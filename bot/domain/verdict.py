@@ -27,9 +27,7 @@ class Facts:
     dispatch: Row
     jobs: Sequence[Row] = ()  # every attempt
     reruns: Sequence[Row] = ()
-    words: dict[tuple[str, int], Row] = field(
-        default_factory=dict
-    )  # GitHub's own, by (run_id, run_attempt)
+    words: dict[tuple[str, int], Row] = field(default_factory=dict)  # GitHub's own, by (run_id, run_attempt)
 
 
 def newest(dispatches: Sequence[Row]) -> dict[str, Row]:
@@ -143,9 +141,7 @@ def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
         return State.CANCELLED, ""
     if not any(job.conclusion == "success" for job in jobs):
         return State.NEUTRAL, "nothing was run"
-    if dispatch["level"] >= 4 and not (
-        _confirmed(facts, expected) if confirmed else _quiet(facts, now)
-    ):
+    if dispatch["level"] >= 4 and not (_confirmed(facts, expected) if confirmed else _quiet(facts, now)):
         return State.CONFIRMING, ""
     return State.SUCCESS, ""
 
@@ -179,9 +175,7 @@ def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
 
 def _confirmed(facts: Facts, expected: dict[str, int]) -> bool:
     words = [facts.words.get((run, attempt)) for run, attempt in expected.items()]
-    return all(
-        word and word["status"] == "completed" and word["conclusion"] == "success" for word in words
-    )
+    return all(word and word["status"] == "completed" and word["conclusion"] == "success" for word in words)
 
 
 def _quiet(facts: Facts, now: int) -> bool:

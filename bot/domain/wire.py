@@ -119,9 +119,7 @@ def parse_report(body: bytes) -> Report:
     if work.status not in STATUSES:
         raise Malformed(f"workflow.status is {work.status[:40]!r}: send in_progress or completed")
     if work.status == "completed" and work.conclusion not in CONCLUSIONS:
-        raise Malformed(
-            f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed"
-        )
+        raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
     _refuse_nul(said)
     flags: dict[str, Any] = {}
     counts = work.test_results or _TestResults()
@@ -198,9 +196,7 @@ def _url(text: str | None, name: str, flags: dict[str, Any]) -> str | None:
     return safe
 
 
-def _failed_tests(
-    tests: list[_FailedTest] | None, flags: dict[str, Any]
-) -> list[dict[str, Any]] | None:
+def _failed_tests(tests: list[_FailedTest] | None, flags: dict[str, Any]) -> list[dict[str, Any]] | None:
     if tests is None:
         return None
     if len(tests) > MOST_FAILED_TESTS:

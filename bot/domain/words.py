@@ -58,7 +58,7 @@ def listing(words: Sequence[str], *, limit: int = 5) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as "45 s", "31 min", "2 h 5 min" or "3 d 4 h"; unknown is empty."""
+    """Return seconds as "45 s", "31 min", "24 h" or "3 d 4 h"; unknown is empty."""
     if seconds is None:
         return ""
     whole = max(0, round(seconds))
@@ -67,7 +67,7 @@ def duration(seconds: float | None) -> str:
         return f"{whole} s"
     if minutes < 60:
         return f"{minutes} min"
-    if minutes < 24 * 60:
+    if minutes < 48 * 60:
         return _two(minutes, 60, "h", "min")
     return _two(round(whole / _HOUR), 24, "d", "h")
 

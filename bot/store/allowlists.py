@@ -27,9 +27,7 @@ async def in_force(tx: Transaction) -> Allowlist | None:
 
 async def newest(tx: Transaction) -> dict[str, Any] | None:
     """Return the version read last, valid or not."""
-    return await tx.row(
-        sa.select(allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1)
-    )
+    return await tx.row(sa.select(allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1))
 
 
 async def keep(tx: Transaction, *, source: str, content: str, error: str | None) -> bool:

@@ -61,9 +61,7 @@ async def change(tx: Transaction, identifier: str, **values: Any) -> None:
     await tx.run(sa.update(oot_dispatch).where(oot_dispatch.c.id == identifier).values(values))
 
 
-async def supersede_pending(
-    tx: Transaction, repo: str, number: int, *, but_head: str | None
-) -> None:
+async def supersede_pending(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
     """Drop what was not sent yet for other heads of a pull request; `but_head` None: for every head."""
     change_of = sa.update(oot_dispatch).where(
         oot_dispatch.c.upstream_repo == repo,

@@ -68,9 +68,7 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
 
 async def take(tx: Transaction, *, limit: int, only: int | None = None) -> list[Stored]:
     """Return the deliveries to be handled next; their rows are this transaction's until it ends."""
-    columns = (
-        delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "body")
-    )
+    columns = (delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "body"))
     query = sa.select(*columns).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
     if only is not None:
         query = query.where(delivery.c.id == only)
@@ -98,8 +96,6 @@ async def find(tx: Transaction, guid: str) -> dict[str, Any] | None:
 
 async def next_due(tx: Transaction) -> int | None:
     """Return when the next stored delivery is due, epoch milliseconds."""
-    found = await tx.run(
-        sa.select(sa.func.min(delivery.c.due_at)).where(delivery.c.state == "stored")
-    )
+    found = await tx.run(sa.select(sa.func.min(delivery.c.due_at)).where(delivery.c.state == "stored"))
     at: int | None = found.scalar()
     return at

@@ -69,9 +69,7 @@ async def since(tx: Transaction, at: int, *, backend: str | None = None) -> list
     query = sa.select(oot_workflow_job).where(oot_workflow_job.c.received_at >= at)
     if backend:
         query = query.where(sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower())
-    return await tx.rows(
-        query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key)
-    )
+    return await tx.rows(query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key))
 
 
 async def silent(tx: Transaction, *, before: int) -> list[Row]:
@@ -94,9 +92,7 @@ async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
 
 async def reported(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether anybody has reported on a dispatch."""
-    query = sa.select(oot_workflow_job.c.job_key).where(
-        oot_workflow_job.c.dispatch_id == dispatch_id
-    )
+    query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)
     return await tx.row(query.limit(1)) is not None
 
 
@@ -107,19 +103,15 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
     """
     run = records["workflow_run"]
     numbers = [
-        int(run_id)
-        for _, run_id in runs
-        if run_id.isascii() and run_id.isdigit() and len(run_id) < 19
+        int(run_id) for _, run_id in runs if run_id.isascii() and run_id.isdigit() and len(run_id) < 19
     ]
     key = sa.func.lower(run.c.repo).label("backend_key")
     told = await tx.rows(
-        sa.select(
-            key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion
-        ).where(run.c.id.in_(numbers))
+        sa.select(key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion).where(
+            run.c.id.in_(numbers)
+        )
     )
-    asked = await tx.rows(
-        sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs]))
-    )
+    asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
     # later ones win: a run heard of is not missing
     words = [word | {"run_id": str(word["run_id"])} for word in asked + told]
     return [word for word in words if (word["backend_key"], word["run_id"]) in runs]

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 FOLDER = Path(__file__).parent / "migrations"
-STARTUP_LOCK = (
-    0x006F6F74  # any constant of our own: processes that start together migrate one by one
-)
+STARTUP_LOCK = 0x006F6F74  # any constant of our own: processes that start together migrate one by one
 
 
 def upgrade(conn: sa.Connection) -> None:

@@ -17,17 +17,13 @@ Row = dict[str, Any]
 async def get(tx: Transaction, repo: str, number: int) -> Row | None:
     """Return the pull request's record."""
     table = records["pull_request"]
-    query = sa.select(table).where(
-        sa.func.lower(table.c.repo) == repo.lower(), table.c.number == number
-    )
+    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.number == number)
     return await tx.row(query.order_by(table.c.received_at.desc()))
 
 
 async def checks_of(tx: Transaction, repo: str, number: int) -> list[Row]:
     """Return the check runs we made, or meant to make, on a pull request; oldest first."""
-    query = sa.select(oot_check).where(
-        oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number
-    )
+    query = sa.select(oot_check).where(oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number)
     return await tx.rows(query.order_by(oot_check.c.created_at, oot_check.c.external_id))
 
 

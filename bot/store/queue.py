@@ -38,9 +38,7 @@ async def enqueue(tx: Transaction, requests: Sequence[Request]) -> None:
     soon = [request for request in requests if request.patience is None]
     debounced = [request for request in requests if request.patience is not None]
     insert = tx.insert(task)
-    earliest = sa.case(
-        (insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at
-    )
+    earliest = sa.case((insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at)
     latest = task.c.created_at + sa.bindparam("patience", type_=sa.BigInteger)
     pushed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
     for group, due in ((soon, earliest), (debounced, pushed)):
@@ -91,9 +89,7 @@ async def claim(tx: Transaction, *, owner: str, limit: int) -> list[Task]:
             attempts=task.c.attempts + 1,
             error=None,
         )
-        .returning(
-            task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause
-        )
+        .returning(task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
     )
     rows = (await tx.run(statement)).mappings().all()
     return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
@@ -138,9 +134,7 @@ async def release_all(tx: Transaction) -> int:
 async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
     lost = await tx.rows(sa.select(task).where(task.c.state == "running", mine))
     for row in lost:
-        left = Task(
-            **{name: row[name] for name in ("id", "kind", "key", "attempts", "created_at", "cause")}
-        )
+        left = Task(**{name: row[name] for name in ("id", "kind", "key", "attempts", "created_at", "cause")})
         await retry(tx, left, due_at=tx.now, error="the process that ran it ended")
     return len(lost)
 

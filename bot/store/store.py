@@ -27,17 +27,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
 GROUP_LIMIT = 200  # writers that may share one transaction
+# SQLSTATE classes: no connection, read-only standby, not let in, deadlock, no database, full, not now, shut down
+UNUSABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
 
 
 class Store:
     """The database. Open it once, close it at the end; `write` and `transaction` change it, `read` does not."""
 
-    def __init__(self, url: str, *, clock: Clock) -> None:
+    def __init__(self, url: str, *, clock: Clock, busy_timeout: float = BUSY_TIMEOUT) -> None:
         self.url = make_url(_driver(url))
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.work_waiting = asyncio.Event()  # set whenever a commit may have left something to do
-        self._engine = self._create_engine()
+        self._engine = self._create_engine(busy_timeout)
         self._reader = self._engine.execution_options(ootbot_read=True)
         self._turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
@@ -116,17 +118,15 @@ class Store:
             answer = error
         _resolve(future, answer)
 
-    def _create_engine(self) -> AsyncEngine:
+    def _create_engine(self, busy_timeout: float) -> AsyncEngine:
         options: dict[str, Any] = {
             "json_serializer": _to_json,
             "json_deserializer": msgspec.json.decode,
         }
         if not self.sqlite:
-            return create_async_engine(
-                self.url, pool_size=10, max_overflow=10, pool_timeout=5, **options
-            )
+            return create_async_engine(self.url, pool_size=10, max_overflow=10, pool_timeout=5, **options)
         engine = create_async_engine(
-            self.url, pool_size=8, max_overflow=8, connect_args={"timeout": BUSY_TIMEOUT}, **options
+            self.url, pool_size=8, max_overflow=8, connect_args={"timeout": busy_timeout}, **options
         )
         sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
@@ -140,6 +140,11 @@ def _unavailable() -> Iterator[None]:
         yield
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, OSError) as error:
         raise StoreUnavailable(f"the database cannot be used: {error}") from error
+    except sa.exc.DBAPIError as error:  # asyncpg's driver sorts few errors: PostgreSQL's own code does
+        code = getattr(error.orig, "sqlstate", None) or ""
+        if not error.connection_invalidated and not code.startswith(UNUSABLE):
+            raise
+        raise StoreUnavailable(f"the database cannot be used: {error.orig}") from error
 
 
 async def _attempt(work: Callable[[Transaction], Awaitable[Any]], tx: Transaction) -> Any:
@@ -164,9 +169,7 @@ def _driver(url: str) -> str:
     for scheme in ("postgresql://", "postgres://"):
         if url.startswith(scheme):
             return "postgresql+asyncpg://" + url.removeprefix(scheme)
-    return (
-        url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
-    )
+    return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
 
 
 def _to_json(value: Any) -> str:
@@ -175,7 +178,7 @@ def _to_json(value: Any) -> str:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where _begin_sqlite says, nowhere else
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={BUSY_TIMEOUT * 1000}"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -42,14 +42,10 @@ def _record_table(kind: RecordType) -> sa.Table:
     if "guid" in kind.key:
         columns.append(_must("guid", sa.Text))
     for column in kind.columns:
-        columns.append(
-            _column(column.name, KINDS[column.kind], nullable=column.name not in kind.key)
-        )
+        columns.append(_column(column.name, KINDS[column.kind], nullable=column.name not in kind.key))
     columns += [_column("deleted_at", Big), _must("merge_state", Json)]
     table = sa.Table(kind.table, metadata, *columns)
-    table.append_constraint(
-        sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}")
-    )
+    table.append_constraint(sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}"))
     sa.Index(f"ix_{kind.table}_repo", sa.func.lower(table.c.repo), table.c[kind.key[0]])
     return table
 

@@ -47,9 +47,7 @@ class Transaction:
         """Merge one record into its table before the transaction ends."""
         self._records.append(record)
 
-    def enqueue(
-        self, kind: str, key: str, *, delay: float = 0, patience: float | None = None
-    ) -> None:
+    def enqueue(self, kind: str, key: str, *, delay: float = 0, patience: float | None = None) -> None:
         """Say that a task should run, `delay` seconds from now or when it already waits for an earlier time.
 
         With `patience` each request pushes a waiting task back to `delay` from now (debouncing), but never further
@@ -129,11 +127,7 @@ class Transaction:
                 values: dict[str, Any] = {
                     c.name: sa.bindparam(c.name) for c in table.columns if c not in set(keys)
                 }
-                named = [
-                    {**row, **{f"key_{c.name}": row[c.name] for c in keys}}
-                    for row in updates
-                    if row
-                ]
+                named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates if row]
                 await self.run(sa.update(table).where(*matches).values(values), named)
             pending = retry
 

@@ -56,11 +56,7 @@ async def _write(
     context: Context, client: Client, state: query.PullState, present: Row | None, body: str
 ) -> int:
     """Edit the comment that is there, else make it; returns its id."""
-    if (
-        present
-        and present["comment_id"] is not None
-        and await _edit(client, present["comment_id"], body)
-    ):
+    if present and present["comment_id"] is not None and await _edit(client, present["comment_id"], body):
         return int(present["comment_id"])
     if present is None:
         async with context.store.transaction() as tx:
@@ -89,8 +85,6 @@ async def _find(context: Context, client: Client, number: int) -> int | None:
     url = client.path(f"issues/{number}/comments{{?per_page}}")
     async for said in client.getiter(url, {"per_page": "100"}):
         app = said.get("performed_via_github_app") or {}
-        if app.get("id") == context.github.app_id and str(said.get("body", "")).startswith(
-            comment.MARKER
-        ):
+        if app.get("id") == context.github.app_id and str(said.get("body", "")).startswith(comment.MARKER):
             return int(said["id"])
     return None

@@ -48,9 +48,7 @@ async def run(context: Context, task: Task) -> None:
         await _settle(context, dispatch, state="not_installed", error=error.message)
     except GitHubRefused as error:
         gone = error.status == 404
-        reason = (
-            "the repository is not there, or the App may not dispatch to it" if gone else str(error)
-        )
+        reason = "the repository is not there, or the App may not dispatch to it" if gone else str(error)
         await _settle(context, dispatch, state="not_installed" if gone else "failed", error=reason)
     else:
         log.info("dispatched", backend=dispatch["backend"], delivery_id=dispatch["delivery_id"])

@@ -28,9 +28,7 @@ log = structlog.get_logger("bot.tasks.publish")
 
 Row = dict[str, Any]
 MOST_HEADS = 10  # newest heads whose check runs are kept true
-QUIET_AGAIN = (
-    61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
-)
+QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
 NOT_FOUND = 404
 
 
@@ -142,10 +140,7 @@ async def _find(context: Context, client: Client, write: Write) -> int | None:
         "per_page": "100",
     }
     async for run in client.getiter(url, wanted, iterable_key="check_runs"):
-        if (
-            run["external_id"] == write.check.external_id
-            and run["app"]["id"] == context.github.app_id
-        ):
+        if run["external_id"] == write.check.external_id and run["app"]["id"] == context.github.app_id:
             return int(run["id"])
     return None
 
@@ -178,9 +173,7 @@ def _unconfirmable(head: Head) -> bool:
     )
 
 
-async def _follow_with_comment(
-    tx: Transaction, context: Context, state: PullState, key: str
-) -> None:
+async def _follow_with_comment(tx: Transaction, context: Context, state: PullState, key: str) -> None:
     """Ask for the comment when what it should say is not what it says."""
     settings = context.settings
     head = state.current

@@ -23,10 +23,6 @@ async def run(context: Context, task: Task) -> None:
         if stored is None:
             raise GiveUp(f"delivery {task.key} is not stored any more")
         try:
-            await relay.pull_request(
-                tx, context.settings, task.key, msgspec.json.decode(stored["body"])
-            )
+            await relay.pull_request(tx, context.settings, task.key, msgspec.json.decode(stored["body"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise GiveUp(
-                f"the pull request event lacks what a dispatch needs: {error!r}"
-            ) from error
+            raise GiveUp(f"the pull request event lacks what a dispatch needs: {error!r}") from error

@@ -77,9 +77,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
         head = state.head(sha)
         for backend in head.view.backends if head else ():
             facts = head.facts.get(backend.repo.casefold()) if head else None
-            mine = (
-                check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
-            )
+            mine = check["basis"].startswith(f"{facts.dispatch['id']}/") if check and facts else False
             if facts and (mine or (check is None and backend.state.red)):
                 found.append(facts)
     return found

@@ -8,31 +8,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.errors import Rejected
+from bot.web.keys import BODY_SECONDS
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-SECONDS = 10.0
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:
     """Return the raw bytes; raises Rejected 415, 413 or 408."""
     if request.headers.get("Content-Encoding", "identity") != "identity":
-        raise Rejected(
-            415, "unsupported_encoding", "send the body as it is, without Content-Encoding"
-        )
+        raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     chunks, size = [], 0
+    seconds = request.app[BODY_SECONDS]
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             async for chunk in request.content.iter_any():
                 size += len(chunk)
                 if size > limit:
                     raise _too_large(limit)
                 chunks.append(chunk)
     except TimeoutError:
-        detail = f"the body did not arrive within {SECONDS:.0f} s: send it again in one go"
+        detail = f"the body did not arrive within {seconds:g} s: send it again in one go"
         raise Rejected(408, "body_timeout", detail, headers={"Connection": "close"}) from None
     return b"".join(chunks)
 

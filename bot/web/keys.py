@@ -1,4 +1,4 @@
-"""Where does a request handler find the running bot? The one key under which aiohttp's app holds it."""
+"""Where does a request handler find the running bot, and how patient is it? The keys of aiohttp's app."""
 
 from __future__ import annotations
 
@@ -7,3 +7,4 @@ from aiohttp import web
 from bot.context import Context
 
 CONTEXT: web.AppKey[Context] = web.AppKey("context", Context)
+BODY_SECONDS: web.AppKey[float] = web.AppKey("body_seconds", float)  # what a body may take to arrive

@@ -53,9 +53,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
             raise
         code = "_".join(answer.reason.lower().split())
         headers = {"Allow": answer.headers["Allow"]} if "Allow" in answer.headers else {}
-        return refuse(
-            answer.status, code, f"{request.method} {request.path}: {answer.reason}"[:300], headers
-        )
+        return refuse(answer.status, code, f"{request.method} {request.path}: {answer.reason}"[:300], headers)
     except ConnectionResetError:
         log.debug("the caller went away", path=request.path)
         raise
@@ -68,9 +66,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
 
 
-def refuse(
-    status: int, code: str, detail: str, headers: dict[str, str] | None = None
-) -> web.Response:
+def refuse(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> web.Response:
     """Return the JSON every refusal has: ok, error, detail."""
     body: dict[str, Any] = {"ok": False, "error": code, "detail": detail}
     return web.json_response(body, status=status, headers=headers)

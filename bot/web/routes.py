@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bot.web import api, callback, operator, pages, webhooks
-from bot.web.keys import CONTEXT
+from bot.web.keys import BODY_SECONDS, CONTEXT
 from bot.web.middleware import guard
 
 if TYPE_CHECKING:
     from bot.context import Context
 
 
-def make_app(context: Context) -> web.Application:
-    """Return aiohttp's application with every door and page."""
+def make_app(context: Context, *, body_seconds: float = 10.0) -> web.Application:
+    """Return aiohttp's application with every door and page; a body that takes longer than that is cut off."""
     app = web.Application(middlewares=[guard])
     app[CONTEXT] = context
+    app[BODY_SECONDS] = body_seconds
     app.add_routes(
         [
             web.post("/api/github/webhooks", webhooks.receive),

@@ -33,9 +33,7 @@ async def receive(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     body = await read_body(request, limit=LIMIT)
     target = request.headers.get("X-GitHub-Hook-Installation-Target-ID")
-    verify(
-        body, request.headers.get("X-Hub-Signature-256", ""), secrets_for(context.settings, target)
-    )
+    verify(body, request.headers.get("X-Hub-Signature-256", ""), secrets_for(context.settings, target))
     incoming = read_delivery(request.headers, body, context.settings)
 
     async def store(tx: Transaction) -> bool:
@@ -79,10 +77,8 @@ def secrets_for(settings: Settings, target: str | None) -> tuple[str, ...]:
 
 def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
     """Read what the inbox wants to know; raises Rejected 400 or 415."""
-    if headers.get("Content-Type", "").startswith("application/x-www-form-urlencoded"):
-        raise Rejected(
-            415, "unsupported_media_type", "set the webhook's content type to application/json"
-        )
+    if headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
+        raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")
     guid, event = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
     for name, value, form in (("X-GitHub-Delivery", guid, GUID), ("X-GitHub-Event", event, EVENT)):
         if not form.fullmatch(value):

@@ -120,9 +120,7 @@ async def test_a_job_gets_tokens_for_its_own_run_and_the_audience_it_asks_for(is
     issuer.request_env(repository="org/tpu", run_id="1")
     bearer = {"Authorization": f"Bearer {mine['ACTIONS_ID_TOKEN_REQUEST_TOKEN']}"}
 
-    status, answer = await get(
-        mine["ACTIONS_ID_TOKEN_REQUEST_URL"] + "&audience=bots", headers=bearer
-    )
+    status, answer = await get(mine["ACTIONS_ID_TOKEN_REQUEST_URL"] + "&audience=bots", headers=bearer)
 
     claims = await verified(issuer, answer["value"])
     assert status == 200

@@ -160,9 +160,7 @@ def test_what_cannot_be_a_repository_is_refused(repo):
     assert re.match("line 2: `.*` is not a repository: write `owner/repo`", message)
 
 
-@pytest.mark.parametrize(
-    "repo", ["a/b", "o-r-g/.github", "o" * 39 + "/" + "a" * 100, "1/2", "o/-_-"]
-)
+@pytest.mark.parametrize("repo", ["a/b", "o-r-g/.github", "o" * 39 + "/" + "a" * 100, "1/2", "o/-_-"])
 def test_every_name_github_allows_is_a_repository(repo):
     assert only(f"L1: [{repo}]").repo == repo
 

@@ -367,9 +367,7 @@ async def test_inputs_that_make_no_report_are_named(service, job, inputs, named)
 
 
 async def test_words_of_a_pull_request_never_reach_a_shell(service, job):
-    hostile = (
-        "$(touch pwned) `touch pwned` \"; touch pwned; ' | touch pwned\n::set-output name=x::y"
-    )
+    hostile = "$(touch pwned) `touch pwned` \"; touch pwned; ' | touch pwned\n::set-output name=x::y"
     payload = {"action": hostile, "pull_request": {"title": hostile, "head": {"ref": hostile}}}
     job.event(
         {
@@ -410,9 +408,7 @@ async def test_junit_files_are_counted_and_their_failures_told(service, job):
     (job.folder / "out" / "a" / "one.xml").write_text(JUNIT)
     (job.folder / "out" / "two.xml").write_text('<testsuite><testcase name="t"/></testsuite>')
 
-    code, _ = await job.report(
-        status="completed", conclusion="failure", test_results="junit:out/**/*.xml"
-    )
+    code, _ = await job.report(status="completed", conclusion="failure", test_results="junit:out/**/*.xml")
 
     assert code == 0
     assert service.workflow["test_results"] == {"passed": 3, "failed": 2, "skipped": 1}
@@ -444,9 +440,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><testsuite>&b;</
         ("about 20", "neither JSON nor junit:PATH"),
     ],
 )
-async def test_results_that_cannot_be_read_do_not_keep_the_conclusion_back(
-    service, job, results, reason
-):
+async def test_results_that_cannot_be_read_do_not_keep_the_conclusion_back(service, job, results, reason):
     (job.folder / "bomb.xml").write_text(BOMB)
     (job.folder / "good.xml").write_text(JUNIT)
     (job.folder / "half.xml").write_text(JUNIT[:300])
@@ -461,9 +455,7 @@ async def test_results_that_cannot_be_read_do_not_keep_the_conclusion_back(
 
 
 async def test_failed_tests_are_cut_to_what_the_bot_takes(service, job):
-    tests = [
-        {"name": f"t{n}", "message": "é" * 900, "stacktrace": "\n" * 9000} for n in range(1500)
-    ]
+    tests = [{"name": f"t{n}", "message": "é" * 900, "stacktrace": "\n" * 9000} for n in range(1500)]
     (job.folder / "failed.json").write_text(json.dumps(tests))
 
     code, _ = await job.report(

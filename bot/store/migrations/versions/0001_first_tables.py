@@ -250,9 +250,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
     )
     op.create_index("ix_oot_dispatch_head", "oot_dispatch", ["head_sha"], unique=False)
-    op.create_index(
-        "ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False
-    )
+    op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
     op.create_table(
         "oot_rate",
@@ -325,9 +323,7 @@ def upgrade() -> None:
         ["downstream_repo", "received_at"],
         unique=False,
     )
-    op.create_index(
-        "ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False
-    )
+    op.create_index("ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False)
     op.create_index(
         "ix_oot_workflow_job_open",
         "oot_workflow_job",

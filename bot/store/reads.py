@@ -1,0 +1,148 @@
+"""What do pages and JSON read that no task needs? Windows of jobs and dispatches, records, who is private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store.tables import oot_dispatch, oot_workflow_job, records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.domain.records import RecordType
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+JOB = oot_workflow_job.c
+COUNTED = (  # what domain.stats looks at; tests and stack traces stay on disk
+    JOB.dispatch_id, JOB.status, JOB.conclusion, JOB.downstream_repo, JOB.upstream_repo, JOB.delivery_id,
+    JOB.workflow_name, JOB.job_name, JOB.run_id, JOB.run_attempt, JOB.queue_time, JOB.execution_time,
+    JOB.downstream_repo_level, JOB.flags, JOB.received_at, JOB.updated_at,
+)  # fmt: skip
+ENDED_UNHEARD = ("never_started", "not_installed", "failed", "superseded")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Private:
+    """The repositories known to be private."""
+
+    names: frozenset[str]  # case folded
+    ids: frozenset[int]
+
+
+async def private(tx: Transaction) -> Private:
+    """Return which repositories are private, as far as their records say."""
+    table = records["repository"]
+    rows = await tx.rows(
+        sa.select(table.c.repository_id, table.c.repo, table.c.full_name).where(table.c.private)
+    )
+    names = {name.casefold() for row in rows for name in (row["repo"], row["full_name"]) if name}
+    return Private(names=frozenset(names), ids=frozenset(row["repository_id"] for row in rows))
+
+
+async def counted_jobs(tx: Transaction, since: int, *, backend: str | None = None) -> list[Row]:
+    """Return the columns statistics need of the jobs received since a time, in no order."""
+    query = sa.select(*COUNTED).where(JOB.received_at >= since)
+    if backend:
+        query = query.where(sa.func.lower(JOB.downstream_repo) == backend.lower())
+    return await tx.rows(query)
+
+
+async def unheard_dispatches(tx: Transaction, since: int, *, backend: str | None = None) -> list[Row]:
+    """Return the dispatches recorded since a time that ended before a report could come."""
+    query = sa.select(oot_dispatch).where(
+        oot_dispatch.c.state.in_(ENDED_UNHEARD), oot_dispatch.c.created_at >= since
+    )
+    if backend:
+        query = query.where(oot_dispatch.c.backend_key == backend.casefold())
+    return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+
+
+async def latest_jobs(
+    tx: Transaction, backend: str, *, since: int, limit: int, hidden: Iterable[str] = ()
+) -> list[Row]:
+    """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded)."""
+    query = sa.select(oot_workflow_job).where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        JOB.received_at >= since,
+        sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
+    )
+    return await tx.rows(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+
+
+async def jobs_of_pull(
+    tx: Transaction, names: Iterable[str], number: int, *, relayed_only: bool = False
+) -> list[Row]:
+    """Return the job rows of a pull request, every head and attempt, in the order they were first heard of."""
+    query = sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
+    if relayed_only:
+        query = query.where(JOB.dispatch_id.is_(None))
+    return await tx.rows(query.order_by(JOB.received_at, JOB.job_key))
+
+
+async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:
+    """Return repo, number and head_sha of the newest pull request with a head that begins with `sha`."""
+    pull = records["pull_request"].c
+    sources = (
+        (pull.repo, pull.number, pull.head_sha, pull.received_at),
+        (
+            oot_dispatch.c.upstream_repo,
+            oot_dispatch.c.pr_number,
+            oot_dispatch.c.head_sha,
+            oot_dispatch.c.created_at,
+        ),
+        (JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.received_at),
+    )
+    for name, number, head, at in sources:
+        query = sa.select(name.label("repo"), number.label("number"), head.label("head_sha")).where(
+            head >= sha,
+            head < sha + "g",  # the first letter after the digits of a SHA
+            sa.func.lower(name) == repo.lower(),
+            number.is_not(None),
+        )
+        if found := await tx.row(query.order_by(at.desc()).limit(1)):
+            return found
+    return None
+
+
+async def record(
+    tx: Transaction, kind: RecordType, repo: str, identifier: str | int, attempt: int | None = None
+) -> Row | None:
+    """Return one record of a repository; `identifier` is the number of an issue or pull request."""
+    table = records[kind.table]
+    numbered = kind.table in {"issue", "pull_request"}
+    column = table.c.number if numbered else table.c[kind.key[0]]
+    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), column == identifier)
+    if attempt is not None:
+        query = query.where(table.c.run_attempt == attempt)
+    return await tx.row(query.order_by(*(part.desc() for part in _order(kind))).limit(1))
+
+
+async def record_page(
+    tx: Transaction,
+    kind: RecordType,
+    repo: str,
+    *,
+    before: tuple[str | int, ...] | None,
+    limit: int,
+) -> list[Row]:
+    """Return the newest records of a repository; `before` holds the values of `order_of` of the last one seen."""
+    table = records[kind.table]
+    order = _order(kind)
+    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower())
+    if before:
+        last = [sa.literal(value, part.type) for value, part in zip(before, order, strict=True)]
+        query = query.where(sa.tuple_(*order) < sa.tuple_(*last))
+    return await tx.rows(query.order_by(*(part.desc() for part in order)).limit(limit))
+
+
+def order_of(kind: RecordType) -> tuple[str, ...]:
+    """Return the columns records are sorted by: GitHub's ids grow with time, delivery GUIDs do not."""
+    return ("received_at", "guid") if "guid" in kind.key else kind.key
+
+
+def _order(kind: RecordType) -> list[sa.Column[Any]]:
+    return [records[kind.table].c[name] for name in order_of(kind)]

@@ -1,0 +1,106 @@
+"""GET /api/oot/...: what do the pages know, as JSON?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.domain.view import State
+from bot.errors import Rejected
+from bot.store import allowlists, reads
+from bot.web import access, health, parameters, pulls, record_api, shown
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from bot.web.pulls import HeadLine
+
+JOBS = 200  # rows of a backend unless ?limit= says otherwise
+
+
+async def summary(request: web.Request) -> web.Response:
+    """Answer with every backend and its numbers; `q` and `level` narrow the list."""
+    context = request.app[CONTEXT]
+    days, level, words = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    async with context.store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        allowed.check_upstream(context.settings)
+        found = await health.of_all(tx, allowed, days)
+    backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
+    return web.json_response({"ok": True, "days": days, "backends": backends})
+
+
+async def backend(request: web.Request) -> web.Response:
+    """Answer with one backend, its numbers and its newest jobs."""
+    context = request.app[CONTEXT]
+    repo, days = parameters.repo(request, "org"), parameters.days(request)
+    limit = parameters.limit(request, default=JOBS)
+    async with context.store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        allowed.check_upstream(context.settings)
+        one = await health.of_one(tx, allowed, repo, days)
+        if one is None:
+            raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
+        since = tx.now - days * parameters.DAY
+        rows = await reads.latest_jobs(tx, repo, since=since, limit=limit, hidden=allowed.names)
+    jobs = [shown.job(row) for row in rows]
+    return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
+
+
+async def pull(request: web.Request) -> web.Response:
+    """Answer with a pull request: its heads, the backends of one head, the jobs of all, or of ?sha= only."""
+    context = request.app[CONTEXT]
+    repo, sha = parameters.repo(request), parameters.sha(request)
+    number = parameters.number(request.match_info["number"])
+    async with context.store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        found = await pulls.read(tx, context.settings, allowed, repo, number, sha)
+        rows = await reads.jobs_of_pull(tx, found.names, number)
+    wanted = [row for row in rows if sha is None or row["head_sha"] == found.sha]
+    body = {
+        "ok": True,
+        "pull": shown.pull(found),
+        "heads": [_head(line, current=line is found.heads[0]) for line in found.heads],
+        "backends": [shown.section(section) for section in found.sections],
+        "jobs": [shown.job(row) for row in wanted],
+    }
+    return web.json_response(body)
+
+
+async def allowlist(request: web.Request) -> web.Response:
+    """Answer with the entries in force, and with what is wrong with the newest version."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        (await access.of_request(request, tx)).check_upstream(context.settings)
+        in_force = await allowlists.in_force(tx)
+        newest = await allowlists.newest(tx)
+    body: dict[str, Any] = {
+        "ok": True,
+        "in_force": in_force is not None,
+        "entries": [shown.entry(entry) for entry in in_force.entries] if in_force else [],
+        "newest": None,
+    }
+    if newest:
+        errors = (newest["error"] or "").splitlines()
+        body["newest"] = {
+            "source": newest["source"],
+            "valid": newest["valid"],
+            "errors": errors,
+            "loaded_at": shown.time(newest["loaded_at"]),
+        }
+    return web.json_response(body)
+
+
+def _head(line: HeadLine, *, current: bool) -> dict[str, Any]:
+    states = [backend.state for backend in line.backends]
+    counts = {str(state): states.count(state) for state in State if state in states}
+    return {"sha": line.sha, "current": current, "backends": counts}
+
+
+routes: list[web.RouteDef] = [
+    web.get("/api/oot/summary", summary),
+    web.get("/api/oot/backends/{org}/{repo}", backend),
+    web.get("/api/oot/pulls/{owner}/{repo}/{number}", pull),
+    web.get("/api/oot/allowlist", allowlist),
+    *record_api.routes,
+]

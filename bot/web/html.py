@@ -1,0 +1,97 @@
+"""How does a page come out of a template? The environment, its filters, and errors as pages."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from aiohttp import web
+
+import bot
+from bot.domain import inert, stats, words
+from bot.domain.reading import show_time
+from bot.errors import Rejected, StoreUnavailable
+from bot.web import shown
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
+GRADES = {"green": "✅", "amber": "⚠️", "red": "❌", "none": "⚪"}
+
+Handler = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+
+
+def environment() -> jinja2.Environment:
+    """Return the templates; everything they show is escaped, an unknown name is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "word": word,
+        "block": inert.clean,
+        "url": inert.url,
+        "duration": words.duration,
+        "short": words.short,
+        "percent": percent,
+        "grade": stats.grade,
+        "time": show_time,
+        "plural": words.plural,
+        "state": words.word,
+        "sign": words.sign,
+    }
+    made.globals |= {"GRADES": GRADES, "version": bot.__version__}
+    return made
+
+
+def render(request: web.Request, name: str, *, status: int = 200, **values: Any) -> web.Response:
+    """Return a page; `now` is what ages are counted from."""
+    now = request.app[CONTEXT].clock.now()
+    text = (
+        request.app[TEMPLATES]
+        .get_template(name)
+        .render(now=now, path=request.path_qs, ago=functools.partial(ago, now=now), **values)
+    )
+    return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
+
+
+def page(
+    handler: Callable[[web.Request], Awaitable[web.Response]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Make a handler's refusals pages, for people."""
+
+    @functools.wraps(handler)
+    async def answer(request: web.Request) -> web.Response:
+        try:
+            return await handler(request)
+        except Rejected as refusal:
+            return render(
+                request, "error.html", status=refusal.status, code=refusal.code, detail=refusal.detail
+            )
+        except StoreUnavailable:
+            detail = "the database cannot be used right now; try again in a moment"
+            return render(request, "error.html", status=503, code="store_unavailable", detail=detail)
+
+    return answer
+
+
+def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
+    """Return a word from outside on one line, nothing unseen in it."""
+    return inert.shorten(inert.one_line(str(text)), limit) or inert.NAMELESS
+
+
+def percent(rate: float | None) -> str:
+    """Return a rate for people; only what is perfect is 100 %, rounded down so that no bound is passed unseen."""
+    return "–" if rate is None else f"{int(rate * 1000) / 10:g} %"
+
+
+def ago(at: int | None, *, now: int) -> str:
+    """Return how long ago a time was; unknown is empty."""
+    return "" if at is None else f"{words.duration(max(0, now - at) / 1000)} ago"

@@ -1,0 +1,75 @@
+"""What do the words of an address mean? Parameters read and checked; refusals name the allowed range."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bot.errors import Rejected
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+DAYS = 30
+MOST_DAYS = 400
+DAY = 86_400_000  # milliseconds
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+SHA = re.compile(r"[0-9a-f]{7,64}")
+
+
+def days(request: web.Request) -> int:
+    """Return the window in days."""
+    return whole(request, "days", default=DAYS, most=MOST_DAYS)
+
+
+def level(request: web.Request) -> int | None:
+    """Return the level asked for, None for all."""
+    return whole(request, "level", default=0, most=4) or None
+
+
+def limit(request: web.Request, *, default: int) -> int:
+    """Return how many rows are asked for."""
+    return whole(request, "limit", default=default, most=500)
+
+
+def whole(request: web.Request, name: str, *, default: int, most: int) -> int:
+    """Return a whole number from 1 to `most`, the default when it is absent or empty; raises Rejected 400."""
+    text = request.query.get(name, "").strip()
+    if not text:
+        return default
+    wanted = number(text)
+    if not 1 <= wanted <= most:
+        raise Rejected(400, "invalid_parameter", f"{name} must be a whole number from 1 to {most:,}")
+    return wanted
+
+
+def attempt(request: web.Request) -> int | None:
+    """Return the attempt of a run asked for, None for the newest."""
+    return whole(request, "attempt", default=0, most=1_000_000) or None
+
+
+def sha(request: web.Request) -> str | None:
+    """Return the commit asked for, or its beginning; None for the current one."""
+    text = request.query.get("sha", "").strip()
+    return commit(text) if text else None
+
+
+def commit(text: str) -> str:
+    """Return a commit's SHA, or the beginning of one; raises Rejected 400."""
+    if not SHA.fullmatch(text.lower()):
+        raise Rejected(400, "invalid_parameter", "a commit is written as 7 to 64 hexadecimal digits")
+    return text.lower()
+
+
+def repo(request: web.Request, owner: str = "owner") -> str:
+    """Return owner/name of the repository in the path; raises Rejected 404 for what can be no repository."""
+    names = request.match_info[owner], request.match_info["repo"]
+    if not all(map(NAME.fullmatch, names)):
+        raise Rejected(404, "not_found", "a repository is written as owner/name")
+    return "/".join(names)
+
+
+def number(text: str) -> int:
+    """Return an id or number of the path; 0, which GitHub never gives, when it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

@@ -1,0 +1,162 @@
+"""What is shown of one pull request? One head, every backend that was asked or has spoken, and its jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bot.domain import verdict
+from bot.domain.verdict import Facts
+from bot.errors import Rejected
+from bot.query import anchor_of, pull_state
+from bot.store import pulls, reads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.domain.view import Backend
+    from bot.query import PullState
+    from bot.settings import Settings
+    from bot.store import Transaction
+    from bot.web.access import Access
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One backend on the shown head."""
+
+    backend: Backend
+    anchor: str
+    relayed: bool = False  # told by an outside relay: shown, never a check run
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadLine:
+    """One head of the pull request, to choose from."""
+
+    sha: str
+    backends: tuple[Backend, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A pull request as its page and its JSON show it."""
+
+    repo: str
+    number: int
+    page_url: str
+    record: Row | None
+    sha: str | None  # the head shown; None before any is known
+    heads: tuple[HeadLine, ...]  # newest first
+    sections: tuple[Section, ...]  # of the head shown
+    names: tuple[str, ...]  # how our rows may spell the repository
+
+    @property
+    def current(self) -> bool:
+        """Whether the head shown is the newest."""
+        return not self.heads or self.sha == self.heads[0].sha
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether more is expected to happen on the head shown."""
+        return any(not section.backend.state.finished for section in self.sections)
+
+
+async def read(
+    tx: Transaction, settings: Settings, access: Access, repo: str, number: int, sha: str | None
+) -> Shown:
+    """Return a pull request; raises Rejected 404 when it, or the head asked for, is unknown or hidden."""
+    if access.hides(repo):
+        raise unknown(repo, number)
+    record = await pulls.get(tx, repo, number)
+    if record is not None and access.hides_row(record):
+        raise unknown(repo, number)
+    names = _names(settings, repo, record)
+    state = await pull_state(tx, settings, names[0], number)
+    relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
+    if record is None and not state.heads and not relayed:
+        raise unknown(repo, number)
+    return _shown(settings, state, names, relayed, sha)
+
+
+def unknown(repo: str, number: int) -> Rejected:
+    """Return the refusal for a pull request nobody told us about."""
+    return Rejected(404, "unknown_pull_request", f"nothing is known of pull request {number} of {repo[:200]}")
+
+
+def _names(settings: Settings, repo: str, record: Row | None) -> tuple[str, ...]:
+    """Return how the upstream's name is spelled in our rows, the likeliest first."""
+    watched = [name for name in settings.upstream_repo if name.casefold() == repo.casefold()]
+    known = [record["repo"]] if record else []
+    return (*known, *watched, repo)
+
+
+def _shown(
+    settings: Settings,
+    state: PullState,
+    names: tuple[str, ...],
+    relayed: list[Row],
+    sha: str | None,
+) -> Shown:
+    known = {head.view.head_sha: head.view.backends for head in state.heads}
+    shas = dict.fromkeys([*known, *(row["head_sha"] for row in reversed(relayed) if row["head_sha"])])
+    page = f"{settings.url}/{state.repo}/pull/{state.number}"
+    lines = []
+    for head in shas:
+        told = _relayed([row for row in relayed if row["head_sha"] == head], page)
+        lines.append((HeadLine(sha=head, backends=(*known.get(head, ()), *told)), told))
+    chosen = _choose(lines, sha)
+    line, told = chosen if chosen else (None, [])
+    return Shown(
+        repo=state.repo,
+        number=state.number,
+        page_url=page,
+        record=state.record,
+        sha=line.sha if line else None,
+        heads=tuple(line for line, _ in lines),
+        sections=_sections(known.get(line.sha, ()) if line else (), told),
+        names=names,
+    )
+
+
+def _choose(
+    lines: list[tuple[HeadLine, list[Backend]]], sha: str | None
+) -> tuple[HeadLine, list[Backend]] | None:
+    if sha is None:
+        return lines[0] if lines else None
+    for line, told in lines:
+        if line.sha.startswith(sha):
+            return line, told
+    heads = ", ".join(line.sha[:12] for line, _ in lines[:20])
+    raise Rejected(404, "unknown_commit", f"{sha} is no head of this pull request; its heads: {heads}")
+
+
+def _sections(asked: Iterable[Backend], told: Iterable[Backend]) -> tuple[Section, ...]:
+    return (
+        *(Section(backend=one, anchor=anchor_of(one.repo)) for one in asked),
+        *(Section(backend=one, anchor=anchor_of(one.repo) + "-relay", relayed=True) for one in told),
+    )
+
+
+def _relayed(rows: list[Row], page: str) -> list[Backend]:
+    """Return the backends an outside relay spoke for; nobody's confirmation is awaited, so they are judged as L2."""
+    by_backend: dict[str, list[Row]] = {}
+    for row in rows:
+        by_backend.setdefault(row["downstream_repo"].casefold(), []).append(row)
+    found = []
+    for told in by_backend.values():
+        last = told[-1]
+        dispatch = {
+            "backend": last["downstream_repo"],
+            "level": 2,
+            "device": None,
+            "dispatched_at": None,
+        }
+        anchor = f"{page}?sha={last['head_sha']}#{anchor_of(last['downstream_repo'])}-relay"
+        judged = verdict.backend(
+            Facts(dispatch=dispatch, jobs=told), None, now=last["updated_at"], page_url=anchor
+        )
+        found.append(replace(judged, level=last["downstream_repo_level"]))
+    return sorted(found, key=lambda one: (-one.level, one.repo.casefold()))

@@ -1,0 +1,94 @@
+"""GET /api/records/...: what do we hold of a repository's issues, pull requests, runs and so on?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.domain.records import TYPES
+from bot.errors import Rejected
+from bot.store import reads
+from bot.web import access, parameters, shown
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from bot.domain.records import RecordType
+
+ROWS = 100  # of a list unless ?limit= says otherwise
+
+
+async def one(request: web.Request) -> web.Response:
+    """Answer with one record as a flat object; a workflow run at its newest attempt unless ?attempt= is given."""
+    kind, repo = _kind(request), _repo(request)
+    text = request.match_info["id"]
+    if not parameters.IDENTIFIER.fullmatch(text):
+        raise _unknown("an id is a number or a delivery's GUID")
+    identifier = text if "guid" in kind.key else parameters.number(text)
+    attempt = parameters.attempt(request) if "run_attempt" in kind.key else None
+    async with request.app[CONTEXT].store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        row = await reads.record(tx, kind, repo, identifier, attempt)
+    if row is None or allowed.hides_row(row):
+        raise _unknown(f"no {kind.table} {text[:100]} of {repo[:200]} is held here")
+    return web.json_response(shown.record(kind, row))
+
+
+async def newest(request: web.Request) -> web.Response:
+    """Answer with a page of records, newest first; `next` is the `before` of the page that follows."""
+    kind, repo = _kind(request), _repo(request)
+    limit, before = parameters.limit(request, default=ROWS), _cursor(request, kind)
+    async with request.app[CONTEXT].store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        rows = (
+            []
+            if allowed.hides(repo)
+            else await reads.record_page(tx, kind, repo, before=before, limit=limit + 1)
+        )
+    visible = [shown.record(kind, row) for row in rows[:limit] if not allowed.hides_row(row)]
+    if not visible and before is None:
+        raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
+    following = _cursor_of(kind, rows[limit - 1]) if len(rows) > limit else None
+    return web.json_response({"ok": True, "rows": visible, "next": following})
+
+
+def _kind(request: web.Request) -> RecordType:
+    table = request.match_info["table"]
+    if table not in TYPES:
+        raise _unknown(f"there is no table {table[:100]}")
+    return TYPES[table]
+
+
+def _repo(request: web.Request) -> str:
+    """Return the repository of the path; `-/-` stands for none, as with installations."""
+    repo = parameters.repo(request)
+    return "" if repo == "-/-" else repo
+
+
+def _cursor(request: web.Request, kind: RecordType) -> tuple[str | int, ...] | None:
+    """Return the place to go on from, as `next` of an earlier answer named it."""
+    text = request.query.get("before", "")
+    if not text:
+        return None
+    names = reads.order_of(kind)
+    parts = text.split(".", len(names) - 1)
+    values = tuple(
+        part if name == "guid" else parameters.number(part) for name, part in zip(names, parts, strict=False)
+    )
+    if len(values) != len(names) or not all(values) or not parameters.IDENTIFIER.fullmatch(text):
+        raise Rejected(400, "invalid_parameter", "before must be the `next` of an earlier answer")
+    return values
+
+
+def _cursor_of(kind: RecordType, row: dict[str, Any]) -> str:
+    return ".".join(str(row[name]) for name in reads.order_of(kind))
+
+
+def _unknown(what: str) -> Rejected:
+    return Rejected(404, "not_found", f"{what}; the tables are {', '.join(TYPES)}")
+
+
+routes: list[web.RouteDef] = [
+    web.get("/api/records/{table}/{owner}/{repo}/{id}", one),
+    web.get("/api/records/{table}/{owner}/{repo}", newest),
+]
