@@ -30,6 +30,8 @@ EPILOG = """examples:
   python3 dev.py lint                  format, lint and types
   python3 dev.py check                 lint, then test: what CI runs
   python3 dev.py setup postgres        only the environment, with extras by name
+  python3 dev.py generate              write config/default.toml and docs/settings.md again
+  python3 dev.py lock                  resolve the dependencies again (needs uv)
   python3 dev.py bench ingest --json   a benchmark (benchmarks/<name>.py)
 """
 
@@ -101,12 +103,40 @@ def bench(args: list[str]) -> int:
     return run(str(PYTHON), str(ROOT / "benchmarks" / f"{args[0]}.py"), *args[1:])
 
 
+def generate(_args: list[str]) -> int:
+    """Write what is made from the code: the settings' defaults and reference."""
+    environment()
+    made = {"config/default.toml": ("settings",), "docs/settings.md": ("settings", "--markdown")}
+    for name, command in made.items():
+        done = subprocess.run(
+            [str(PYTHON), "-m", "bot.cli", *command], cwd=ROOT, check=True, capture_output=True
+        )
+        (ROOT / name).write_bytes(done.stdout)
+    return 0
+
+
+def lock(_args: list[str]) -> int:
+    """Resolve pyproject.toml's dependencies again into requirements/*.txt; needs uv on the PATH."""
+    common = "--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header".split()
+    base = ["-c", "requirements/base.txt"]
+    jobs = [("base", ["pyproject.toml"])]
+    jobs += [(name, ["--group", name, *base]) for name in ("build", "test", "lint")]
+    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres",)]
+    for name, what in jobs:
+        output = ["--upgrade", "-q", "-o", f"requirements/{name}.txt"]
+        if code := run("uv", "pip", "compile", *common, *what, *output):
+            return code
+    return 0
+
+
 COMMANDS = {
     "demo": demo,
     "test": test,
     "lint": lint,
     "check": check,
     "setup": setup,
+    "generate": generate,
+    "lock": lock,
     "bench": bench,
 }
 

@@ -83,9 +83,7 @@ async def running(*, port: int, start_timeout: str) -> AsyncIterator[Loopback]:
         stack.push_async_callback(backends.stop)
         app.webhook_url = f"{bot.url}/api/github/webhooks"
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Loopback(
-            github=github, runners=backends.runners, backends=cis, app=app, bot=bot, http=http
-        )
+        yield Loopback(github=github, runners=backends.runners, backends=cis, app=app, bot=bot, http=http)
 
 
 def _open(github: SimulatedGitHub, backends: Backends) -> dict[str, Backend]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ PREFIX = "OOTBOT_"
 READY = 20.0  # seconds until it must answer
 STOPPED = 10.0  # seconds from SIGTERM until it must be gone
 TAIL = 30  # lines of the log shown when something went wrong
+ERRORS = frozenset({"error", "critical"})
 ADDRESS = re.compile(r"^ootbot .* at (http://\S+)/oot$")
 
 
@@ -76,6 +78,11 @@ class BotProcess:
         """Return the end of its log."""
         lines = self._log.read_text(errors="replace").splitlines()
         return "\n".join(lines[-TAIL:])
+
+    def first_error(self) -> str:
+        """Return the first line of its log that tells of an error; empty when there is none."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return next((line for line in lines if json.loads(line)["level"] in ERRORS), "")
 
     async def _address(self) -> str:
         """Return where it answers, out of the first line it prints."""

@@ -76,7 +76,7 @@ async def latest_jobs(
 async def jobs_of_pull(
     tx: Transaction, names: Iterable[str], number: int, *, relayed_only: bool = False
 ) -> list[Row]:
-    """Return the job rows of a pull request, every head and attempt, in the order they were first heard of."""
+    """Return the job rows of a pull request, every head and attempt, as they were first heard of."""
     query = sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
     if relayed_only:
         query = query.where(JOB.dispatch_id.is_(None))
@@ -129,7 +129,7 @@ async def record_page(
     before: tuple[str | int, ...] | None,
     limit: int,
 ) -> list[Row]:
-    """Return the newest records of a repository; `before` holds the values of `order_of` of the last one seen."""
+    """Return the newest records of a repository; `before` holds the last one's values of `order_of`."""
     table = records[kind.table]
     order = _order(kind)
     query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower())

@@ -54,7 +54,7 @@ async def pull(request: web.Request) -> web.Response:
     number = parameters.number(request.match_info["number"])
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
-        found = await pulls.read(tx, context.settings, allowed, repo, number, sha)
+        found = await pulls.read(tx, context.settings, allowed, repo=repo, number=number, sha=sha)
         rows = await reads.jobs_of_pull(tx, found.names, number)
     wanted = [row for row in rows if sha is None or row["head_sha"] == found.sha]
     body = {

@@ -1,4 +1,4 @@
-"""Which backends are there, and how does each of them do? The allowlist and the rows of a window, brought together."""
+"""Which backends are there, and how does each do? The allowlist and the rows of a window, brought together."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Health:
 
 
 async def of_all(tx: Transaction, access: Access, days: int) -> list[Health]:
-    """Return every backend that is listed or was heard of in the window: by level from L4 down, worst first."""
+    """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
     since = tx.now - days * DAY
     jobs = _visible(await reads.counted_jobs(tx, since), access)
     dispatches = _visible(await reads.unheard_dispatches(tx, since), access)

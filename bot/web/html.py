@@ -10,19 +10,21 @@ import jinja2
 from aiohttp import web
 
 import bot
-from bot.domain import inert, stats, words
+from bot.domain import failures, inert, stats, words
 from bot.domain.reading import show_time
+from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
-from bot.web import shown
+from bot.web import parameters
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from bot.domain.view import Job
 
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
-GRADES = {"green": "✅", "amber": "⚠️", "red": "❌", "none": "⚪"}
-
-Handler = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
+GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
 
 
 def environment() -> jinja2.Environment:
@@ -41,13 +43,18 @@ def environment() -> jinja2.Environment:
         "duration": words.duration,
         "short": words.short,
         "percent": percent,
-        "grade": stats.grade,
         "time": show_time,
+        "path": path,
         "plural": words.plural,
         "state": words.word,
-        "sign": words.sign,
+        "job_word": lambda job: words.job_word(job).partition(" ")[2],
+        "tone_of_state": tone_of_state,
+        "tone_of_job": tone_of_job,
+        "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],
+        "job_counts": job_counts,
+        "by_urgency": failures.by_urgency,
     }
-    made.globals |= {"GRADES": GRADES, "version": bot.__version__}
+    made.globals |= {"SIGNS": SIGNS, "version": bot.__version__}
     return made
 
 
@@ -87,9 +94,45 @@ def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
     return inert.shorten(inert.one_line(str(text)), limit) or inert.NAMELESS
 
 
+def path(repo: str) -> str | None:
+    """Return /owner/name of a repository, None when its name could lead somewhere else."""
+    return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
+
+
+def tone_of_state(state: State) -> str:
+    """Return which colour and sign a backend's state has."""
+    if state.red:
+        return "bad"
+    if not state.finished:
+        return "wait"
+    return "good" if state is State.SUCCESS else "idle"
+
+
+def tone_of_job(job: Job) -> str:
+    """Return which colour and sign a job has."""
+    if job.red:
+        return "bad"
+    if not job.finished:
+        return "wait"
+    return "good" if job.conclusion == "success" else "idle"
+
+
+def job_counts(jobs: Sequence[Job]) -> str:
+    """Return how a backend's jobs stand, as in "3 of 4 passed, 1 running"."""
+    if not jobs:
+        return "no report yet"
+    failed = sum(job.red for job in jobs)
+    running = sum(not job.finished for job in jobs)
+    passed = sum(job.conclusion == "success" for job in jobs)
+    parts = [f"{passed} of {len(jobs)} passed"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{running} running"] if running else []
+    return ", ".join(parts)
+
+
 def percent(rate: float | None) -> str:
-    """Return a rate for people; only what is perfect is 100 %, rounded down so that no bound is passed unseen."""
-    return "–" if rate is None else f"{int(rate * 1000) / 10:g} %"
+    """Return a rate for people; rounded down, so that only what is perfect is 100 %."""
+    return "no data" if rate is None else f"{int(rate * 1000) / 10:g} %"
 
 
 def ago(at: int | None, *, now: int) -> str:

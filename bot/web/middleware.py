@@ -56,7 +56,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return refuse(answer.status, code, f"{request.method} {request.path}: {answer.reason}"[:300], headers)
     except ConnectionResetError:
         log.debug("the caller went away", path=request.path)
-        raise
+        return refuse(400, "incomplete", "the connection ended before the request did")  # read by nobody
     except Exception:
         log.exception("a request failed", path=request.path)
         return refuse(

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.domain import words
+from bot.domain import verdict, words
 from bot.errors import Rejected
 from bot.store import allowlists, reads
 from bot.web import access, health, html, parameters, pulls
@@ -26,7 +26,7 @@ WINDOWS = (7, 30, 90, 400)  # days offered for choice
 
 async def home(_request: web.Request) -> web.StreamResponse:
     """Send to the health page."""
-    raise web.HTTPFound("/oot")
+    return _send_to("/oot")
 
 
 @page
@@ -51,7 +51,7 @@ async def overview(request: web.Request) -> web.Response:
         known=len(known),
         allowlist_error=newest["error"] if newest and not newest["valid"] else None,
         has_allowlist=newest is not None,
-        web_url=_web_url(context.settings.github_api_url),
+        github=_web_url(context.settings.github_api_url),
         json_url="/api/oot/summary?" + urlencode({"days": days, "level": level or "", "q": query}),
     )
 
@@ -71,7 +71,7 @@ async def levels(request: web.Request) -> web.Response:
         newest=newest,
         settings=context.settings,
         ok_to_test=words.OK_TO_TEST,
-        web_url=_web_url(context.settings.github_api_url),
+        github=_web_url(context.settings.github_api_url),
         json_url="/api/oot/allowlist",
     )
 
@@ -95,9 +95,9 @@ async def backend(request: web.Request) -> web.Response:
         backend=one,
         days=days,
         windows=_windows(days),
-        rows=rows,
+        jobs=[(row, verdict.job(row)) for row in rows],
         limit=JOBS,
-        web_url=_web_url(context.settings.github_api_url),
+        github=_web_url(context.settings.github_api_url),
         json_url=f"/api/oot/backends/{one.repo}?days={days}",
     )
 
@@ -111,7 +111,7 @@ async def pull(request: web.Request) -> web.Response:
     try:
         async with context.store.read() as tx:
             allowed = await access.of_request(request, tx)
-            found = await pulls.read(tx, context.settings, allowed, repo, number, sha)
+            found = await pulls.read(tx, context.settings, allowed, repo=repo, number=number, sha=sha)
     except Rejected as refusal:
         if refusal.code != "unknown_pull_request":
             raise
@@ -134,7 +134,7 @@ async def commit(request: web.Request) -> web.Response:
         found = None if allowed.hides(repo) else await reads.pull_of_head(tx, repo, sha)
     if found is None:
         return _unknown(request, repo, f"commit {sha[:12]}")
-    raise web.HTTPFound(f"/{found['repo']}/pull/{found['number']}?sha={found['head_sha']}")
+    return _send_to(f"/{found['repo']}/pull/{found['number']}?sha={found['head_sha']}")
 
 
 async def static(request: web.Request) -> web.StreamResponse:
@@ -150,8 +150,12 @@ def setup(app: web.Application) -> None:
 
 
 def _unknown(request: web.Request, repo: str, what: str) -> web.Response:
-    watched = request.app[CONTEXT].settings.is_upstream(repo)
-    return render(request, "unknown.html", status=404, repo=repo, what=what, watched=watched)
+    """Answer the same for what is private and for what nobody told us about."""
+    return render(request, "unknown.html", status=404, repo=repo, what=what)
+
+
+def _send_to(address: str) -> web.Response:
+    return web.Response(status=302, headers={"Location": address})
 
 
 def _by_level(found: list[Health]) -> dict[int, list[Health]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 DAYS = 30
 MOST_DAYS = 400
 DAY = 86_400_000  # milliseconds
-NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
 
@@ -64,10 +64,10 @@ def commit(text: str) -> str:
 
 def repo(request: web.Request, owner: str = "owner") -> str:
     """Return owner/name of the repository in the path; raises Rejected 404 for what can be no repository."""
-    names = request.match_info[owner], request.match_info["repo"]
-    if not all(map(NAME.fullmatch, names)):
+    name = f"{request.match_info[owner]}/{request.match_info['repo']}"
+    if not REPO.fullmatch(name):
         raise Rejected(404, "not_found", "a repository is written as owner/name")
-    return "/".join(names)
+    return name
 
 
 def number(text: str) -> int:

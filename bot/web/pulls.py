@@ -65,7 +65,7 @@ class Shown:
 
 
 async def read(
-    tx: Transaction, settings: Settings, access: Access, repo: str, number: int, sha: str | None
+    tx: Transaction, settings: Settings, access: Access, *, repo: str, number: int, sha: str | None
 ) -> Shown:
     """Return a pull request; raises Rejected 404 when it, or the head asked for, is unknown or hidden."""
     if access.hides(repo):
@@ -108,7 +108,7 @@ def _shown(
         told = _relayed([row for row in relayed if row["head_sha"] == head], page)
         lines.append((HeadLine(sha=head, backends=(*known.get(head, ()), *told)), told))
     chosen = _choose(lines, sha)
-    line, told = chosen if chosen else (None, [])
+    line, told = chosen or (None, [])
     return Shown(
         repo=state.repo,
         number=state.number,
@@ -141,7 +141,7 @@ def _sections(asked: Iterable[Backend], told: Iterable[Backend]) -> tuple[Sectio
 
 
 def _relayed(rows: list[Row], page: str) -> list[Backend]:
-    """Return the backends an outside relay spoke for; nobody's confirmation is awaited, so they are judged as L2."""
+    """Return the backends an outside relay spoke for: judged as L2, no confirmation is awaited."""
     by_backend: dict[str, list[Row]] = {}
     for row in rows:
         by_backend.setdefault(row["downstream_repo"].casefold(), []).append(row)

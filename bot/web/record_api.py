@@ -19,7 +19,7 @@ ROWS = 100  # of a list unless ?limit= says otherwise
 
 
 async def one(request: web.Request) -> web.Response:
-    """Answer with one record as a flat object; a workflow run at its newest attempt unless ?attempt= is given."""
+    """Answer with one record as a flat object; a workflow run at its newest attempt, or at ?attempt=."""
     kind, repo = _kind(request), _repo(request)
     text = request.match_info["id"]
     if not parameters.IDENTIFIER.fullmatch(text):

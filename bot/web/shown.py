@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 JOB_COLUMNS = (
     "status", "conclusion", "downstream_repo", "upstream_repo", "pr_number", "head_sha", "delivery_id",
-    "workflow_run_url", "workflow_name", "job_name", "check_run_id", "reporter_check_run_id", "run_id", "run_attempt",
-    "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests",
-    "skipped_tests", "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
-    "source", "flags", "received_at",
+    "workflow_run_url", "workflow_name", "job_name", "check_run_id", "reporter_check_run_id", "run_id",
+    "run_attempt", "queue_time", "execution_time", "started_at", "completed_at", "total_tests",
+    "passed_tests", "failed_tests", "skipped_tests", "failed_tests_json", "artifact_url", "environment",
+    "downstream_repo_level", "event_type", "source", "flags", "received_at",
 )  # fmt: skip
 JOB_TIMES = frozenset({"started_at", "completed_at", "received_at"})
 

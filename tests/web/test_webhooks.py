@@ -26,7 +26,13 @@ MIB = 1024 * 1024
 PATH = "/api/github/webhooks"
 OPENED = {
     "action": "opened",
-    "issue": {"id": 7, "number": 1, "title": "It is slow", "state": "open", "updated_at": "2026-01-02T03:04:05Z"},
+    "issue": {
+        "id": 7,
+        "number": 1,
+        "title": "It is slow",
+        "state": "open",
+        "updated_at": "2026-01-02T03:04:05Z",
+    },
     "repository": {"id": 5, "full_name": UPSTREAM},
 }
 
@@ -261,7 +267,10 @@ async def test_a_locked_sqlite_is_said_and_got_over(bot, settings):
         other.execute("ROLLBACK")
         other.close()
         assert [row["guid"] for row in await bot.rows("delivery")] == ["before"]
-        assert await served.send("issues", OPENED, guid="during-1") == (202, {"ok": True, "delivery": "during-1"})
+        assert await served.send("issues", OPENED, guid="during-1") == (
+            202,
+            {"ok": True, "delivery": "during-1"},
+        )
     await store.close()
 
 

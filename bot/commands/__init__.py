@@ -1,0 +1,49 @@
+"""What every command needs: settings or a clear list of what is wrong with them, and an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from bot import logs, settings
+from bot.errors import Misconfigured, OotbotError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from bot.settings import Settings
+
+
+def load_settings(config: Path | None) -> Settings:
+    """Read the settings and set up logging; exits with 2 and one line for everything that is wrong."""
+    try:
+        chosen, warnings = settings.load(os.environ, config)
+    except Misconfigured as error:
+        for problem in error.problems:
+            click.echo(f"ootbot: {problem}", err=True)
+        sys.exit(2)
+    for warning in warnings:
+        click.echo(f"ootbot: warning: {warning}", err=True)
+    logs.configure(fmt=chosen.log_format, level=chosen.log_level)
+    return chosen
+
+
+def run(work: Coroutine[None, None, None]) -> None:
+    """Run to the end, on uvloop where there is one; an error of ours becomes one line and exit code 1."""
+    try:
+        import uvloop  # noqa: PLC0415 - not there on every platform
+    except ImportError:
+        runner = asyncio.Runner()
+    else:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    try:
+        with runner:
+            runner.run(work)
+    except (OotbotError, OSError) as error:
+        click.echo(f"ootbot: {error}", err=True)
+        sys.exit(1)
