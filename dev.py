@@ -117,7 +117,8 @@ def generate(_args: list[str]) -> int:
 
 def lock(_args: list[str]) -> int:
     """Resolve pyproject.toml's dependencies again into requirements/*.txt; needs uv on the PATH."""
-    common = "--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header".split()
+    common = ["--universal", "--python-version", "3.11", "--generate-hashes"]
+    common += ["--no-emit-index-url", "--no-annotate", "--no-header"]
     base = ["-c", "requirements/base.txt"]
     jobs = [("base", ["pyproject.toml"])]
     jobs += [(name, ["--group", name, *base]) for name in ("build", "test", "lint")]

@@ -63,7 +63,16 @@ async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
         heads.append(
-            _head(settings, allowlist, repo, number, sha, chosen, record if expected else None, tx.now)
+            _head(
+                settings,
+                allowlist=allowlist,
+                repo=repo,
+                number=number,
+                sha=sha,
+                facts=chosen,
+                expecting=record if expected else None,
+                now=tx.now,
+            )
         )
     if len(heads) > 1 and not heads[0].view.reported:
         said = next((head.view for head in heads[1:] if head.view.reported), None)
@@ -96,6 +105,7 @@ async def _facts(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
 
 def _head(
     settings: Settings,
+    *,
     allowlist: Allowlist | None,
     repo: str,
     number: int,

@@ -63,7 +63,9 @@ class Settings:
         "The watched repository, owner/name; several, comma separated.", parse.repositories
     )
     allowlist: str = option("Who may take part: a file path, or owner/repo:path@ref read through the App.")
-    data_dir: Path = option("Where the SQLite file lives.", Path, default=Path("data"))
+    data_dir: Path = option(  # noqa: RUF009 - a field, as the others
+        "Where the SQLite file lives.", Path, default=Path("data")
+    )
     database_url: str | None = option(
         "postgresql://user:password@host/db; unset: SQLite in DATA_DIR.",
         parse.database_url,

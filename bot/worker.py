@@ -203,7 +203,7 @@ class Worker:
         except (GiveUp, GitHubRefused) as error:
             log.warning("task given up", reason=str(error))
             return error
-        except Exception as error:  # noqa: BLE001 - kept with the task, shown, retried
+        except Exception as error:
             log.exception("task failed", attempts=task.attempts)
             reason = f"{type(error).__name__}: {error}"[:2000]
             return RetryLater(reason) if task.attempts < backoff.MOST_ATTEMPTS else GiveUp(reason)

@@ -21,7 +21,7 @@ from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.parse import IssuerConfig
 from bot.settings import Settings
-from bot.store import inbox, queue
+from bot.store import inbox
 from bot.store.tables import metadata
 from bot.tasks import PERIODIC
 from bot.web.routes import make_app

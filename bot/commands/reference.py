@@ -63,7 +63,7 @@ def _default_in_words(field: dataclasses.Field[Any]) -> str:
 
 def _default(field: dataclasses.Field[Any]) -> str | int:
     """Return a default as it would be written in TOML; nothing is the empty text."""
-    value = field.default
+    value: Any = field.default
     if value is None:
         return ""
     if field.metadata["read"].__name__ == "parse_duration":

@@ -38,7 +38,7 @@ class Story:
                 cast.UPSTREAM,
                 title="Multiply small matrices without a copy",
                 author=cast.AUTHOR,
-                body="Twice as fast for matrices below 64 × 64.",
+                body="Twice as fast for matrices below 64 by 64.",
             )
         )
         await self.expect("every listed backend is told of the pull request", self._all_dispatched)
@@ -62,7 +62,9 @@ class Story:
         await self.expect("without its label the L3 backend has no check", lambda: not self._check("npu"))
         await self.on.github.label(self.pull, cast.NPU_LABEL)
         await self.expect("the label makes the L3 check appear", lambda: self._check(cast.NPU_CHECK))
-        await self.expect("the L3 check passes", lambda: self._shows(cast.NPU_CHECK, "success", "3140 passed"))
+        await self.expect(
+            "the L3 check passes", lambda: self._shows(cast.NPU_CHECK, "success", "3140 passed")
+        )
 
     async def pushed(self) -> None:
         """A new commit while no runner is free: the old verdict stays until something is reported."""

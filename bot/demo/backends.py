@@ -101,8 +101,8 @@ class Backend:
         """Run one job and return its conclusion; a report that was refused fails the job, too."""
         job = await self.github.queue_job(run, planned.name)
         await self.runners.wait()
-        if job.conclusion:  # cancelled before a runner took it
-            return job.conclusion
+        if job.status == "completed":  # cancelled before a runner took it
+            return job.conclusion or "failure"
         await self.github.begin_job(job)
         started = await self._report(job, planned, "in_progress")
         await self.clock.sleep(planned.seconds)

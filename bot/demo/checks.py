@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+
 from bot.demo import cast, seen
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class Finding:
 async def findings(on: Loopback, pulls: list[Pull]) -> list[Finding]:
     """Return every finding on these pull requests; delivers every webhook once more on the way."""
     first, second = pulls
-    found = [
+    return [
         *_once(on, pulls),
         *_quiet_levels(on, pulls),
         *_answers(on),
@@ -48,7 +50,6 @@ async def findings(on: Loopback, pulls: list[Pull]) -> list[Finding]:
         await _redelivered(on, pulls),
         Finding(sentence="the bot logged no error", against=on.bot.first_error()),
     ]
-    return found
 
 
 def summary(on: Loopback, pulls: list[Pull]) -> Iterator[str]:
@@ -106,11 +107,21 @@ def _answers(on: Loopback) -> Iterator[Finding]:
 
 
 async def _page(on: Loopback, path: str, words: Iterable[str]) -> Finding:
-    async with on.http.get(on.bot.url + path) as answer:
-        text, status = await answer.text(), answer.status
+    sentence = f"the bot answers {path}"
+    try:
+        async with on.http.get(on.bot.url + path) as answer:
+            text = await answer.text()
+            answer.raise_for_status()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return Finding(sentence=sentence, against=repr(error))
     missing = [word for word in words if word not in text]
-    problem = f"status {status}" if status != 200 else f"without {missing}" if missing else ""
-    return Finding(sentence=f"the bot answers {path}", against=problem)
+    return _unless(sentence, [f"it does not say {word}" for word in missing])
+
+
+async def stopping(on: Loopback) -> Finding:
+    """Stop the bot; it has to end in time and by itself."""
+    code = await on.bot.stop()
+    return Finding(sentence="the bot stops cleanly", against=f"exit code {code}" if code else "")
 
 
 async def _redelivered(on: Loopback, pulls: list[Pull]) -> Finding:
@@ -140,7 +151,9 @@ def _made(on: Loopback, what: str) -> list[Call]:
 
 def _is_write(call: Call) -> bool:
     """Whether a call changed a repository; asking for a token does not, dispatches are counted apart."""
-    return call.method != "GET" and not call.path.startswith("/app/") and not call.path.endswith("/dispatches")
+    return (
+        call.method != "GET" and not call.path.startswith("/app/") and not call.path.endswith("/dispatches")
+    )
 
 
 def _taken(delivery: Delivery) -> bool:

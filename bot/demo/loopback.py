@@ -29,7 +29,11 @@ PATIENCE = 20.0  # seconds until something that should happen has not
 
 
 class NotAsToldError(Exception):
-    """The story went another way; the message says what did not happen."""
+    """The story went another way: `sentence` did not come true, the message says since when."""
+
+    def __init__(self, sentence: str, against: str) -> None:
+        super().__init__(against)
+        self.sentence = sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +47,14 @@ class Loopback:
     bot: BotProcess
     http: aiohttp.ClientSession
 
-    async def until(self, what: str, true: Callable[[], object]) -> None:
-        """Return as soon as it is true; raises NotAsToldError with `what` when that takes too long."""
+    async def until(self, sentence: str, true: Callable[[], object]) -> None:
+        """Return as soon as it is true; raises NotAsToldError with the sentence when that takes too long."""
         try:
             async with asyncio.timeout(PATIENCE):
-                while not true():
+                while not true():  # noqa: ASYNC110 - what is waited for has no event
                     await asyncio.sleep(LOOK)
         except TimeoutError:
-            raise NotAsToldError(f"{what}: not within {PATIENCE:.0f} s") from None
+            raise NotAsToldError(sentence, f"not within {PATIENCE:.0f} s") from None
 
     async def quiet(self, seconds: float) -> None:
         """Return when the bot has called nobody for that long."""
@@ -82,7 +86,9 @@ async def running(*, port: int, start_timeout: str) -> AsyncIterator[Loopback]:
         stack.push_async_callback(bot.stop)
         stack.push_async_callback(backends.stop)
         app.webhook_url = f"{bot.url}/api/github/webhooks"
-        http = await stack.enter_async_context(aiohttp.ClientSession())
+        http = await stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE))
+        )
         yield Loopback(github=github, runners=backends.runners, backends=cis, app=app, bot=bot, http=http)
 
 

@@ -60,9 +60,10 @@ class BotProcess:
             raise
         return started
 
-    async def ended(self) -> int:
-        """Return its exit code once it has ended, asked or unasked."""
-        return await self._process.wait()
+    async def watch(self) -> None:
+        """Raise BotFailedError when it ends; cancel this before asking it to."""
+        code = await self._process.wait()
+        raise self._failed(f"the bot has ended by itself with exit code {code}")
 
     async def stop(self) -> int:
         """Ask it to end and return its exit code; one that does not obey is killed, with the code of that."""
@@ -90,11 +91,14 @@ class BotProcess:
         try:
             line = (await asyncio.wait_for(self._process.stdout.readline(), READY)).decode().strip()
         except TimeoutError:
-            raise BotFailedError(f"the bot did not answer within {READY:.0f} s") from None
+            raise self._failed(f"the bot did not answer within {READY:.0f} s") from None
         found = ADDRESS.match(line)
         if found is None:
-            raise BotFailedError(f"the bot did not start; its first line was {line!r}")
+            raise self._failed(f"the bot did not start; its first line was {line!r}")
         return found[1]
+
+    def _failed(self, what: str) -> BotFailedError:
+        return BotFailedError(f"{what}; the end of its log:\n{self.last_words()}")
 
 
 def _environment(options: Mapping[str, str]) -> dict[str, str]:

@@ -65,7 +65,9 @@ def writes(
         key = backend.repo.casefold()
         if key in dispatches and backend.level >= 3:
             basis = f"{dispatches[key]['id']}/{backend.attempt}"
-            found.append(_backend(backend, pull, basis, by_name, entries.get(key), terms))
+            found.append(
+                _backend(backend, pull, basis=basis, by_name=by_name, entry=entries.get(key), terms=terms)
+            )
     if terms.gate or any(backend.level >= 4 for backend in pull.backends):
         found.append(_gate(pull, dispatches, by_name, terms))
     wanted = [write for write in found if write is not None]
@@ -80,6 +82,7 @@ def digest(check: CheckRun) -> str:
 def _backend(
     backend: Backend,
     pull: Pull,
+    *,
     basis: str,
     by_name: Mapping[str, Row],
     entry: Entry | None,

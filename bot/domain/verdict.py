@@ -122,27 +122,35 @@ def expected_attempts(facts: Facts) -> dict[str, int]:
 
 
 def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
-    dispatch, jobs = facts.dispatch, latest(facts.jobs)
+    jobs = latest(facts.jobs)
     if not jobs:
-        return _unheard(dispatch)
+        return _unheard(facts.dispatch)
     expected = expected_attempts(facts)
-    reported = expected_attempts(Facts(dispatch=dispatch, jobs=facts.jobs))
+    reported = expected_attempts(Facts(dispatch=facts.dispatch, jobs=facts.jobs))
     if any(expected[run] > reported.get(run, 0) for run in expected):
         return State.QUEUED, "re-run requested"
     if red := [job for job in jobs if job.red]:
         timed_out = all(job.conclusion == "timed_out" for job in red)
         return (State.TIMED_OUT if timed_out else State.FAILURE), ""
-    confirmed = dispatch["level"] >= 4 and (entry is None or entry.confirm)
+    blocking = facts.dispatch["level"] >= 4
+    confirmed = blocking and (entry is None or entry.confirm)
     if confirmed and (denied := _denied(facts, expected)):
         return denied
+    state, reason = _outcome(jobs)
+    if state is State.SUCCESS and blocking:
+        settled = _confirmed(facts, expected) if confirmed else _quiet(facts, now)
+        state = State.SUCCESS if settled else State.CONFIRMING
+    return state, reason
+
+
+def _outcome(jobs: Sequence[Job]) -> tuple[State, str]:
+    """Return what jobs that did not fail amount to."""
     if not all(job.finished for job in jobs):
         return State.RUNNING, ""
     if any(job.conclusion not in PASSING for job in jobs):
         return State.CANCELLED, ""
     if not any(job.conclusion == "success" for job in jobs):
         return State.NEUTRAL, "nothing was run"
-    if dispatch["level"] >= 4 and not (_confirmed(facts, expected) if confirmed else _quiet(facts, now)):
-        return State.CONFIRMING, ""
     return State.SUCCESS, ""
 
 

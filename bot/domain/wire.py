@@ -30,7 +30,7 @@ CONCLUSIONS = frozenset(
 )  # fmt: skip
 
 Name = Annotated[str, Meta(min_length=1, max_length=1000)]
-Id = Annotated[str, Meta(min_length=1, max_length=200)] | int
+Id = Annotated[str, Meta(min_length=1, max_length=200)] | Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = str | None
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)] | None
 

@@ -41,8 +41,10 @@ def _record_table(kind: RecordType) -> sa.Table:
     columns = [_must("repository_id", Big), _must("repo", sa.Text), _must("received_at", Big)]
     if "guid" in kind.key:
         columns.append(_must("guid", sa.Text))
-    for column in kind.columns:
-        columns.append(_column(column.name, KINDS[column.kind], nullable=column.name not in kind.key))
+    columns += [
+        _column(column.name, KINDS[column.kind], nullable=column.name not in kind.key)
+        for column in kind.columns
+    ]
     columns += [_column("deleted_at", Big), _must("merge_state", Json)]
     table = sa.Table(kind.table, metadata, *columns)
     table.append_constraint(sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}"))

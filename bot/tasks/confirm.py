@@ -1,7 +1,7 @@
 """confirm: what does GitHub itself say of a backend's run? Key: `owner/repo/run_id/run_attempt`.
 
-A green L4 needs it. The run's own delivery usually tells; else GitHub is asked, soon after the report and then every ten
-minutes until JOB_TIMEOUT.
+A green L4 needs it. The run's own delivery usually tells; else GitHub is asked, soon after the report and then
+every ten minutes until JOB_TIMEOUT.
 """
 
 from __future__ import annotations

@@ -58,4 +58,5 @@ def _shortest(allowlist: Allowlist | None, name: str, default: int) -> int:
 
 def _limit(allowlist: Allowlist | None, backend: str, name: str, default: int) -> int:
     entry = allowlist.find(backend) if allowlist else None
-    return (getattr(entry, name) if entry else None) or default
+    own: int | None = getattr(entry, name) if entry else None
+    return own or default

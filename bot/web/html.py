@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from bot.web import parameters
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from bot.domain.view import Job
+    from bot.domain.view import Backend, Job
 
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
@@ -48,6 +49,7 @@ def environment() -> jinja2.Environment:
         "plural": words.plural,
         "state": words.word,
         "job_word": lambda job: words.job_word(job).partition(" ")[2],
+        "tally": tally,
         "tone_of_state": tone_of_state,
         "tone_of_job": tone_of_job,
         "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],
@@ -61,11 +63,8 @@ def environment() -> jinja2.Environment:
 def render(request: web.Request, name: str, *, status: int = 200, **values: Any) -> web.Response:
     """Return a page; `now` is what ages are counted from."""
     now = request.app[CONTEXT].clock.now()
-    text = (
-        request.app[TEMPLATES]
-        .get_template(name)
-        .render(now=now, path=request.path_qs, ago=functools.partial(ago, now=now), **values)
-    )
+    template = request.app[TEMPLATES].get_template(name)
+    text = template.render(now=now, status=status, ago=functools.partial(ago, now=now), **values)
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 
@@ -117,10 +116,14 @@ def tone_of_job(job: Job) -> str:
     return "good" if job.conclusion == "success" else "idle"
 
 
+def tally(backends: Iterable[Backend]) -> list[tuple[State, int]]:
+    """Return how many backends are in each state that occurs: the red ones first, then the unfinished ones."""
+    counts = Counter(backend.state for backend in backends)
+    return sorted(counts.items(), key=lambda item: (not item[0].red, item[0].finished))
+
+
 def job_counts(jobs: Sequence[Job]) -> str:
     """Return how a backend's jobs stand, as in "3 of 4 passed, 1 running"."""
-    if not jobs:
-        return "no report yet"
     failed = sum(job.red for job in jobs)
     running = sum(not job.finished for job in jobs)
     passed = sum(job.conclusion == "success" for job in jobs)
