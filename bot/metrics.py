@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bot.store.inbox import Stored
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
+STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
 APPLIED = Counter("ootbot_deliveries_applied_total", "Deliveries taken from the inbox.")
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])

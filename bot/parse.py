@@ -8,7 +8,7 @@ import re
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,19 +25,25 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One OpenID Connect issuer whose tokens are believed."""
+    """One OpenID Connect issuer whose tokens are believed, and what its claims are called."""
 
     issuer: str
-    jwks_url: str = ""  # default: <issuer>/.well-known/jwks
+    jwks_url: str = "{issuer}/.well-known/jwks"
     repository_claim: str = ""  # the claim that is the repository's full name
-    repositories: dict[str, str] = {}  # or: the token's `sub` or other id -> repository
-    repositories_claim: str = "sub"
+    repositories: dict[str, str] = {}  # or: the provider's own id -> repository
+    repositories_claims: tuple[str, ...] = ("sub",)  # what that id is made of, joined with a slash
     required_claims: dict[str, str] = {}
+    audiences: tuple[str, ...] = ()  # empty: those of OIDC_AUDIENCE
+    longest_life: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 900  # seconds between iat and exp
+    repository_id_claim: str = "repository_id"
+    run_id_claim: str = "run_id"
+    run_attempt_claim: str = "run_attempt"
+    check_run_id_claim: str = "check_run_id"
 
     @property
     def keys_url(self) -> str:
         """Where the issuer's public keys are."""
-        return self.jwks_url or f"{self.issuer.rstrip('/')}/.well-known/jwks"
+        return self.jwks_url.replace("{issuer}", self.issuer.rstrip("/"))
 
 
 GITHUB_ACTIONS = IssuerConfig(
@@ -138,17 +144,20 @@ def pem(text: str) -> str:
 
 
 def issuers(text: str) -> tuple[IssuerConfig, ...]:
-    """Read a JSON list of issuers, or names of config/issuers.toml."""
-    if not text.lstrip().startswith("["):
-        return tuple(_known_issuer(name) for name in words(text))
-    try:
-        found = msgspec.json.decode(text, type=tuple[IssuerConfig, ...])
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"not a list of issuers: {error}") from None
-    for issuer in found:
-        _check_issuer(issuer)
-    if not found:
+    """Read names of config/issuers.toml, or a JSON list of names and tables."""
+    if text.lstrip().startswith("["):
+        try:
+            given = msgspec.json.decode(text, type=list[str | dict[str, Any]])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"not a list of issuers: {error}") from None
+    else:
+        given = list(words(text))
+    if not given:
         raise ValueError("the list of issuers is empty: nobody could report")
+    found = tuple(_issuer(item) for item in given)
+    names = [issuer.issuer for issuer in found]
+    if twins := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{', '.join(sorted(twins))} is listed twice: put its repositories into one table")
     return found
 
 
@@ -160,19 +169,44 @@ def config_text(name: str) -> str:
     return (Path(__file__).parent.parent / "config" / name).read_text()
 
 
-def _known_issuer(name: str) -> IssuerConfig:
-    known = tomllib.loads(config_text("issuers.toml"))
-    if name not in known:
-        raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
-    issuer = msgspec.convert(known[name], IssuerConfig)
-    _check_issuer(issuer)
+def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
+    """Read one item of the list: a template's name, or a table that may build on one."""
+    table = {"template": item} if isinstance(item, str) else dict(item)
+    name = table.pop("template", None)
+    called = str(name or table.get("issuer") or "an issuer without a name")
+    try:
+        issuer = msgspec.convert((_template(name) if name is not None else {}) | table, IssuerConfig)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{called}: {error}") from None
+    if problem := _wrong_with(issuer):
+        raise ValueError(f"{called}: {problem}")
     return issuer
 
 
-def _check_issuer(issuer: IssuerConfig) -> None:
+def _template(name: Any) -> dict[str, Any]:
+    known = tomllib.loads(config_text("issuers.toml"))
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
+    found: dict[str, Any] = known[name]
+    return found
+
+
+def _wrong_with(issuer: IssuerConfig) -> str:
+    """Return what would make this table restrict less than it seems to, or never let anybody in."""
+    if "{" in issuer.issuer:
+        return f'fill in "issuer": {issuer.issuer}'
     for url in (issuer.issuer, issuer.keys_url):
         https_url(url)
     if bool(issuer.repository_claim) == bool(issuer.repositories):
-        raise ValueError(f"{issuer.issuer}: give either repository_claim or repositories")
-    for name in issuer.repositories.values():
-        repositories(name)
+        id_claims = " and ".join(issuer.repositories_claims)
+        return f"give either repository_claim, or repositories, a table from {id_claims} to owner/name"
+    if issuer.repositories and not (issuer.repositories_claims and all(issuer.repositories_claims)):
+        return "repositories_claims must name the claims that the ids of repositories are made of"
+    for identity, repository in issuer.repositories.items():
+        if not all(identity.split("/")) or identity.count("/") < len(issuer.repositories_claims) - 1:
+            return f"{identity!r} in repositories is no {'/'.join(issuer.repositories_claims)}"
+        repositories(repository)
+    for claim, value in issuer.required_claims.items():
+        if not claim or not value:
+            return "required_claims needs a name and a text for each claim"
+    return "" if all(issuer.audiences) else "audiences must not hold an empty text"

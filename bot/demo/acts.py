@@ -23,6 +23,7 @@ class Story:
 
     async def play(self) -> None:
         """Play it to its end; raises NotAsToldError where it goes another way."""
+        await self.on.ready()
         await self.opened()
         await self.blocked()
         await self.labelled()

@@ -38,10 +38,9 @@ class Report:
     run_attempt: int
     job: str
     status: str  # in_progress | completed
-    conclusion: str  # empty until completed
-    failed_tests: int
     exit_code: int
     output: str
+    at: int  # epoch milliseconds
 
 
 @dataclass(kw_only=True, eq=False)
@@ -53,7 +52,8 @@ class Backend:
     clock: Clock
     runners: asyncio.Event  # set while there are free runners
     silent: bool = False  # never starts anything
-    reports: list[Report] = field(default_factory=list)  # in the order they ended
+    steps: list[runner.Step] = field(default_factory=list)  # reports in the order they began
+    reports: list[Report] = field(default_factory=list)  # and how they went, in the order they ended
     _plans: dict[tuple[str | None, int | None], Sequence[PlannedJob]] = field(default_factory=dict)
     _dispatches: dict[int, Dispatch] = field(default_factory=dict)  # run id -> what started it
     _failed: dict[int, set[str]] = field(default_factory=dict)  # run id -> jobs of its last attempt
@@ -121,16 +121,17 @@ class Backend:
             conclusion=ended if status == "completed" else "",
             counts=planned.counts,
             failed_tests=planned.failed_tests,
+            at=self.clock.now(),
         )
+        self.steps.append(step)
         exit_code, output = await runner.run(step, self.issuer, self.github.url)
         report = Report(
             run_attempt=job.run_attempt,
             job=planned.name,
             status=status,
-            conclusion=step.conclusion,
-            failed_tests=len(planned.failed_tests),
             exit_code=exit_code,
             output=output,
+            at=self.clock.now(),
         )
         self.reports.append(report)
         return exit_code == 0

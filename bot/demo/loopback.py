@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.demo.github import App
 
 LOOK = 0.05  # seconds between two looks at what has become of something
-PATIENCE = 20.0  # seconds until something that should happen has not
+PATIENCE = 20.0  # seconds after which what should have happened has not
 
 
 class NotAsToldError(Exception):
@@ -46,24 +46,36 @@ class Loopback:
     app: App
     bot: BotProcess
     http: aiohttp.ClientSession
+    patience: float = PATIENCE
 
     async def until(self, sentence: str, true: Callable[[], object]) -> None:
         """Return as soon as it is true; raises NotAsToldError with the sentence when that takes too long."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 while not true():  # noqa: ASYNC110 - what is waited for has no event
                     await asyncio.sleep(LOOK)
         except TimeoutError:
-            raise NotAsToldError(sentence, f"not within {PATIENCE:.0f} s") from None
+            raise NotAsToldError(sentence, f"not within {self.patience:.0f} s") from None
+
+    async def ready(self) -> None:
+        """Return when the bot can work: it listens a moment before it has read the allowlist."""
+        try:
+            async with asyncio.timeout(self.patience):
+                while not await self._answers("/readyz"):  # noqa: ASYNC110 - another process's state
+                    await asyncio.sleep(LOOK)
+        except TimeoutError:
+            raise NotAsToldError("the bot is ready", f"not within {self.patience:.0f} s") from None
 
     async def quiet(self, seconds: float) -> None:
-        """Return when the bot has called nobody for that long."""
-        calls, since = -1, 0.0
-        clock = asyncio.get_running_loop().time
-        while calls != len(self.github.calls) or clock() - since < seconds:
-            if calls != len(self.github.calls):
-                calls, since = len(self.github.calls), clock()
-            await asyncio.sleep(LOOK)
+        """Return when the bot has called GitHub no more for that long."""
+        calls = -1
+        while calls != len(self.github.calls):
+            calls = len(self.github.calls)
+            await asyncio.sleep(seconds)
+
+    async def _answers(self, path: str) -> bool:
+        async with self.http.get(self.bot.url + path) as answer:
+            return answer.ok
 
 
 @contextlib.asynccontextmanager

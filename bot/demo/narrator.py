@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bot.demo import seen
+from bot.domain import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from bot.demo.backends import Report
     from bot.demo.github import Call, Delivery, Dispatch
     from bot.demo.loopback import Loopback
+    from bot.demo.runner import Step
 
 LOOK = 0.05  # seconds between two looks at the logs
 WIDTH = 17  # of the longest repository's name
 COLOURS = {"success": "green", "failure": "red"}  # click leaves them out where there is no terminal
-Line = tuple[str, str]  # repository, what happened there
+T = TypeVar("T")
+Line = tuple[str, str]  # repository, what happened there; nothing worth a line is empty
 
 
 class Narrator:
@@ -27,8 +30,7 @@ class Narrator:
 
     def __init__(self, on: Loopback) -> None:
         self._on = on
-        self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
+        self._began = on.github.world.now()
         self._read: dict[str, int] = {}  # log -> entries told
 
     async def run(self) -> None:
@@ -38,33 +40,39 @@ class Narrator:
             await asyncio.sleep(LOOK)
 
     def catch_up(self) -> None:
-        """Print what is new, causes before effects."""
+        """Print what is new, in the order in which it began."""
+        for at, (repo, what) in sorted(self._news(), key=lambda line: line[0]):
+            if what:
+                seconds = (at - self._began) / 1000
+                click.echo(f"{seconds:6.1f}s  {repo:<{WIDTH}}  {_coloured(what)}")
+
+    def _news(self) -> Iterator[tuple[int, Line]]:
         github = self._on.github
         for delivery in self._new("deliveries", github.deliveries):
-            self._say(_delivery(delivery))
+            yield delivery.delivered_at, _delivery(delivery)
         for dispatch in self._new("dispatches", github.dispatches):
-            self._say(_dispatch(dispatch))
-        for name, backend in self._on.backends.items():
-            for report in self._new(name, backend.reports):
-                self._say((name, _report(report)))
+            yield dispatch.at, _dispatch(dispatch)
         for call in self._new("calls", github.calls):
-            self._say(_call(call))
+            yield call.at, _call(call)
+        for name, backend in self._on.backends.items():
+            for step in self._new(f"{name} steps", backend.steps):
+                yield step.at, (name, _step(step))
+            for report in self._new(f"{name} reports", backend.reports):
+                yield report.at, (name, _refused(report))
 
-    def _new(self, log: str, entries: Sequence[Any]) -> Iterator[Any]:
+    def _new(self, log: str, entries: Sequence[T]) -> Sequence[T]:
         told = self._read.get(log, 0)
         self._read[log] = len(entries)
-        yield from entries[told:]
-
-    def _say(self, line: Line | None) -> None:
-        if line is None:
-            return
-        repo, what = line
-        for word, colour in COLOURS.items():
-            what = what.replace(word, click.style(word, fg=colour))
-        click.echo(f"{self._clock() - self._began:6.1f}s  {repo:<{WIDTH}}  {what}")
+        return entries[told:]
 
 
-def _delivery(delivery: Delivery) -> Line | None:
+def _coloured(what: str) -> str:
+    for word, colour in COLOURS.items():
+        what = what.replace(word, click.style(word, fg=colour))
+    return what
+
+
+def _delivery(delivery: Delivery) -> Line:
     """Tell of a webhook that people care about, and of any that was not taken."""
     payload = delivery.payload
     repo = payload["repository"]["full_name"]
@@ -73,7 +81,7 @@ def _delivery(delivery: Delivery) -> Line | None:
     if delivery.redelivery:
         return repo, f"webhook {delivery.event} delivered again"
     if payload["sender"]["type"] == "Bot":
-        return None
+        return repo, ""
     by = payload["sender"]["login"]
     tell = {
         "pull_request": _pull_request,
@@ -82,8 +90,7 @@ def _delivery(delivery: Delivery) -> Line | None:
         "check_suite": _button,
         "workflow_run": _workflow_run,
     }.get(delivery.event)
-    what = tell(by, delivery.action or "", payload) if tell else ""
-    return (repo, what) if what else None
+    return repo, tell(by, delivery.action or "", payload) if tell else ""
 
 
 def _pull_request(by: str, action: str, payload: dict[str, Any]) -> str:
@@ -122,25 +129,28 @@ def _dispatch(dispatch: Dispatch) -> Line:
     return dispatch.repo.full_name, f"is told of {dispatch.event_type}{about} ({event.get('action')})"
 
 
-def _report(report: Report) -> str:
-    if report.exit_code:
-        *_, last = report.output.strip().split("\n")
-        return f"could not report: {last}"
-    attempt = _attempt(report.run_attempt)
-    if report.status == "in_progress":
-        return f"reported {report.job} in progress{attempt}"
-    failed = f", {report.failed_tests} failed tests" if report.failed_tests else ""
-    return f"reported {report.job}: {report.conclusion}{failed}{attempt}"
+def _step(step: Step) -> str:
+    job, attempt = step.job, _attempt(step.job.run_attempt)
+    if step.status == "in_progress":
+        return f"reports {job.name}: in progress{attempt}"
+    failed = f", {words.plural(len(step.failed_tests), 'failed test')}" if step.failed_tests else ""
+    return f"reports {job.name}: {step.conclusion}{failed}{attempt}"
+
+
+def _refused(report: Report) -> str:
+    """Return the last line of what the reporting action said; empty when it got through."""
+    *_, last = report.output.strip().split("\n")
+    return f"could not report {report.job}: {last}" if report.exit_code else ""
 
 
 def _attempt(number: int) -> str:
     return f" (attempt {number})" if number > 1 else ""
 
 
-def _call(call: Call) -> Line | None:
+def _call(call: Call) -> Line:
     """Tell of what the bot wrote, and of any write that was refused."""
     if call.method == "GET" or call.path.startswith("/app/") or call.path.endswith("/dispatches"):
-        return None
+        return "", ""
     _, _, owner, name, what, *_ = f"{call.path}/".split("/")
     repo, body = f"{owner}/{name}", call.body or {}
     if call.status >= 400:

@@ -30,6 +30,7 @@ class Step:
     conclusion: str = ""
     counts: Mapping[str, int]  # passed, failed, skipped
     failed_tests: Sequence[Mapping[str, Any]]
+    at: int  # epoch milliseconds
 
 
 async def run(step: Step, issuer: Issuer, github_url: str) -> tuple[int, str]:

@@ -40,13 +40,14 @@ async def main(*, once: bool, port: int) -> int:
     """
     myself = asyncio.current_task()
     assert myself is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, myself.cancel)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, myself.cancel)
     try:
         return await (_play_once(port) if once else _play_and_stay(port))
     except BotFailedError as error:
         click.echo(f"NOT AS TOLD: {error}")
         return 1
-    except asyncio.CancelledError:  # Ctrl-C, or the signal above: everything has been ended by now
+    except asyncio.CancelledError:  # by a signal; everything has been ended by now
         return INTERRUPTED if once else 0
 
 
@@ -56,9 +57,10 @@ async def _play_once(port: int) -> int:
         _show_addresses(on)
         story = Story(on)
         found = await _with(_told(story), Narrator(on).run(), on.bot.watch())
+        shown = "\n".join(checks.summary(on, story.pulls))
         if all(not finding.against for finding in found):
             found += await _with(checks.findings(on, story.pulls), on.bot.watch())
-        click.echo("\n" + "\n".join(checks.summary(on, story.pulls)) + "\n")
+        click.echo(f"\n{shown}\n")
         found.append(await checks.stopping(on))
         return _judge(found, on)
 

@@ -83,12 +83,13 @@ def backend_stats(jobs: Iterable[Row], dispatches: Sequence[Row]) -> BackendStat
 def by_backend(jobs: Iterable[Row], dispatches: Iterable[Row]) -> dict[str, BackendStats]:
     """Return the numbers of every backend that occurs, by its case folded name."""
     jobs_of, dispatches_of = defaultdict(list), defaultdict(list)
+    keys: dict[str, str] = {}  # the same few names come again and again
     for job in jobs:
-        jobs_of[job["downstream_repo"].casefold()].append(job)
+        name = job["downstream_repo"]
+        jobs_of[keys.get(name) or keys.setdefault(name, name.casefold())].append(job)
     for dispatch in dispatches:
         dispatches_of[dispatch["backend_key"]].append(dispatch)
-    keys = {**jobs_of, **dispatches_of}
-    return {key: backend_stats(jobs_of[key], dispatches_of[key]) for key in keys}
+    return {key: backend_stats(jobs_of[key], dispatches_of[key]) for key in {**jobs_of, **dispatches_of}}
 
 
 def latest_attempts(jobs: Iterable[Row]) -> list[Row]:

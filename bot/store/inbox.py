@@ -45,24 +45,44 @@ class Stored:
     body: bytes
 
 
+COLUMNS = {  # what is stored of a delivery, with PostgreSQL's names of the types; the body comes last
+    "guid": "text",
+    "event": "text",
+    "action": "text",
+    "repo": "text",
+    "repository_id": "bigint",
+    "installation_id": "bigint",
+    "app_id": "bigint",
+    "source": "text",
+    "received_at": "bigint",
+    "due_at": "bigint",
+    "state": "text",
+    "body": "bytea",
+}
+
+
+def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
+    """Return a delivery's row in the order of COLUMNS; `now` is epoch milliseconds."""
+    return (
+        incoming.guid,
+        incoming.event,
+        incoming.action,
+        incoming.repo,
+        incoming.repository_id,
+        incoming.installation_id,
+        incoming.app_id,
+        incoming.source,
+        now,
+        now,
+        "foreign" if incoming.foreign else "stored",
+        incoming.body,
+    )
+
+
 async def put(tx: Transaction, incoming: Incoming) -> bool:
-    """Store a delivery; returns False when its GUID is known already."""
-    values = {
-        "guid": incoming.guid,
-        "event": incoming.event,
-        "action": incoming.action,
-        "repo": incoming.repo,
-        "repository_id": incoming.repository_id,
-        "installation_id": incoming.installation_id,
-        "app_id": incoming.app_id,
-        "source": incoming.source,
-        "received_at": tx.now,
-        "due_at": tx.now,
-        "state": "foreign" if incoming.foreign else "stored",
-        "attempts": 0,
-        "body": incoming.body,
-    }
-    done = await tx.run(tx.insert(delivery).values(values).on_conflict_do_nothing())
+    """Store a delivery within a transaction; returns False when its GUID is known already."""
+    row = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
+    done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
     return bool(done.rowcount)
 
 

@@ -107,18 +107,15 @@ async def bury(tx: Transaction, dead: Task, error: str) -> None:
 
 async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
     """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
+    again = {"attempts": failed.attempts, "due_at": due_at, "error": error}
     waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
-    joined = await tx.run(
-        sa.update(task).where(*waiting).values(attempts=failed.attempts, due_at=due_at, error=error)
-    )
-    if joined.rowcount:
+    try:
+        async with tx.conn.begin_nested():
+            back = again | {"state": "waiting", "owner": None, "lease_until": None}
+            await tx.run(sa.update(task).where(*_still(failed)).values(back))
+    except sa.exc.IntegrityError:  # one waits already: there may be no two of a key
+        await tx.run(sa.update(task).where(*waiting).values(again))
         await _end(tx, failed, state="done", error=error)
-        return
-    await tx.run(
-        sa.update(task)
-        .where(task.c.id == failed.id, task.c.state == "running")
-        .values(state="waiting", due_at=due_at, owner=None, lease_until=None, error=error)
-    )
 
 
 async def release(tx: Transaction, *, owner: str | None = None) -> int:
@@ -155,6 +152,11 @@ async def next_due(tx: Transaction) -> int | None:
 async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> None:
     await tx.run(
         sa.update(task)
-        .where(task.c.id == ended.id, task.c.state == "running")
+        .where(*_still(ended))
         .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
     )
+
+
+def _still(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether this very run goes on: a process that lost its lease has no say in the next one."""
+    return task.c.id == claimed.id, task.c.state == "running", task.c.attempts == claimed.attempts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bot.errors import Rejected, StoreUnavailable
 from bot.store import migrate
+from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
 GROUP_LIMIT = 200  # writers that may share one transaction
+# PostgreSQL otherwise shows every statement another moment
+SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 # SQLSTATE classes: no connection, read-only standby, not let in, deadlock, no database, full, not now, shut down
 UNUSABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
 
@@ -40,8 +44,10 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.work_waiting = asyncio.Event()  # set whenever a commit may have left something to do
         self._engine = self._create_engine(busy_timeout)
-        self._reader = self._engine.execution_options(ootbot_read=True)
-        self._turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
+        self._reader = self._engine.execution_options(ootbot_read=True, **({} if self.sqlite else SNAPSHOT))
+        self.turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
+        self.intake = Intake(self)
+        self._busy_timeout = busy_timeout
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
         self._leader: asyncio.Task[None] | None = None
 
@@ -54,13 +60,14 @@ class Store:
         """Let the running group end, then close every connection."""
         while self._leader is not None:
             await asyncio.shield(self._leader)
+        await self.intake.close()
         await self._engine.dispose()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end, rolled back on any error."""
         with _unavailable():
-            async with self._turn, self._engine.begin() as conn:
+            async with self.turn, self._engine.begin() as conn:
                 tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
                 yield tx
                 await tx.flush()
@@ -68,10 +75,31 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """One consistent snapshot; writing in it is an error."""
+        """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
         with _unavailable():
             async with self._reader.connect() as conn:
                 yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """PostgreSQL only: asyncpg's own connection, outside any transaction."""
+        import asyncpg  # noqa: PLC0415 - an extra
+
+        with _unavailable():
+            async with self._engine.connect() as conn:
+                try:
+                    yield (await conn.get_raw_connection()).driver_connection
+                except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                    await conn.invalidate()
+                    raise StoreUnavailable(f"the database cannot be used: {error}") from error
+
+    def connect_sqlite(self) -> sqlite3.Connection:
+        """SQLite only: a connection of the standard library, for one thread of its own."""
+        connection = sqlite3.connect(
+            self.url.database or "", timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
+        )
+        _prepare_sqlite(connection, None)
+        return connection
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run `work` in a transaction shared with whoever writes at the same time; return after the commit.

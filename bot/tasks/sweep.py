@@ -53,7 +53,8 @@ def _publish(tx: Transaction, row: Row) -> None:
 
 def _shortest(allowlist: Allowlist | None, name: str, default: int) -> int:
     entries = allowlist.entries if allowlist else ()
-    return min([default, *(value for entry in entries if (value := getattr(entry, name)))])
+    limits: list[int] = [default, *(value for entry in entries if (value := getattr(entry, name)))]
+    return min(limits)
 
 
 def _limit(allowlist: Allowlist | None, backend: str, name: str, default: int) -> int:

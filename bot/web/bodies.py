@@ -20,6 +20,8 @@ async def read_body(request: web.Request, *, limit: int) -> bytes:
         raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
+    if request.content.is_eof():  # small bodies are usually there already
+        return request.content.read_nowait()
     chunks, size = [], 0
     seconds = request.app[BODY_SECONDS]
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ async def of_all(tx: Transaction, access: Access, days: int) -> list[Health]:
     dispatches = _visible(await reads.unheard_dispatches(tx, since), access)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    numbers = stats.by_backend(jobs, dispatches)
+    numbers = await asyncio.to_thread(stats.by_backend, jobs, dispatches)
     spelled = _spelled(jobs, dispatches)
     found = [
         _health(entries.get(key), *spelled.get(key, ("", 0)), numbers.get(key, BackendStats()))

@@ -31,39 +31,42 @@ HEADERS = {
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn refusals and errors into the answers the caller understands."""
-    identity = request.headers.get("X-GitHub-Delivery") or secrets.token_hex(8)
-    with structlog.contextvars.bound_contextvars(request=identity[:100]):
-        response = await _answer(request, handler)
-    response.headers.update(HEADERS)
+    try:
+        response = await handler(request)
+    except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
+        identity = request.headers.get("X-GitHub-Delivery") or secrets.token_hex(8)
+        with structlog.contextvars.bound_contextvars(request=identity[:100], path=request.path[:200]):
+            response = _answer(request, error)
+    if request.method != "POST":  # machines post, and read nothing but JSON
+        response.headers.update(HEADERS)
     return response
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except Rejected as refusal:
-        log.info("refused", path=request.path, status=refusal.status, code=refusal.code)
-        return refuse(refusal.status, refusal.code, refusal.detail, refusal.headers)
-    except StoreUnavailable as error:
-        log.error("store unavailable", path=request.path, error=str(error))
-        detail = "the database cannot be used right now; nothing was kept, send it again"
-        return refuse(503, "store_unavailable", detail, {"Retry-After": "5"})
-    except web.HTTPException as answer:
-        if answer.status < 400:
-            raise
-        code = "_".join(answer.reason.lower().split())
-        headers = {"Allow": answer.headers["Allow"]} if "Allow" in answer.headers else {}
-        return refuse(answer.status, code, f"{request.method} {request.path}: {answer.reason}"[:300], headers)
-    except ConnectionResetError:
-        log.debug("the caller went away", path=request.path)
-        return refuse(400, "incomplete", "the connection ended before the request did")  # read by nobody
-    except Exception:
-        log.exception("a request failed", path=request.path)
-        return refuse(
-            500,
-            "internal_error",
-            "this is a bug of ours; the log holds its trace under this request id",
-        )
+def _answer(request: web.Request, error: Exception) -> web.Response:
+    """Return what the caller is told; an answer that aiohttp raises as an error passes."""
+    match error:
+        case Rejected():
+            log.info("refused", status=error.status, code=error.code)
+            return refuse(error.status, error.code, error.detail, error.headers)
+        case StoreUnavailable():
+            log.warning("store unavailable", reason=str(error))
+            detail = "the database cannot be used right now; nothing was kept, send it again"
+            return refuse(503, "store_unavailable", detail, {"Retry-After": "5"})
+        case web.HTTPException() if error.status < 400:
+            raise error
+        case web.HTTPException():
+            code = "_".join(error.reason.lower().split())
+            headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            return refuse(
+                error.status, code, f"{request.method} {request.path}: {error.reason}"[:300], headers
+            )
+        case ConnectionResetError():
+            log.debug("the caller went away")
+            return refuse(400, "incomplete", "the connection ended before the request did")  # read by nobody
+        case _:
+            log.error("a request failed", exc_info=error)
+            detail = "this is a bug of ours; the log holds its trace under this request id"
+            return refuse(500, "internal_error", detail)
 
 
 def refuse(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 
 from bot import metrics
 from bot.domain.reading import as_int, as_text
 from bot.errors import Rejected
-from bot.store import inbox
 from bot.store.inbox import Incoming
 from bot.web.bodies import decode_object, read_body
 from bot.web.keys import CONTEXT
@@ -21,11 +20,28 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
     from bot.settings import Settings
-    from bot.store import Transaction
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
 GUID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 EVENT = re.compile(r"[a-z_]{1,60}")
+
+
+class Named(msgspec.Struct):
+    """What a member of a body is identified by."""
+
+    id: Any = None
+    full_name: Any = None
+
+
+class About(msgspec.Struct):
+    """What the inbox wants to know of a body."""
+
+    action: Any = None
+    repository: Named | None = None
+    installation: Named | None = None
+
+
+_about = msgspec.json.Decoder(About)
 
 
 async def receive(request: web.Request) -> web.Response:
@@ -36,13 +52,16 @@ async def receive(request: web.Request) -> web.Response:
     verify(body, request.headers.get("X-Hub-Signature-256", ""), secrets_for(context.settings, target))
     incoming = read_delivery(request.headers, body, context.settings)
 
-    async def store(tx: Transaction) -> bool:
-        return await inbox.put(tx, incoming)
+    new = await context.store.intake.put(incoming)
+    (metrics.STORED if new else metrics.DUPLICATES).inc()
+    return acknowledge(incoming.guid, new=new)
 
-    new = await context.store.write(store)
-    metrics.DELIVERIES.labels("stored" if new else "duplicate").inc()
-    answer: dict[str, Any] = {"ok": True, "delivery": incoming.guid}
-    return web.json_response(answer if new else answer | {"duplicate": True}, status=202)
+
+def acknowledge(guid: str, *, new: bool) -> web.Response:
+    """Return the 202 that says a delivery is safe."""
+    answer: dict[str, Any] = {"ok": True, "delivery": guid}
+    body = msgspec.json.encode(answer if new else answer | {"duplicate": True})
+    return web.Response(body=body, status=202, content_type="application/json")
 
 
 def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
@@ -52,9 +71,7 @@ def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
     """
     given = signature.encode("utf-8", "replace")
     matches = [
-        hmac.compare_digest(
-            given, b"sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest().encode()
-        )
+        hmac.compare_digest(given, b"sha256=" + hmac.digest(secret.encode(), body, "sha256").hex().encode())
         for secret in secrets
     ]
     if not any(matches):
@@ -83,22 +100,35 @@ def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Setting
     for name, value, form in (("X-GitHub-Delivery", guid, GUID), ("X-GitHub-Event", event, EVENT)):
         if not form.fullmatch(value):
             raise Rejected(400, "invalid_header", f"the header {name} is missing or malformed")
-    data = decode_object(body)
+    about = peek(body)
     target = headers.get("X-GitHub-Hook-Installation-Target-ID")
     ours = {str(settings.app_id), str(settings.relay_app_id)}
     return Incoming(
         guid=guid,
         event=event,
         body=body,
-        action=as_text(data.get("action")),
-        repo=as_text(_member(data, "repository", "full_name")),
-        repository_id=as_int(_member(data, "repository", "id")),
-        installation_id=as_int(_member(data, "installation", "id")),
+        action=as_text(about.action),
+        repo=as_text(about.repository.full_name) if about.repository else None,
+        repository_id=as_int(about.repository.id) if about.repository else None,
+        installation_id=as_int(about.installation.id) if about.installation else None,
         app_id=int(target) if target and target.isdecimal() and len(target) < 19 else None,
         foreign=target is not None and target not in ours,
     )
 
 
-def _member(data: dict[str, Any], name: str, inner: str) -> Any:
-    outer = data.get(name)
-    return outer.get(inner) if isinstance(outer, dict) else None
+def peek(body: bytes) -> About:
+    """Read the few members the inbox names, skipping the rest; raises Rejected 400 unless it is a JSON object."""
+    try:
+        body.decode()
+        return _about.decode(body)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lenient(decode_object(body))
+
+
+def _lenient(data: dict[str, Any]) -> About:
+    """Read what can be read of a body whose members are not of the types GitHub documents."""
+    about = About(action=data.get("action"))
+    for name, kind in (("repository", Named), ("installation", Named)):
+        if isinstance(inner := data.get(name), dict):
+            setattr(about, name, kind(id=inner.get("id"), full_name=inner.get("full_name")))
+    return about

@@ -14,6 +14,24 @@ depends_on = None
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
+# table -> what a repository's rows are ordered by
+ORDERED_BY = {
+    "check_run": "id",
+    "check_suite": "id",
+    "installation": "id",
+    "issue": "id",
+    "issue_comment": "id",
+    "issue_label_event": "guid",
+    "pull_label_event": "guid",
+    "pull_request": "id",
+    "pull_review": "id",
+    "pull_review_comment": "id",
+    "push": "guid",
+    "repository": "id",
+    "workflow_job": "id",
+    "workflow_run": "id",
+}
+
 
 def upgrade() -> None:
     op.create_table(
@@ -608,3 +626,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("repository_id", "id", "run_attempt", name="pk_workflow_run"),
     )
     op.create_index("ix_workflow_run_id", "workflow_run", ["id"], unique=False)
+    for table, key in ORDERED_BY.items():
+        op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)

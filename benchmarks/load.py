@@ -1,0 +1,177 @@
+"""A load generator that keeps connections busy with signed, real-size webhook bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import time
+import uuid
+
+SECRET = "benchmark"
+DATE = "2026-11-01T10:00:00Z"
+
+
+def workflow_job(size: int = 9_000) -> bytes:
+    """A workflow_job body of about that many bytes."""
+    steps = [
+        {"name": f"Run step {n}", "status": "completed", "conclusion": "success", "number": n,
+         "started_at": DATE, "completed_at": DATE}
+        for n in range(1, 12)
+    ]  # fmt: skip
+    job = {
+        "id": 1, "run_id": 2, "run_attempt": 1, "workflow_name": "CI", "name": "build", "status": "completed",
+        "conclusion": "success", "head_sha": "a" * 40, "head_branch": "main", "labels": ["ubuntu-latest"],
+        "runner_id": 1, "runner_name": "runner 1", "runner_group_id": 2, "runner_group_name": "default",
+        "steps": steps, "created_at": DATE, "started_at": DATE, "completed_at": DATE,
+        "html_url": "https://github.com/org/project/actions/runs/2/job/1",
+    }  # fmt: skip
+    return _padded({"action": "completed", "workflow_job": job, **_surroundings()}, size)
+
+
+def pull_request(size: int = 24_000) -> bytes:
+    """A pull_request body of about that many bytes."""
+    side = {"ref": "main", "sha": "b" * 40, "label": "org:main", "user": {"login": "octocat", "id": 1}}
+    pull = {
+        "id": 3, "number": 7, "title": "Make it faster", "body": "text " * 200, "state": "open", "draft": False,
+        "user": {"login": "octocat", "id": 1}, "labels": [{"name": "bug"}], "head": side, "base": side,
+        "created_at": DATE, "updated_at": DATE, "author_association": "MEMBER",
+    }  # fmt: skip
+    return _padded({"action": "edited", "number": 7, "pull_request": pull, **_surroundings()}, size)
+
+
+def _surroundings() -> dict:
+    repository = {"id": 99, "full_name": "org/project", "name": "project", "private": False}
+    return {"repository": repository, "installation": {"id": 5}, "sender": {"login": "octocat", "id": 1}}
+
+
+def _padded(payload: dict, size: int) -> bytes:
+    """Fill up with members as GitHub's bodies have: many short URLs."""
+    urls = {}
+    while len(json.dumps(payload)) < size:
+        for _ in range(10):
+            urls[f"url_{len(urls)}"] = f"https://api.github.com/repos/org/project/things/{len(urls)}"
+        payload["repository"]["urls"] = urls
+    return json.dumps(payload).encode()
+
+
+class Requests:
+    """Prepared requests: one signed body, a fresh delivery id each; or varied bodies, signed each."""
+
+    def __init__(self, path: str, event: str, body: bytes, vary=None):
+        self.path, self.event, self.body, self.vary = path, event, body, vary
+        self.signature = self._sign(body)
+        self.prefix = uuid.uuid4().hex[:12]
+        self.made = 0
+
+    @staticmethod
+    def _sign(body: bytes) -> str:
+        return hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+
+    def next(self) -> bytes:
+        self.made += 1
+        body, signature = self.body, self.signature
+        if self.vary:
+            body = self.vary(body, self.made)
+            signature = self._sign(body)
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"User-Agent: GitHub-Hookshot/bench\r\nX-GitHub-Event: {self.event}\r\n"
+            f"X-GitHub-Delivery: {self.prefix}-{self.made}\r\nX-Hub-Signature-256: sha256={signature}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+class Connection(asyncio.Protocol):
+    """One connection that is never idle, or paced when `interval` is set."""
+
+    def __init__(self, load: Load):
+        self.load = load
+        self.answer = b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.send()
+
+    def send(self):
+        if time.perf_counter() >= self.load.end:
+            self.load.closed(self.transport)
+            return
+        self.began = time.perf_counter()
+        self.transport.write(self.load.requests.next())
+
+    def data_received(self, data):
+        self.answer += data
+        head, found, rest = self.answer.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = 0
+        for line in head.split(b"\r\n")[1:]:
+            if line[:15].lower() == b"content-length:":
+                length = int(line[15:])
+        if len(rest) < length:
+            return
+        self.answer = b""
+        self.load.took(head[9:12], time.perf_counter() - self.began)
+        if self.load.interval:
+            due = self.began + self.load.interval
+            asyncio.get_running_loop().call_later(max(due - time.perf_counter(), 0), self.send)
+        else:
+            self.send()
+
+    def connection_lost(self, exc):
+        if exc is not None:
+            self.load.errors += 1
+        self.load.closed(self.transport)
+
+
+class Load:
+    """A bounded load: so many connections for so many seconds."""
+
+    def __init__(self, requests: Requests, *, connections: int, seconds: float, rate: float | None = None):
+        self.requests, self.connections, self.seconds = requests, connections, seconds
+        self.interval = connections / rate if rate else None
+        self.statuses: dict[str, int] = {}
+        self.latencies: list[float] = []
+        self.errors = 0
+        self.open: set = set()
+
+    def took(self, status: bytes, seconds: float) -> None:
+        name = status.decode()
+        self.statuses[name] = self.statuses.get(name, 0) + 1
+        self.latencies.append(seconds)
+
+    def closed(self, transport) -> None:
+        transport.close()
+        self.open.discard(transport)
+        if not self.open and not self.done.done():
+            self.done.set_result(None)
+
+    async def run(self, host: str, port: int) -> dict:
+        loop = asyncio.get_running_loop()
+        self.done = loop.create_future()
+        self.end = time.perf_counter() + self.seconds
+        began = time.perf_counter()
+        for _ in range(self.connections):
+            transport, _ = await loop.create_connection(lambda: Connection(self), host, port)
+            self.open.add(transport)
+        await asyncio.wait_for(self.done, self.seconds + 60)
+        took = time.perf_counter() - began
+        ordered = sorted(self.latencies) or [0.0]
+        return {
+            "answers": len(self.latencies),
+            "per_second": round(len(self.latencies) / took, 1),
+            "statuses": self.statuses,
+            "errors": self.errors,
+            "p50_ms": round(ordered[len(ordered) // 2] * 1000, 2),
+            "p99_ms": round(ordered[int(len(ordered) * 0.99)] * 1000, 2),
+        }
+
+
+def pin(core: int) -> None:
+    """Stay on one core, where the machine has several."""
+    if hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1:
+        os.sched_setaffinity(0, {core})

@@ -1,0 +1,88 @@
+"""The servers compared: ours, ours without a store, a bare gidgethub bot. Started as `servers.py NAME PORT FOLDER`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.load import SECRET, pin
+from bot import logs
+from bot.app import make_context, make_worker
+from bot.demo.github.keys import private_key
+from bot.settings import Settings
+from bot.web import webhooks
+from bot.web.bodies import read_body
+from bot.web.keys import BODY_SECONDS, CONTEXT
+from bot.web.middleware import guard
+from bot.web.routes import make_app
+
+
+def settings(folder: str, port: int, database_url: str | None) -> Settings:
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    allowlist = path / "allowlist.yml"
+    allowlist.write_text("L1: []\n")
+    return Settings(
+        app_id=1, webhook_secret=(SECRET,), private_key=private_key(), upstream_repo=("org/upstream",),
+        allowlist=str(allowlist), data_dir=path, database_url=database_url, port=port,
+    )  # fmt: skip
+
+
+async def verify_only(request: web.Request) -> web.Response:
+    """The same door without the store."""
+    context = request.app[CONTEXT]
+    body = await read_body(request, limit=webhooks.LIMIT)
+    target = request.headers.get("X-GitHub-Hook-Installation-Target-ID")
+    webhooks.verify(
+        body, request.headers.get("X-Hub-Signature-256", ""), webhooks.secrets_for(context.settings, target)
+    )
+    incoming = webhooks.read_delivery(request.headers, body, context.settings)
+    return webhooks.acknowledge(incoming.guid, new=True)
+
+
+async def gidgethub_bot(request: web.Request) -> web.Response:
+    """What a bot written after gidgethub's own documentation does, with an empty handler."""
+    from gidgethub import sansio
+
+    body = await request.read()
+    sansio.Event.from_http(request.headers, body, secret=SECRET)
+    return web.Response(status=200)
+
+
+async def serve(app: web.Application, port: int) -> None:
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, keepalive_timeout=75)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+
+async def main(name: str, port: int, folder: str, database_url: str | None) -> None:
+    if name == "gidgethub":
+        app = web.Application(client_max_size=25 * 1024 * 1024)
+        app.add_routes([web.post("/api/github/webhooks", gidgethub_bot)])
+        await serve(app, port)
+    async with make_context(settings(folder, port, database_url)) as context:
+        if name == "verify":
+            app = web.Application(middlewares=[guard])
+            app[CONTEXT], app[BODY_SECONDS] = context, 10.0
+            app.add_routes([web.post("/api/github/webhooks", verify_only)])
+            await serve(app, port)
+        working = None
+        if name == "all":
+            working = asyncio.create_task(make_worker(context).run())
+        await serve(make_app(context), port)
+        del working
+
+
+if __name__ == "__main__":
+    pin(0)
+    logs.configure(fmt="json", level="warning")
+    arguments = [*sys.argv[1:], None]
+    uvloop.run(main(arguments[0], int(arguments[1]), arguments[2], arguments[3]))

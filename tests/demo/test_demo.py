@@ -1,0 +1,86 @@
+"""Does `ootbot demo` tell its story, notice when it goes another way, and leave nothing behind?"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from bot.demo import cast, checks, loopback
+from bot.demo.acts import Story
+from bot.demo.loopback import NotAsToldError
+
+SECONDS = 90
+DEMO = (sys.executable, "-m", "bot.cli", "demo")
+
+
+@pytest.fixture
+def surroundings(tmp_path):
+    """An environment with options that must not reach the demo's bot, and a folder for temporary files."""
+    return os.environ | {"TMPDIR": str(tmp_path), "OOTBOT_PORT": "1", "OOTBOT_APP_ID": "none"}
+
+
+def test_the_story_is_told_from_the_first_webhook_to_a_clean_end(surroundings, tmp_path):
+    done = subprocess.run(
+        [*DEMO, "--once"], env=surroundings, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("HUD ")
+    assert "http://127.0.0.1:" in lines[0]
+    assert "NOT AS TOLD" not in done.stdout
+    shown = [" ".join(line.split()) for line in lines]
+    assert "oot / gate success 1 blocking backend passed" in shown
+    assert "oot / gate failure tpu failed" in shown
+    assert "ok #1 has exactly one comment, and its author is the App" in shown
+    assert shown[-1] == "ok the bot stops cleanly"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_the_endless_demo_quietly(surroundings, tmp_path):
+    with subprocess.Popen(
+        DEMO, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout.readline().startswith("HUD ")
+        demo.send_signal(signal.SIGINT)
+        told, complaints = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 0, told + complaints
+    assert complaints == ""
+    assert "NOT AS TOLD" not in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bot_that_cannot_start_ends_the_demo_and_says_why(surroundings):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*DEMO, "--port", port], env=surroundings, capture_output=True, text=True, timeout=SECONDS
+        )
+    assert done.returncode == 1
+    assert done.stdout.startswith("NOT AS TOLD: the bot did not start")
+    assert "address already in use" in done.stdout.lower()
+    assert done.stderr == ""
+
+
+async def test_a_story_that_goes_another_way_is_not_told_as_if_it_had_not():
+    async with loopback.running(port=0, start_timeout="1h") as on:
+        hurried = Story(dataclasses.replace(on, patience=3.0))
+        on.backends[cast.RISCV].silent = True
+        with pytest.raises(NotAsToldError, match="not within 3 s") as untold:
+            await hurried.play()
+        assert untold.value.sentence == "the L2 backend reports its success"
+        assert hurried.told == ["every listed backend is told of the pull request"]
+        other = await on.github.open_pull(cast.UPSTREAM)
+        await on.github.comment(hurried.pull, "I say something, too.", by="alice")
+        found = {
+            finding.sentence: finding.against for finding in await checks.findings(on, [hurried.pull, other])
+        }
+    assert found["every webhook was answered 202"] == ""
+    assert found["#1 has exactly one comment, and its author is the App"].startswith("2 comments")
+    assert found["#2 has exactly one comment, and its author is the App"].startswith("1 comments")

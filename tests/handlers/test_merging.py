@@ -1,0 +1,160 @@
+"""Does the order of deliveries matter? It must not: every order, once or twice, ends in the same rows."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import handlers
+from bot.delivery import Delivery
+from bot.domain import records
+from bot.domain.records import from_payload, merge
+from bot.store.tables import records as tables
+from tests.handlers.lives import LIVES, REPOSITORY, at
+from tests.store.opened import opened, url_of
+
+ROUTER = handlers.make_router()
+RECEIVED = 1_790_000_000_000
+
+
+class Gathering:
+    """What a handler wants recorded, kept in memory."""
+
+    def __init__(self):
+        self.records = []
+
+    def record(self, row):
+        self.records.append(row)
+
+    def enqueue(self, kind, key, **when):
+        """Tasks are of no interest here."""
+
+
+def deliveries_of(life):
+    """Every delivery has the time it was first received at, whenever it is handled."""
+    return [
+        Delivery(body, event=event, delivery_id=f"guid-{number}", received_at=RECEIVED + 1000 * number)
+        for number, (event, body) in enumerate(life)
+    ]
+
+
+async def records_of(life):
+    """The records of each delivery."""
+    found = []
+    for delivery in deliveries_of(life):
+        gathering = Gathering()
+        await ROUTER.dispatch(delivery, gathering)
+        found.append(gathering.records)
+    return found
+
+
+def rows_of(told):
+    """The rows that these records end in."""
+    rows = {}
+    for record in itertools.chain.from_iterable(told):
+        key = (record.type.table, record.key)
+        rows[key] = merge(rows.get(key), record) or rows[key]
+    return rows
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+async def test_every_order_ends_in_the_same_rows(life):
+    told = await records_of(life)
+    expected = rows_of(told)
+    for order in itertools.permutations(told):
+        assert rows_of(order) == expected
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+async def test_everything_twice_in_any_order_ends_in_the_same_rows(life):
+    told = await records_of(life)
+    expected, dice = rows_of(told), random.Random(1)
+    for _ in range(500):
+        order = dice.sample(told * 2, 2 * len(told))
+        assert rows_of(order) == expected
+        some = dice.sample(told, len(told)) + dice.sample(told, 2)
+        assert rows_of(some) == expected
+
+
+STATUSES = ["queued", "waiting", "in_progress", "completed", None]
+maybe_time = st.sampled_from([None, at(1), at(2), at(3)])
+maybe_text = st.sampled_from([None, "a", "b"])
+things = st.fixed_dictionaries(
+    {"id": st.just(1), "run_attempt": st.sampled_from([1, 1, 2]), "status": st.sampled_from(STATUSES),
+     "conclusion": maybe_text, "name": maybe_text, "title": maybe_text, "number": st.just(1),
+     "updated_at": maybe_time, "completed_at": maybe_time, "started_at": maybe_time},
+)  # fmt: skip
+bodies = st.tuples(things, st.sampled_from(["opened", "created", "edited", "deleted", None]))
+KINDS = [
+    records.WORKFLOW_JOB,
+    records.WORKFLOW_RUN,
+    records.CHECK_RUN,
+    records.PULL_REQUEST,
+    records.ISSUE,
+    records.CHECK_SUITE,
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(KINDS), st.lists(bodies, min_size=2, max_size=6), st.randoms(use_true_random=False))
+def test_whatever_github_says_no_order_makes_a_difference(kind, told, dice):
+    versions = [
+        [from_payload(
+            kind, {"action": action, kind.at: thing, "repository": REPOSITORY},
+            guid=str(number), received_at=RECEIVED + number, deleted=action == "deleted",
+        )]
+        for number, (thing, action) in enumerate(told)
+    ]  # fmt: skip
+    expected = rows_of(versions)
+    for _ in range(5):
+        assert rows_of(dice.sample(versions * 2, 2 * len(versions))) == expected
+
+
+async def test_a_completed_job_is_never_undone_and_nothing_known_of_it_is_lost():
+    (row,) = rows_of(reversed(await records_of(LIVES["workflow_job"]))).values()
+    assert (row["status"], row["completed_at"] is not None) == ("completed", True)
+    assert (row["runner_name"], row["labels"]) == ("runner 1", ["gpu"])
+    assert row["started_at"] is not None
+    assert row["received_at"] == RECEIVED
+
+
+async def test_both_databases_end_in_the_rows_of_memory_in_any_order(database_url, tmp_path, clock):
+    url, dice = url_of(database_url, tmp_path), random.Random(2)
+    life = list(itertools.chain.from_iterable(LIVES.values()))
+    expected = {
+        (table, key): {name: value for name, value in row.items() if name != "merge_state"}
+        for (table, key), row in rows_of(await records_of(life)).items()
+    }
+    assert len(expected) == 5 + 1 + 4  # a second attempt, and four label events
+    async with opened(url, clock) as store:
+        for _ in range(5):
+            order = dice.sample(deliveries_of(life) * 2, 2 * len(life))
+            while order:
+                some, order = order[: (size := dice.choice([1, 1, 2, 5]))], order[size:]
+                async with store.transaction() as tx:
+                    for delivery in some:
+                        await ROUTER.dispatch(delivery, tx)
+            assert await stored(store) == expected
+            await forget(store)
+
+
+async def stored(store):
+    """Every record as the database has it."""
+    found = {}
+    async with store.read() as tx:
+        for name, table in tables.items():
+            for row in await tx.rows(sa.select(table)):
+                row.pop("merge_state")
+                found[name, tuple(row[column.name] for column in table.primary_key.columns)] = row
+    return found
+
+
+async def forget(store):
+    async with store.transaction() as tx:
+        for table in tables.values():
+            await tx.run(sa.delete(table))

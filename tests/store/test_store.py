@@ -1,0 +1,205 @@
+"""What does the store promise? All or nothing, each writer for itself, one schema however it is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import warnings
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from bot.errors import Rejected, StoreUnavailable
+from bot.store.tables import metadata, secret
+from tests.serving import POSTGRES, SQLITE
+from tests.store.opened import opened, url_of
+
+
+@pytest.fixture
+def url(database_url, tmp_path):
+    return url_of(database_url, tmp_path)
+
+
+@pytest.fixture
+async def store(url, clock):
+    async with opened(url, clock) as made:
+        yield made
+
+
+def keep(name, *, then=None):
+    """A writer of one row; `then` is raised after it has written."""
+
+    async def work(tx):
+        await tx.run(sa.insert(secret).values(name=name, value=b"x"))
+        if then:
+            raise then
+        return name
+
+    return work
+
+
+def refuse(error):
+    async def work(_tx):
+        raise error
+
+    return work
+
+
+async def names(store):
+    async with store.read() as tx:
+        return sorted(row["name"] for row in await tx.rows(sa.select(secret)))
+
+
+async def test_what_was_written_is_there_after_reopening(store, url, clock):
+    assert await store.write(keep("a")) == "a"
+    async with opened(url, clock) as again:
+        assert await names(again) == ["a"]
+
+
+async def test_an_error_undoes_its_transaction(store):
+    with pytest.raises(ValueError, match="wrong"):
+        async with store.transaction() as tx:
+            await keep("a")(tx)
+            raise ValueError("wrong")
+    assert await names(store) == []
+
+
+async def test_a_failing_writer_harms_nobody_who_writes_at_the_same_time(store):
+    works = [keep(str(n)) for n in range(8)]
+    works[2] = refuse(Rejected(409, "conflict", "no"))
+    works[4] = keep("4", then=ValueError("a bug"))
+    works[6] = keep("0")  # a duplicate key
+    answers = await asyncio.gather(*(store.write(work) for work in works), return_exceptions=True)
+    kinds = [answer if isinstance(answer, str) else type(answer).__name__ for answer in answers]
+    assert kinds == ["0", "1", "Rejected", "3", "ValueError", "5", "IntegrityError", "7"]
+    assert await names(store) == ["0", "1", "3", "5", "7"]
+
+
+async def test_a_writer_who_gave_up_harms_nobody(store):
+    writing = [asyncio.create_task(store.write(keep(str(n)))) for n in range(6)]
+    await asyncio.sleep(0)
+    writing[0].cancel()
+    writing[3].cancel()
+    answers = await asyncio.gather(*writing, return_exceptions=True)
+    assert [answer for answer in answers if isinstance(answer, str)] == ["1", "2", "4", "5"]
+    assert await store.write(keep("afterwards")) == "afterwards"
+    assert {"1", "2", "4", "5", "afterwards"} <= set(await names(store))
+
+
+async def test_a_thousand_writers_at_once_are_all_served(store):
+    answers = await asyncio.gather(*(store.write(keep(f"{n:04}")) for n in range(1000)))
+    assert answers == [f"{n:04}" for n in range(1000)]
+    assert len(await names(store)) == 1000
+
+
+async def test_a_writer_reads_what_was_written_before_it(store):
+    async def add(tx):
+        rows = await tx.rows(sa.select(secret))
+        await tx.run(sa.insert(secret).values(name=f"{len(rows):03}", value=b""))
+
+    await asyncio.gather(*(store.write(add) for _ in range(40)))
+    assert await names(store) == [f"{n:03}" for n in range(40)]
+
+
+async def test_a_reader_sees_one_moment_and_changes_nothing(store):
+    await store.write(keep("a"))
+    async with store.read() as tx:
+        assert len(await tx.rows(sa.select(secret))) == 1
+        await store.write(keep("b"))
+        assert len(await tx.rows(sa.select(secret))) == 1
+    with contextlib.suppress(StoreUnavailable):
+        async with store.read() as tx:
+            await keep("c")(tx)
+    assert await names(store) == ["a", "b"]
+    await store.write(keep("d"))  # the connection that read may write again
+
+
+async def test_the_schema_is_what_the_tables_say(store):
+    def differences(conn):
+        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+        with warnings.catch_warnings():  # on SQLite indexes of expressions are compared below
+            warnings.simplefilter("ignore")
+            return compare_metadata(context, metadata)
+
+    async with store.transaction() as tx:
+        assert await tx.conn.run_sync(differences) == []
+
+
+@SQLITE
+async def test_the_indexes_are_what_the_tables_say(store):
+    listing = sa.text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name != 'alembic_version'")
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as conn:
+        metadata.create_all(conn)
+        wanted = {name: sql for name, sql in conn.execute(listing)}
+    engine.dispose()
+    async with store.read() as tx:
+        assert {row["name"]: row["sql"] for row in await tx.rows(listing)} == wanted
+
+
+async def test_opening_again_changes_nothing(store, url, clock):
+    await store.write(keep("a"))
+    before = await schema(store)
+    for _ in range(2):
+        async with opened(url, clock) as again:
+            assert await schema(again) == before
+            assert await names(again) == ["a"]
+
+
+async def schema(store):
+    """Every object of the database, as the database describes it."""
+    listing = (
+        "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+        if store.sqlite
+        else "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname"
+    )
+    async with store.read() as tx:
+        return await tx.rows(sa.text(listing)), await tx.rows(sa.text("SELECT * FROM alembic_version"))
+
+
+OPEN = """
+import asyncio, sys
+from bot.clock import SystemClock
+from bot.store import Store
+
+async def main():
+    store = Store(sys.argv[1], clock=SystemClock())
+    await store.open()
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_open_a_new_database_at_the_same_moment_agree(url, clock):
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", OPEN, url, stderr=asyncio.subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = await asyncio.gather(*(process.communicate() for process in processes))
+    assert [process.returncode for process in processes] == [0, 0], said
+    async with opened(url, clock) as store:
+        assert await names(store) == []
+
+
+@POSTGRES
+async def test_stores_that_open_a_new_database_at_the_same_moment_agree(url, clock):
+    async def once():
+        async with opened(url, clock) as store:
+            return await schema(store)
+
+    first, *others = await asyncio.gather(*(once() for _ in range(4)))
+    assert others == [first] * 3
+
+
+@SQLITE
+async def test_sqlite_survives_a_power_cut_and_waits_for_others(store):
+    async with store.transaction() as tx:
+        values = [
+            (await tx.conn.exec_driver_sql(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "busy_timeout")
+        ]
+    assert values == ["wal", 2, 5000]

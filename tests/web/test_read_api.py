@@ -1,0 +1,335 @@
+"""What do programs read? The JSON behind the pages, normalized records, and who may not see them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.records import TYPES
+from tests.harness import L1, L2, L3, L4, UPSTREAM, running
+
+COLUMNS = {
+    "status", "conclusion", "downstream_repo", "upstream_repo", "pr_number", "head_sha", "delivery_id",
+    "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "queue_time",
+    "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests", "skipped_tests",
+    "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
+    "source", "flags", "received_at", "reporter_check_run_id",
+}  # fmt: skip
+ADMIN = {"Authorization": "Bearer an admin token"}
+EVERYTHING = (
+    "/oot", "/oot/levels", f"/oot/{L4}", f"/{UPSTREAM}/pull/1", "/api/oot/summary", f"/api/oot/backends/{L4}",
+    f"/api/oot/pulls/{UPSTREAM}/1", "/api/oot/allowlist", f"/api/records/pull_request/{UPSTREAM}",
+    f"/api/records/pull_request/{UPSTREAM}/1",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
+    await bot.settle()
+    return made
+
+
+async def read(bot, path, **options):
+    status, body = await bot.get(path, **options)
+    assert status == 200, body
+    return body
+
+
+async def said_to_be(bot, github, *, private, at=0):
+    """GitHub tells what a repository is now."""
+    repo = github.world.repo(UPSTREAM)
+    payload = {
+        "action": "privatized" if private else "publicized",
+        "repository": {
+            "id": repo.id,
+            "full_name": UPSTREAM,
+            "name": UPSTREAM.split("/")[1],
+            "private": private,
+            "updated_at": f"2026-10-01T00:00:{at:02}Z",
+        },
+    }
+    assert (await bot.send("repository", payload))[0] == 202
+    await bot.settle()
+
+
+async def test_the_summary_holds_every_backend_with_its_numbers(bot, pull):
+    await bot.report(bot.dispatch(L4), status="in_progress")
+    bot.clock.advance(90)
+    await bot.report(bot.dispatch(L4))
+    body = await read(bot, "/api/oot/summary?days=7")
+    assert (body["ok"], body["days"]) == (True, 7)
+    assert [one["repo"] for one in body["backends"]] == [L4, L3, L2, L1]
+    tpu = body["backends"][0]
+    assert (tpu["level"], tpu["device"], tpu["listed"], tpu["grade"]) == (4, "tpu", True, "green")
+    assert (tpu["runs"], tpu["success"], tpu["pass_rate"], tpu["median_execution_time"]) == (1, 1, 1.0, 90.0)
+    assert tpu["last_at"].endswith("Z")
+    assert body["backends"][1]["pass_rate"] is None
+
+
+async def test_what_is_older_than_the_window_is_not_counted(bot, pull):
+    await bot.report(bot.dispatch(L4))
+    bot.clock.advance(2 * 86_400)
+    assert (await read(bot, f"/api/oot/backends/{L4}?days=1"))["backend"]["runs"] == 0
+    body = await read(bot, f"/api/oot/backends/{L4}?days=3")
+    assert (body["backend"]["runs"], len(body["jobs"])) == (1, 1)
+
+
+async def test_a_silent_dispatch_lowers_the_pass_rate(bot, pull):
+    await bot.wait(2 * 86_400)
+    tpu = (await read(bot, f"/api/oot/backends/{L4}"))["backend"]
+    assert (tpu["never_started"], tpu["pass_rate"]) == (1, 0.0)
+
+
+async def test_job_rows_are_flat_and_hold_exactly_the_agreed_columns(bot, pull):
+    await bot.report(bot.dispatch(L4), status="in_progress", check_run_id=123)
+    bot.clock.advance(60)
+    await bot.report(bot.dispatch(L4), conclusion="failure", test_results={"passed": 1, "failed": 1, "skipped": 0},
+                     failed_tests=[{"name": "test_add"}])  # fmt: skip
+    (row,) = (await read(bot, f"/api/oot/backends/{L4}"))["jobs"]
+    assert set(row) == COLUMNS
+    assert row == (await read(bot, f"/api/oot/pulls/{UPSTREAM}/{pull.number}"))["jobs"][0]
+    assert (row["run_id"], row["check_run_id"], row["pr_number"]) == ("900", "123", pull.number)
+    assert row["failed_tests_json"][0]["name"] == "test_add"
+    assert (row["started_at"], row["completed_at"]) == ("2026-09-21T14:13:20Z", "2026-09-21T14:14:20Z")
+
+
+async def test_a_pull_request_has_heads_backends_and_jobs(bot, github, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    old, new = pull.head_sha, await github.push_commit(pull)
+    await bot.settle()
+    path = f"/api/oot/pulls/{UPSTREAM}/{pull.number}"
+    body = await read(bot, path)
+    assert body["pull"]["title"] == "Make it faster"
+    assert (body["pull"]["state"], body["pull"]["user_login"], body["pull"]["head_sha"]) == (
+        "open",
+        "octocat",
+        new,
+    )
+    assert [(head["sha"], head["current"]) for head in body["heads"]] == [(new, True), (old, False)]
+    assert body["heads"][1]["backends"] == {"queued": 2, "failure": 1}
+    assert {one["repo"]: one["state"] for one in body["backends"]} == {
+        L4: "queued",
+        L3: "queued",
+        L2: "queued",
+    }
+    assert [row["head_sha"] for row in body["jobs"]] == [old]
+    assert (await read(bot, f"{path}?sha={new}"))["jobs"] == []
+    before = await read(bot, f"{path}?sha={old}")
+    assert before["backends"][0]["state"] == "failure"
+    assert before["backends"][0]["oncalls"] == ["dave"]
+    assert len(before["jobs"]) == 1
+
+
+async def test_every_attempt_of_a_job_is_in_the_json(bot, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.report(bot.dispatch(L4), attempt=2)
+    rows = (await read(bot, f"/api/oot/pulls/{UPSTREAM}/{pull.number}"))["jobs"]
+    assert [(row["run_attempt"], row["conclusion"]) for row in rows] == [(1, "failure"), (2, "success")]
+    assert (await read(bot, f"/api/oot/backends/{L4}"))["backend"]["runs"] == 1
+
+
+async def test_the_allowlist_is_told_with_what_is_wrong_with_its_newest_version(bot, tmp_path):
+    body = await read(bot, "/api/oot/allowlist")
+    assert [(one["repo"], one["level"], one["oncalls"]) for one in body["entries"]] == [
+        (L1, 1, []),
+        (L2, 2, ["alice", "bob"]),
+        (L3, 3, ["carol"]),
+        (L4, 4, ["dave"]),
+    ]
+    assert (body["newest"]["valid"], body["newest"]["errors"]) == (True, [])
+    (tmp_path / "allowlist.yml").write_text("L9: [a/b]")
+    bot.clock.advance(600)
+    await bot.wait(600)
+    body = await read(bot, "/api/oot/allowlist")
+    assert len(body["entries"]) == 4
+    assert body["newest"]["valid"] is False
+    assert "L9" in body["newest"]["errors"][0]
+
+
+async def test_a_record_is_one_flat_object_with_githubs_names(bot, github, pull):
+    row = await read(bot, f"/api/records/pull_request/{UPSTREAM.upper()}/{pull.number}")
+    assert (row["number"], row["title"], row["head_sha"]) == (pull.number, "Make it faster", pull.head_sha)
+    assert (row["repo"], row["user_login"], row["state"]) == (UPSTREAM, "octocat", "open")
+    assert row["created_at"].endswith("Z")
+    assert row["received_at"].endswith("Z")
+    assert row["deleted_at"] is None
+    assert "merge_state" not in row
+    assert "ok" not in row
+
+
+async def test_a_run_is_shown_at_its_newest_attempt_unless_asked_otherwise(bot, github):
+    run = await github.start_run(L4, event="push", name="CI")
+    await github.finish_run(run, "failure")
+    await bot.settle()
+    repository = github.world.repo(L4)
+    again = {
+        "action": "requested",
+        "repository": {"id": repository.id, "full_name": L4},
+        "workflow_run": {"id": run.id, "run_attempt": 2, "status": "queued"},
+    }
+    await bot.send("workflow_run", again)
+    await bot.settle()
+    path = f"/api/records/workflow_run/{L4}"
+    newest = await read(bot, f"{path}/{run.id}")
+    assert (newest["run_attempt"], newest["status"]) == (2, "queued")
+    first = await read(bot, f"{path}/{run.id}?attempt=1")
+    assert (first["run_attempt"], first["conclusion"]) == (1, "failure")
+    assert [row["run_attempt"] for row in (await read(bot, path))["rows"]] == [2, 1]
+    first_page = await read(bot, f"{path}?limit=1")
+    second_page = await read(bot, f"{path}?limit=1&before={first_page['next']}")
+    assert [second_page["rows"][0]["run_attempt"], second_page["next"]] == [1, None]
+
+
+async def test_history_is_found_by_its_delivery_and_listed_newest_first(bot, github, pull):
+    for label in ("one", "two", "three"):
+        bot.clock.advance(1)
+        await github.label(pull, label)
+    await bot.settle()
+    path = f"/api/records/pull_label_event/{UPSTREAM}"
+    rows, before = [], ""
+    while before is not None:
+        page = await read(bot, f"{path}?limit=2&before={before}")
+        rows += page["rows"]
+        before = page["next"]
+    assert [row["label_name"] for row in rows] == ["three", "two", "one"]
+    assert await read(bot, f"{path}/{rows[1]['guid']}") == rows[1]
+
+
+async def test_pages_of_records_show_everything_once_newest_first(bot, github, pull):
+    for number in range(6):
+        await github.open_pull(UPSTREAM, title=f"Change {number}")
+    await bot.settle()
+    numbers, before = [], ""
+    while before is not None:
+        page = await read(bot, f"/api/records/pull_request/{UPSTREAM}?limit=3&before={before}")
+        numbers += [row["number"] for row in page["rows"]]
+        before = page["next"]
+    assert numbers == [7, 6, 5, 4, 3, 2, 1]
+
+
+async def test_an_installation_belongs_to_no_repository(bot):
+    payload = {
+        "action": "created",
+        "installation": {
+            "id": 99,
+            "account": {"login": "octo", "id": 5},
+            "updated_at": "2026-09-01T00:00:00Z",
+        },
+    }
+    await bot.send("installation", payload)
+    await bot.settle()
+    assert (await read(bot, "/api/records/installation/-/-/99"))["account_login"] == "octo"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/api/records/nothing/{UPSTREAM}",
+        f"/api/records/merge_state/{UPSTREAM}/1",
+        f"/api/records/issue/{UPSTREAM}",
+        f"/api/records/pull_request/{UPSTREAM}/77",
+        f"/api/records/pull_request/{UPSTREAM}/{'9' * 40}",
+        f"/api/records/pull_request/{UPSTREAM}/x%00",
+        f"/api/records/push/{UPSTREAM}/{uuid.UUID(int=0)}",
+    ],
+)
+async def test_an_unknown_table_or_row_is_404_and_names_the_tables(bot, pull, path):
+    status, body = await bot.get(path)
+    assert (status, body["ok"], body["error"]) == (404, False, "not_found")
+    assert all(table in body["detail"] for table in TYPES)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "limit=0", "limit=501", "limit=many", "before=x", "before=1.2", "before=%00", "before=" + "9" * 30,
+    ],
+)  # fmt: skip
+async def test_a_wrong_page_of_records_is_refused(bot, pull, path):
+    status, body = await bot.get(f"/api/records/pull_request/{UPSTREAM}?{path}")
+    assert (status, body["error"]) == (400, "invalid_parameter")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/oot/pulls/no%00/body/1", "/api/records/issue/no%00/body/1", "/oot/a/b%FF"]
+)
+async def test_a_name_that_can_be_none_is_404(bot, path):
+    assert (await bot.get(path))[0] == 404
+
+
+async def test_everything_of_a_private_upstream_is_404_without_the_admin_token(bot, github, pull):
+    await bot.report(bot.dispatch(L4))
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 200, path
+    await said_to_be(bot, github, private=True, at=1)
+    wrong = ("Bearer wrong", "Bearer", "an admin token", "Basic an admin token", "Bearer an admin token!")
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 404, path
+        for header in wrong:
+            assert (await bot.get(path, headers={"Authorization": header}))[0] == 404, (path, header)
+        assert (await bot.get(path, headers=ADMIN))[0] == 200, path
+    await said_to_be(bot, github, private=False, at=2)
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 200, path
+
+
+async def test_a_private_repository_looks_like_one_nobody_knows(bot, github, pull):
+    await said_to_be(bot, github, private=True)
+    commit = await bot.get(f"/{UPSTREAM}/commit/{pull.head_sha}")
+    assert commit[0] == 404
+    for path in (
+        "/{}/pull/1",
+        "/api/oot/pulls/{}/1",
+        "/api/records/issue/{}/1",
+        "/api/records/pull_request/{}",
+    ):
+        private = await bot.get(path.format(UPSTREAM))
+        unknown = await bot.get(path.format("no/body"))
+        assert str(private).replace(UPSTREAM, "no/body") == str(unknown)
+
+
+async def test_a_renamed_private_repository_stays_hidden_under_its_old_name(bot, github, pull):
+    repo = github.world.repo(UPSTREAM)
+    payload = {
+        "action": "renamed",
+        "repository": {
+            "id": repo.id,
+            "full_name": "new/name",
+            "private": True,
+            "updated_at": "2026-10-01T00:00:00Z",
+        },
+    }
+    await bot.send("repository", payload)
+    await bot.settle()
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}/{pull.number}"))[0] == 404
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}"))[0] == 404
+    assert (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[0] == 404
+
+
+async def test_without_an_admin_token_nothing_private_is_ever_shown(settings, github, issuer, clock):
+    closed = replace(settings, admin_token=None)
+    async with running(closed, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await said_to_be(bot, github, private=True)
+        for header in ("Bearer ", "Bearer None", "Bearer an admin token"):
+            status, _ = await bot.get(f"/{UPSTREAM}/pull/1", headers={"Authorization": header})
+            assert status == 404
+
+
+async def test_results_for_a_private_upstream_are_not_counted_for_strangers(settings, github, issuer, clock):
+    two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))
+    async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await bot.report(bot.dispatch(L4))
+        await said_to_be(bot, github, private=True)
+        for headers, count in (({}, 0), (ADMIN, 1)):
+            body = await read(bot, f"/api/oot/backends/{L4}", headers=headers)
+            assert (body["backend"]["runs"], len(body["jobs"])) == (count, count)
+            tpu = (await read(bot, "/api/oot/summary", headers=headers))["backends"][0]
+            assert (tpu["repo"], tpu["runs"]) == (L4, count)
+        assert UPSTREAM not in (await bot.get(f"/oot/{L4}"))[1]
