@@ -1,12 +1,13 @@
 """Who vouches for this caller? A bearer token of a configured issuer -> verified claims.
 
-RS256 only, `exp` required, 60 s leeway. Keys are fetched once and kept; an unknown key id asks again at most once a
-minute, failures included, and old keys serve up to a day while an issuer is down.
+RS256 only, `exp` required, 60 s leeway. Keys are fetched once and kept; an unknown key id, or keys older than an hour,
+ask again at most once a minute, failures included, and old keys serve up to a day while an issuer is down.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType
 
@@ -23,26 +24,37 @@ if TYPE_CHECKING:
     from bot.parse import IssuerConfig
 
 LEEWAY = 60  # seconds
-LONGEST_LIFE = 900  # seconds between iat and exp
 MOST_TOKEN = 8192  # characters
 COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
+REFRESH = (
+    3600 * 1000
+)  # milliseconds after which keys are looked at again: one taken back is believed no longer
 KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
 TIMEOUT = aiohttp.ClientTimeout(total=5)
 MOST_KEYS = 1024 * 1024  # bytes of a key set
+LEAST_KEY = 2048  # bits
+CHECKS: Any = {
+    "require": ["exp", "iat", "iss", "aud"],
+    "verify_aud": False,  # checked below: several may be accepted, a list never is
+    "verify_exp": False,  # checked below, against our own clock
+    "verify_iat": False,
+    "verify_nbf": False,
+}
 
 Verified = NewType("Verified", dict[str, Any])  # made by Verifier only
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """What the issuer signed, as far as we use it."""
+    """Who is calling: what the issuer signed, or what a static key stands for."""
 
     repository: str
-    repository_id: str | None
-    run_id: str | None
-    run_attempt: int | None
-    check_run_id: str | None
-    token: Verified
+    repository_id: str | None = None
+    run_id: str | None = None
+    run_attempt: int | None = None
+    check_run_id: str | None = None
+    assigned: bool = False  # the operator said which repository this caller is: nobody can take its name over
+    key_id: str | None = None  # of the static key used instead of a token
 
 
 class Verifier:
@@ -75,47 +87,25 @@ class Verifier:
         if issuer is None:
             raise _invalid("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
         key = await issuer.key(str(header.get("kid", "")))
-        claims = self._decode(token, key, issuer.config.issuer)
-        return _read(claims, issuer.config)
+        try:
+            claims = jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.config.issuer, options=CHECKS)
+        except (jwt.PyJWTError, ValueError) as error:
+            raise _invalid(f"the token is not valid: {error}") from None
+        accepted = issuer.config.audiences or self._audiences
+        if claims["aud"] not in accepted:
+            raise _invalid(f"the token is for another audience: ask for {' or '.join(accepted)}")
+        self._check_times(claims, issuer.config.longest_life)
+        return _read(Verified(claims), issuer.config)
 
-    def _decode(self, token: str, key: jwt.PyJWK, issuer: str) -> Verified:
-        options: Any = {
-            "require": ["exp", "iat", "iss", "aud"],
-            "verify_exp": False,  # checked below, against our own clock
-            "verify_iat": False,
-            "verify_nbf": False,
-            "strict_aud": True,
-        }
-        claims: dict[str, Any] | None = None
-        for audience in self._audiences:
-            try:
-                claims = jwt.decode(
-                    token,
-                    key,
-                    algorithms=["RS256"],
-                    audience=audience,
-                    issuer=issuer,
-                    options=options,
-                )
-                break
-            except jwt.InvalidAudienceError:
-                continue
-            except (jwt.PyJWTError, ValueError) as error:
-                raise _invalid(f"the token is not valid: {error}") from None
-        if claims is None:
-            raise _invalid(f"the token is for another audience: ask for {' or '.join(self._audiences)}")
-        self._check_times(claims)
-        return Verified(claims)
-
-    def _check_times(self, claims: dict[str, Any]) -> None:
+    def _check_times(self, claims: dict[str, Any], longest_life: int) -> None:
         now = self._clock.now() / 1000
         exp, iat, nbf = (_time(claims, name) for name in ("exp", "iat", "nbf"))
         if exp <= now - LEEWAY:
             raise _invalid("the token has expired: ask for a new one right before reporting")
         if max(iat, nbf) > now + LEEWAY:
             raise _invalid("the token is not valid yet: check the clocks")
-        if exp - iat > LONGEST_LIFE:
-            raise _invalid(f"the token lives longer than {LONGEST_LIFE} s: ask for a short-lived one")
+        if exp - iat > longest_life:
+            raise _invalid(f"the token lives longer than {longest_life} s: ask for a short-lived one")
 
 
 class _Issuer:
@@ -132,9 +122,9 @@ class _Issuer:
 
     async def key(self, kid: str) -> jwt.PyJWK:
         """Return the key of that id; raises Rejected 401 when there is none, 503 when none can be had."""
-        if kid not in self._fresh():
+        if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
             async with self._fetching:
-                if kid not in self._fresh() and self._may_fetch():
+                if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
                     await self._fetch()
         keys = self._fresh()
         if not keys:
@@ -149,6 +139,9 @@ class _Issuer:
         too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
         return {} if too_old else self._keys
 
+    def _is_old(self) -> bool:
+        return self._fetched_at is None or self._clock.now() - self._fetched_at > REFRESH
+
     def _may_fetch(self) -> bool:
         return self._tried_at is None or self._clock.now() - self._tried_at >= COOLDOWN
 
@@ -158,58 +151,104 @@ class _Issuer:
             async with self._http.get(
                 self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
             ) as response:
-                if response.status != 200 or (response.content_length or 0) > MOST_KEYS:
+                if response.status != 200:
                     return
-                found = _read_keys(await response.read())
+                found = _read_keys(await _read_bounded(response))
         except (aiohttp.ClientError, TimeoutError, OSError):
             return
         if found:  # an empty answer is never believed
             self._keys, self._fetched_at = found, self._tried_at
 
 
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    """Return a body, nothing when it is larger than any key set."""
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > MOST_KEYS:
+            return b""
+    return bytes(content)
+
+
 def _read_keys(content: bytes) -> dict[str, jwt.PyJWK]:
+    """Return the RSA keys of a key set that may sign, by id; those that cannot be used are left out."""
     try:
         listed = msgspec.json.decode(content)["keys"]
-        wanted = [key for key in listed if key.get("kty") == "RSA" and isinstance(key.get("kid"), str)]
-        return {key["kid"]: jwt.PyJWK(key, algorithm="RS256") for key in wanted}
-    except (msgspec.DecodeError, jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
+        return {key["kid"]: made for key in listed if (made := _read_key(key)) is not None}
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
         return {}
+
+
+def _read_key(key: Any) -> jwt.PyJWK | None:
+    if not isinstance(key, dict) or key.get("kty") != "RSA" or not isinstance(key.get("kid"), str):
+        return None
+    if key.get("use", "sig") != "sig" or key.get("alg", "RS256") != "RS256":
+        return None
+    try:
+        made = jwt.PyJWK(key, algorithm="RS256")
+    except (jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
+        return None
+    return made if made.key.key_size >= LEAST_KEY else None
 
 
 def _read(claims: Verified, issuer: IssuerConfig) -> Claims:
     """Read the claims we use; raises Rejected 401 without a repository, 403 where a required claim differs."""
     for name, value in issuer.required_claims.items():
-        if str(claims.get(name)) != value:
+        if _said(claims.get(name)) != value:
             raise Rejected(403, "forbidden", f"the token's claim {name} is not what this bot requires")
-    if issuer.repository_claim:
-        repository = claims.get(issuer.repository_claim)
-    else:
-        repository = issuer.repositories.get(str(claims.get(issuer.repositories_claim)))
-    if not isinstance(repository, str) or not repository:
-        raise _invalid("the token names no repository")
-    attempt = _text(claims, "run_attempt")
+    attempt = _text(claims, issuer.run_attempt_claim)
+    if attempt and not (attempt.isascii() and attempt.isdigit() and len(attempt) < 10):
+        raise _invalid(f"the token's {issuer.run_attempt_claim} is not a whole number")
     return Claims(
-        repository=repository,
-        repository_id=_text(claims, "repository_id"),
-        run_id=_text(claims, "run_id"),
-        run_attempt=int(attempt) if attempt and attempt.isascii() and attempt.isdigit() else None,
-        check_run_id=_text(claims, "check_run_id"),
-        token=claims,
+        repository=_repository(claims, issuer),
+        repository_id=_text(claims, issuer.repository_id_claim),
+        run_id=_text(claims, issuer.run_id_claim),
+        run_attempt=int(attempt) if attempt else None,
+        check_run_id=_text(claims, issuer.check_run_id_claim),
+        assigned=bool(issuer.repositories),
     )
+
+
+def _repository(claims: Verified, issuer: IssuerConfig) -> str:
+    """Return whose token it is: by its own claim, or as the operator assigned the provider's id."""
+    if issuer.repository_claim:
+        named = claims.get(issuer.repository_claim)
+        if not isinstance(named, str) or not named:
+            raise _invalid("the token names no repository")
+        return named
+    parts = [_text(claims, name) or "" for name in issuer.repositories_claims]
+    if not all(parts) or (len(parts) > 1 and any("/" in part for part in parts)):
+        raise _invalid(f"the token has no usable {' and '.join(issuer.repositories_claims)}")
+    identity = "/".join(parts)
+    if identity not in issuer.repositories:
+        detail = f"no repository is assigned to {identity[:200]} of {issuer.issuer} (OIDC_ISSUERS)"
+        raise Rejected(403, "not_listed", detail)
+    return issuer.repositories[identity]
 
 
 def _time(claims: dict[str, Any], name: str) -> float:
     at = claims.get(name, 0)
-    if not isinstance(at, int | float) or isinstance(at, bool):
+    if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
         raise _invalid(f"the token's {name} must be a number")
     return at
 
 
 def _text(claims: Verified, name: str) -> str | None:
-    value = claims.get(name)
-    return (
-        str(value) if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None
-    )
+    """Return a claim that identifies something; None where it is absent or the issuer has none of that name."""
+    value = claims.get(name) if name else None
+    if value is None or value == "":
+        return None
+    said = _said(value)
+    if said is None or isinstance(value, bool):
+        raise _invalid(f"the token's {name} is neither text nor a whole number")
+    return said
+
+
+def _said(value: object) -> str | None:
+    """Return a claim's value as it is written in required_claims; None for what cannot be compared."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int) else None
 
 
 def _invalid(detail: str) -> Rejected:

@@ -13,13 +13,14 @@ from bot.errors import RetryLater
 from bot.store import allowlists, dispatches, pulls
 
 if TYPE_CHECKING:
-    from bot.domain.allowlist import Entry
+    from bot.domain.allowlist import Allowlist, Entry
     from bot.settings import Settings
     from bot.store import Transaction
 
 log = structlog.get_logger("bot.relay")
 
 Row = dict[str, Any]
+NO_COMMIT = "0" * 40  # what GitHub writes where a ref did not exist or does not any more
 
 
 async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:
@@ -31,68 +32,127 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     repo, event = body["repository"]["full_name"], body["pull_request"]
     if not settings.is_upstream(repo):
         return 0
-    allowlist = await allowlists.in_force(tx)
-    if allowlist is None:
-        raise RetryLater("no valid allowlist has been read yet", after=5)
+    allowlist = await _allowlist(tx)
     number, head, closing = event["number"], event["head"]["sha"], body["action"] == "closed"
+    await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
     stale = not closing and record is not None and _overtaken(record, head)
-    await dispatches.supersede_pending(
+    await dispatches.supersede_unsent(
         tx, repo, number, but_head=None if closing else record and record["head_sha"]
     )
+    known = trusted(event.get("author_association")) or await dispatches.approved(tx, repo, number, head)
+    about = _about(guid, body) | {
+        "pr_number": number,
+        "head_sha": head,
+        "base_sha": event["base"]["sha"],
+        "labels": [label["name"] for label in event.get("labels") or ()],
+    }
     new = 0
     for entry in allowlist.for_event("pull_request"):
-        if entry.policy == "trusted" and not closing and not trusted(event.get("author_association")):
-            continue
-        row = _row(tx, guid, body, entry) | {"state": "superseded" if stale else "pending"}
-        if await dispatches.add(tx, row):
-            new += 1
-            if not stale:
-                tx.enqueue("dispatch", row["id"])
+        held = entry.policy == "trusted" and not known
+        if held and closing and not await dispatches.told(tx, repo, number, entry.key):
+            continue  # it never heard of this pull request
+        state = "superseded" if stale else "held" if held and not closing else "pending"
+        new += await _record(tx, about, entry, state)
     tx.enqueue("publish", f"{repo}#{number}")
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
     return new
 
 
+async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:
+    """Record one dispatch per backend that wants pushes to this ref; returns how many are new.
+
+    Deletions are never relayed, and tags only to backends that name tags in `refs`.
+    """
+    repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
+    if not settings.is_upstream(repo) or body.get("deleted") or after == NO_COMMIT:
+        return 0
+    allowlist = await _allowlist(tx)
+    before = None if body["before"] == NO_COMMIT else body["before"]
+    about = _about(guid, body) | {"pr_number": None, "head_sha": after, "base_sha": before, "labels": []}
+    new = 0
+    for entry in allowlist.for_event("push", ref):
+        if ref.startswith("refs/heads/") or entry.refs:
+            new += await _record(tx, about, entry, "pending")
+    log.info("relayed", repo=repo, ref=ref, backends=new)
+    return new
+
+
+async def approve(tx: Transaction, repo: str, number: int, head: str, login: str) -> None:
+    """Let one head of a pull request go to the backends that held it back."""
+    await dispatches.take_turns(tx, repo, number)
+    await dispatches.approve(tx, repo, number, head, login)
+    for row in await dispatches.held(tx, repo, number, head):
+        # its time to start counts from now
+        await dispatches.change(tx, row["id"], state="pending", created_at=tx.now)
+        tx.enqueue("dispatch", row["id"])
+    tx.enqueue("publish", f"{repo}#{number}")
+
+
+async def installed(tx: Transaction, account: str) -> int:
+    """Send afresh what an account's repositories could not be told before; returns how many dispatches."""
+    waiting = await dispatches.not_installed(tx, account)
+    for row in waiting:
+        await afresh(tx, row, "the App may reach it now")
+        if row["pr_number"] is not None:
+            tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
+    return len(waiting)
+
+
 async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
-    """Record a new dispatch of what an older one was about; returns its key. The same cause makes one only."""
+    """Record a new dispatch of what an older one was about; returns its key. The same cause makes one only.
+
+    What is held back stays so: only an approval lets it go.
+    """
+    if dispatch["state"] == "held":
+        return str(dispatch["id"])
     delivery_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))
-    row = dispatch | {
-        "id": dispatches.identity(delivery_id, dispatch["backend"]),
-        "delivery_id": delivery_id,
-        "state": "pending",
-        "attempts": 0,
-        "created_at": tx.now,
-        "dispatched_at": None,
-        "token_jti": secrets.token_hex(16),
-        "error": None,
-    }
+    row = dispatch | _unsent(tx, delivery_id, dispatch["backend"]) | {"state": "pending"}
     await dispatches.add(tx, row)
     tx.enqueue("dispatch", row["id"])
     return str(row["id"])
 
 
-def _row(tx: Transaction, guid: str, body: Row, entry: Entry) -> Row:
-    event = body["pull_request"]
+async def _allowlist(tx: Transaction) -> Allowlist:
+    allowlist = await allowlists.in_force(tx)
+    if allowlist is None:
+        raise RetryLater("no valid allowlist has been read yet", after=5)
+    return allowlist
+
+
+async def _record(tx: Transaction, about: Row, entry: Entry, state: str) -> bool:
+    """Record one dispatch and have it sent; returns False when it was recorded before."""
+    row = about | _unsent(tx, about["delivery_id"], entry.repo)
+    row |= {"backend_key": entry.key, "level": int(entry.level), "device": entry.device, "state": state}
+    fresh = await dispatches.add(tx, row)
+    if fresh and state == "pending":
+        tx.enqueue("dispatch", row["id"])
+    return fresh
+
+
+def _about(guid: str, body: Row) -> Row:
+    """Return what all dispatches of one event have in common."""
+    event = "pull_request" if "pull_request" in body else "push"
     return {
-        "id": dispatches.identity(guid, entry.repo),
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": body["repository"]["full_name"],
-        "event_type": "pull_request",
-        "action": body["action"],
-        "pr_number": event["number"],
-        "head_sha": event["head"]["sha"],
-        "base_sha": event["base"]["sha"],
-        "labels": [label["name"] for label in event.get("labels") or ()],
-        "backend": entry.repo,
-        "backend_key": entry.key,
-        "level": int(entry.level),
-        "device": entry.device,
+        "event_type": event,
+        "action": body.get("action"),
+    }
+
+
+def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
+    """Return what a dispatch to a backend starts with."""
+    return {
+        "id": dispatches.identity(delivery_id, backend),
+        "delivery_id": delivery_id,
+        "backend": backend,
         "attempts": 0,
         "created_at": tx.now,
         "dispatched_at": None,
         "token_jti": secrets.token_hex(16),
+        "run_id": None,
         "error": None,
     }
 

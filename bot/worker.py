@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -105,8 +105,7 @@ class Worker:
         try:
             async with self._store.transaction() as tx:
                 taken = await inbox.take(tx, limit=BATCH)
-                for one in taken:
-                    await self._handle(tx, one)
+                await self._handle_all(tx, taken)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
@@ -119,17 +118,20 @@ class Worker:
     async def _apply_alone(self, one: Stored) -> None:
         try:
             async with self._store.transaction() as tx:
-                for again in await inbox.take(tx, limit=1, only=one.id):
-                    await self._handle(tx, again)
+                await self._handle_all(tx, await inbox.take(tx, limit=1, only=one.id))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
             await self._failed(one, error)
 
+    async def _handle_all(self, tx: Transaction, taken: Sequence[Stored]) -> None:
+        known = [one for one in taken if one.event in self._events]
+        for one in known:
+            await self._handle(tx, one)
+        await inbox.settle(tx, known, "handled")
+        await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
+
     async def _handle(self, tx: Transaction, one: Stored) -> None:
-        if one.event not in self._events:
-            await inbox.settle(tx, one, "ignored")
-            return
         try:
             data = msgspec.json.decode(one.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -137,7 +139,6 @@ class Worker:
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
         await self._router.dispatch(event, tx)
-        await inbox.settle(tx, one, "handled")
 
     async def _failed(self, one: Stored, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
@@ -151,7 +152,7 @@ class Worker:
         )
         async with self._store.transaction() as tx:
             if hopeless:
-                await inbox.settle(tx, one, "parked", reason)
+                await inbox.settle(tx, [one], "parked", reason)
             else:
                 due_at = tx.now + backoff.delay(one.attempts + 1)
                 await inbox.postpone(tx, one, due_at=due_at, error=reason)

@@ -1,17 +1,24 @@
 """What is sent to a backend? A `client_payload` that GitHub takes, cut down where the webhook is too large.
 
 GitHub allows at most 10 members and 65,535 characters; a pull request's author must not be able to switch every
-backend off with a long description.
+backend off with a long description. Sizes are those of the JSON on the wire, everything but ASCII escaped: more than
+GitHub may count, never less.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 SCHEMA_VERSION = 1
 MOST_CHARACTERS = 65_535
+LIST_CHARACTERS = 16_000  # of a list, when there is no room for everything
+NAMED = 100  # cut fields that are named one by one
+SHORT = 255  # characters of a text that stays when nothing else helps; no ref is longer
 
+Row = dict[str, Any]
+Excess = Callable[[Row], int]  # characters a payload has too many
 Keep = dict[str, Any]
 _USER: Keep = {"login": 1, "id": 1, "type": 1}
 _REPO: Keep = {
@@ -29,21 +36,37 @@ ESSENTIAL: Keep = {
         "user": _USER, "labels": {"name": 1}, "head": _SIDE, "base": _SIDE,
     },
 }  # fmt: skip
-LONG_TEXTS = (("pull_request", "body"), ("head_commit", "message"), ("pull_request", "title"))
-LONG_LISTS = (("pull_request", "labels"),)
+_NAME: Keep = {"id": 1, "full_name": 1}
+LEAST: Keep = {
+    "action": 1, "number": 1, "ref": 1, "before": 1, "after": 1, "repository": _NAME,
+    "pull_request": {
+        "number": 1, "draft": 1, "state": 1, "author_association": 1,
+        "head": {"ref": 1, "sha": 1, "repo": _NAME}, "base": {"ref": 1, "sha": 1},
+    },
+}  # fmt: skip
+CUT_IN_ORDER = (
+    ("pull_request", "body"),
+    ("head_commit", "message"),
+    ("pull_request", "labels"),
+    ("pull_request", "title"),
+)
 
 
 def client_payload(
     *,
     event_type: str,
     delivery_id: str,
-    payload: dict[str, Any],
+    payload: Row,
     callback_url: str,
     callback_token: str,
-) -> dict[str, Any]:
-    """Return the `client_payload`; `payload.truncated` names what had to be cut, if anything."""
+    as_input: bool = False,
+) -> Row:
+    """Return the `client_payload`; `payload.truncated` names what had to be cut, if anything.
 
-    def wrap(inner: dict[str, Any]) -> dict[str, Any]:
+    With `as_input` it is to travel as one input of a workflow_dispatch: JSON inside JSON takes more room.
+    """
+
+    def wrap(inner: Row) -> Row:
         return {
             "event_type": event_type,
             "delivery_id": delivery_id,
@@ -53,51 +76,90 @@ def client_payload(
             "callback_token": callback_token,
         }
 
-    if size(wrap(payload)) <= MOST_CHARACTERS:
-        return wrap(payload)
-    cut: list[str] = []
-    inner = _keep(payload, ESSENTIAL, "", cut)
-    inner["truncated"] = cut[:100]
-    for outer, name in LONG_TEXTS:
-        over = size(wrap(inner)) - MOST_CHARACTERS
-        if over <= 0:
-            break
-        _shorten(inner, outer, name, over)
-    for outer, name in LONG_LISTS:
-        if size(wrap(inner)) > MOST_CHARACTERS:
-            inner[outer].pop(name, None)
-            inner["truncated"].append(f"{outer}.{name}")
-    return wrap(inner)
+    def excess(inner: Row) -> int:
+        sent = wrap(inner)
+        return size(inputs(sent) if as_input else sent) - MOST_CHARACTERS
+
+    return wrap(_fitted(payload, excess))
 
 
-def size(value: dict[str, Any]) -> int:
+def inputs(client: Row) -> Row:
+    """Return the inputs of a workflow_dispatch, which are text: the client_payload as JSON."""
+    return {"client_payload": json.dumps(client, ensure_ascii=False, separators=(",", ":"))}
+
+
+def size(value: Row) -> int:
     """Return the characters a value takes as it is sent: JSON with everything but ASCII escaped."""
     return len(json.dumps(value))
 
 
-def _keep(value: dict[str, Any], keep: Keep, path: str, cut: list[str]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+def refusal(status: int, message: str) -> tuple[str, str]:
+    """Return the state and the reason of a dispatch that GitHub will not take, from its answer."""
+    said = message.lower()
+    if status in {301, 302, 307, 308}:
+        return "failed", "the repository was renamed or moved: write its present name into the allowlist"
+    if "archived" in said:
+        return "failed", "the repository is archived"
+    if "suspended" in said:
+        return "not_installed", "the App is suspended there"
+    if status == 404:
+        return "not_installed", "the repository is not there, or the App may not dispatch to it"
+    if status == 403:
+        return "not_installed", f"the App lacks a permission there: {message}"
+    return "failed", f"GitHub answered {status}: {message}"
+
+
+def _fitted(payload: Row, excess: Excess) -> Row:
+    """Return the payload, or as much of it as there is room for, least important first to go."""
+    if excess(payload) <= 0:
+        return payload
+    cut: list[str] = []
+    inner = _keep(payload, ESSENTIAL, "", cut)
+    inner["truncated"] = cut if len(cut) <= NAMED else [*cut[:NAMED], f"and {len(cut) - NAMED} more"]
+    _shorten(inner, "pull_request", "labels", _long_labels)
+    for outer, name in CUT_IN_ORDER:
+        _shorten(inner, outer, name, excess)
+    if excess(inner) > 0:
+        inner = _keep(payload, LEAST, "", [], most=SHORT) | {"truncated": ["*"]}
+    return inner
+
+
+def _keep(value: Row, keep: Keep, path: str, cut: list[str], *, most: int | None = None) -> Row:
+    """Return the wanted fields; with `most`, only plain values, and texts no longer than that."""
+    kept: Row = {}
     for name, inner in value.items():
         wanted = keep.get(name)
-        if wanted is None:
+        if isinstance(wanted, dict) and isinstance(inner, dict):
+            kept[name] = _keep(inner, wanted, f"{path}{name}.", cut, most=most)
+        elif isinstance(wanted, dict) and isinstance(inner, list) and most is None:
+            kept[name] = [_keep(item, wanted, "", [], most=most) for item in inner if isinstance(item, dict)]
+        elif wanted is None or (most is not None and not _small(inner, most)):
             cut.append(path + name)
-        elif isinstance(wanted, dict) and isinstance(inner, dict):
-            kept[name] = _keep(inner, wanted, f"{path}{name}.", cut)
-        elif isinstance(wanted, dict) and isinstance(inner, list):
-            kept[name] = [_keep(item, wanted, "", []) for item in inner if isinstance(item, dict)]
         else:
             kept[name] = inner
     return kept
 
 
-def _shorten(inner: dict[str, Any], outer: str, name: str, over: int) -> None:
+def _small(value: object, most: int) -> bool:
+    return len(value) <= most if isinstance(value, str) else not isinstance(value, (dict, list))
+
+
+def _shorten(inner: Row, outer: str, name: str, excess: Excess) -> None:
+    """Cut a text or list down to the longest beginning with which there is no excess."""
     holder = inner.get(outer)
-    text = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(holder, dict) or not isinstance(text, str):
+    value = holder.get(name) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict) or not isinstance(value, (str, list)) or excess(inner) <= 0:
         return
-    inner["truncated"].append(f"{outer}.{name}")
-    over += len(outer) + len(name) + 10  # the name just added to the list
-    length = len(text)
-    while length and len(json.dumps(text[:length])) > len(json.dumps(text)) - over:
-        length = length * 9 // 10
-    holder[name] = text[:length]
+    field = f"{outer}.{name}"
+    if field not in inner["truncated"]:
+        inner["truncated"].append(field)
+    fits, fails = 0, len(value)
+    while fits + 1 < fails:
+        middle = (fits + fails) // 2
+        holder[name] = value[:middle]
+        fits, fails = (middle, fails) if excess(inner) <= 0 else (fits, middle)
+    holder[name] = value[:fits]
+
+
+def _long_labels(inner: Row) -> int:
+    return len(json.dumps(inner["pull_request"]["labels"])) - LIST_CHARACTERS

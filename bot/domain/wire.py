@@ -6,19 +6,18 @@ at which level is decided elsewhere (`bot.results`).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from bot.domain.reading import as_int, clean
 from bot.domain.urls import safe_url
 
 MOST_DEPTH = 64
 MOST_FAILED_TESTS = 1000
-MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # characters
+MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
 MOST_ENVIRONMENT = 50  # entries
 MOST_COUNT = 2**53
 STATUSES = frozenset({"in_progress", "completed"})
@@ -75,6 +74,39 @@ class _Body(Struct):
     workflow: _Workflow
     event_type: Text = None
     callback_token: Text = None
+    payload: Raw = Raw(b"null")
+
+
+class _Named(Struct):
+    name: Any = None
+    full_name: Any = None
+
+
+class _Head(Struct):
+    sha: Any = None
+
+
+class _Pull(Struct):
+    number: Any = None
+    head: _Head | None = None
+    labels: list[_Named] | None = None
+
+
+class _Payload(Struct):
+    pull_request: _Pull | None = None
+    repository: _Named | None = None
+    after: Any = None
+    truncated: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Echo:
+    """What a report says its dispatch was about, of whatever type: compared or checked, never believed."""
+
+    upstream_repo: Any = None
+    pr_number: Any = None
+    head_sha: Any = None
+    labels: frozenset[Any] | None = None  # None: not said, or not in full
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +131,12 @@ class Report:
     skipped: int | None
     failed_tests: list[dict[str, Any]] | None
     environment: dict[str, str] | None
+    echo: Echo = Echo()  # noqa: RUF009 - frozen
     flags: dict[str, Any] = field(default_factory=dict)
 
 
 _decoder = msgspec.json.Decoder(_Body)
+_payload_decoder = msgspec.json.Decoder(_Payload | None)
 
 
 def parse_report(body: bytes) -> Report:
@@ -125,7 +159,7 @@ def parse_report(body: bytes) -> Report:
     counts = work.test_results or _TestResults()
     known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
     return Report(
-        event_type=(said.event_type or "")[:100],
+        event_type=clean(said.event_type or "")[:100],
         delivery_id=said.delivery_id,
         callback_token=said.callback_token,
         status=work.status,
@@ -143,24 +177,41 @@ def parse_report(body: bytes) -> Report:
         skipped=counts.skipped,
         failed_tests=_failed_tests(work.failed_tests, flags),
         environment=_environment(work.environment),
+        echo=_echo(said.payload),
         flags=flags,
     )
 
 
-STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-INNERMOST = re.compile(rb"[\[{][^\[\]{}]*[\]}]")
+ONE_KIND = bytes.maketrans(b"[]", b"{}")
+NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def too_deep(body: bytes) -> bool:
     """Return whether JSON is nested deeper than any report has reason to be."""
     if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
         return False
-    left = STRING.sub(b"", body)
+    outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    left = b"".join(outside_strings).translate(ONE_KIND, NO_BRACKET)
     for _ in range(MOST_DEPTH):
-        left, folded = INNERMOST.subn(b"", left)
-        if not folded:
-            return False
-    return b"{" in left or b"[" in left
+        left = left.replace(b"{}", b"")
+    return b"{" in left
+
+
+def _echo(payload: Raw) -> Echo:
+    try:
+        said = _payload_decoder.decode(payload) or _Payload()
+    except (msgspec.DecodeError, RecursionError):
+        return Echo()
+    pull = said.pull_request or _Pull()
+    labels = None
+    if pull.labels is not None and said.truncated is None:
+        labels = frozenset(label.name for label in pull.labels if isinstance(label.name, str))
+    return Echo(
+        upstream_repo=said.repository.full_name if said.repository else None,
+        pr_number=pull.number,
+        head_sha=pull.head.sha if pull.head else said.after,
+        labels=labels,
+    )
 
 
 def _refuse_nul(said: _Body) -> None:
@@ -217,7 +268,10 @@ def _failed_test(test: _FailedTest) -> dict[str, Any]:
 
 
 def _cut(text: str | None, limit: int) -> str | None:
-    return None if text is None else clean(text)[:limit]
+    """Return the text without what a database refuses, at most `limit` bytes of it."""
+    if text is None or len(text) <= limit // 4:  # no letter is longer than four bytes
+        return text if text is None else clean(text)
+    return clean(text).encode()[:limit].decode(errors="ignore")
 
 
 def _environment(given: dict[str, Any] | None) -> dict[str, str] | None:

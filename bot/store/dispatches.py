@@ -1,4 +1,4 @@
-"""Which backends were told about what? Reads and writes of oot_dispatch and oot_rerun."""
+"""Which backends were told about what? Reads and writes of oot_dispatch, oot_approval and oot_rerun."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import oot_dispatch, oot_rerun, oot_workflow_job
+from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
+UNSENT = ("pending", "held")
+ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 
 
 def identity(delivery_id: str, backend: str) -> str:
@@ -38,20 +40,14 @@ async def find(tx: Transaction, *, delivery_id: str, backend: str) -> Row | None
 
 async def of_pull(tx: Transaction, repo: str, number: int) -> list[Row]:
     """Return every dispatch of a pull request that asks for a verdict, oldest first."""
-    query = sa.select(oot_dispatch).where(
-        oot_dispatch.c.upstream_repo == repo,
-        oot_dispatch.c.pr_number == number,
-        oot_dispatch.c.action != "closed",
-    )
+    query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
 async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[Row]:
     """Return every dispatch of a head that asks for a verdict, oldest first."""
     query = sa.select(oot_dispatch).where(
-        oot_dispatch.c.head_sha == head_sha,
-        oot_dispatch.c.upstream_repo == repo,
-        oot_dispatch.c.action != "closed",
+        oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.upstream_repo == repo, ASKS_FOR_A_VERDICT
     )
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
@@ -61,17 +57,96 @@ async def change(tx: Transaction, identifier: str, **values: Any) -> None:
     await tx.run(sa.update(oot_dispatch).where(oot_dispatch.c.id == identifier).values(values))
 
 
-async def supersede_pending(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
+async def intend(tx: Transaction, dispatch: Row) -> bool:
+    """Record that a dispatch is about to be sent; returns False when it was dropped meanwhile."""
+    change_of = sa.update(oot_dispatch).where(
+        oot_dispatch.c.id == dispatch["id"], oot_dispatch.c.state == "pending"
+    )
+    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": tx.now}
+    return bool((await tx.run(change_of.values(intent))).rowcount)
+
+
+async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
     """Drop what was not sent yet for other heads of a pull request; `but_head` None: for every head."""
     change_of = sa.update(oot_dispatch).where(
-        oot_dispatch.c.upstream_repo == repo,
-        oot_dispatch.c.pr_number == number,
-        oot_dispatch.c.state == "pending",
-        oot_dispatch.c.action != "closed",
+        *_of(repo, number), oot_dispatch.c.state.in_(UNSENT), ASKS_FOR_A_VERDICT
     )
     if but_head is not None:
         change_of = change_of.where(oot_dispatch.c.head_sha != but_head)
     await tx.run(change_of.values(state="superseded"))
+
+
+async def told(tx: Transaction, repo: str, number: int, backend_key: str) -> bool:
+    """Return whether a backend was told anything of a pull request."""
+    query = sa.select(oot_dispatch.c.id).where(
+        *_of(repo, number),
+        oot_dispatch.c.backend_key == backend_key,
+        oot_dispatch.c.state.in_(("sent", "never_started")),
+    )
+    return await tx.row(query.limit(1)) is not None
+
+
+async def held(tx: Transaction, repo: str, number: int, head_sha: str) -> list[Row]:
+    """Return the dispatches of a head that wait for somebody's approval."""
+    query = sa.select(oot_dispatch).where(
+        *_of(repo, number), oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.state == "held"
+    )
+    return await tx.rows(query.order_by(oot_dispatch.c.id))
+
+
+async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login: str) -> None:
+    """Record that somebody who may do so let one head go to the backends that trust only some authors."""
+    values = {
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "login": login, "created_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(oot_approval).values(values).on_conflict_do_nothing())
+
+
+async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bool:
+    """Return whether a head was approved."""
+    query = sa.select(oot_approval.c.login).where(
+        oot_approval.c.upstream_repo == repo,
+        oot_approval.c.pr_number == number,
+        oot_approval.c.head_sha == head_sha,
+    )
+    return await tx.row(query) is not None
+
+
+async def take_turns(tx: Transaction, repo: str, number: int) -> None:
+    """Let nobody else relay or approve this pull request until the transaction ends."""
+    if not tx.sqlite:  # which has one writer at a time
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{repo}#{number}"))))
+
+
+async def open_pulls(tx: Transaction) -> list[tuple[str, int]]:
+    """Return the open pull requests that any backend was to be told about."""
+    query = (
+        sa.select(oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
+        .where(sa.exists().where(*_is_open_pull()))
+        .distinct()
+    )
+    return [(row["upstream_repo"], row["pr_number"]) for row in await tx.rows(query)]
+
+
+async def not_installed(tx: Transaction, account: str) -> list[Row]:
+    """Return what could not be sent to an account's repositories and is still the newest on an open head."""
+    newer = oot_dispatch.alias("newer")
+    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    overtaken = sa.exists().where(
+        *(newer.c[name] == oot_dispatch.c[name] for name in same),
+        sa.tuple_(newer.c.created_at, newer.c.id) > sa.tuple_(oot_dispatch.c.created_at, oot_dispatch.c.id),
+    )
+    current = sa.exists().where(
+        *_is_open_pull(), records["pull_request"].c.head_sha == oot_dispatch.c.head_sha
+    )
+    query = sa.select(oot_dispatch).where(
+        oot_dispatch.c.state == "not_installed",
+        oot_dispatch.c.backend_key.startswith(f"{account.casefold()}/", autoescape=True),
+        ASKS_FOR_A_VERDICT,
+        current,
+        ~overtaken,
+    )
+    return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
 async def others_since(tx: Transaction, dispatch: Row, since: int) -> int:
@@ -91,7 +166,7 @@ async def silent(tx: Transaction, *, before: int) -> list[Row]:
         oot_dispatch.c.state.in_(("sent", "pending")),
         oot_dispatch.c.created_at < before,
         oot_dispatch.c.level > 1,
-        oot_dispatch.c.action != "closed",
+        ASKS_FOR_A_VERDICT,
         ~heard,
     )
     return await tx.rows(query.limit(500))
@@ -113,3 +188,16 @@ async def settle_rerun(tx: Transaction, row: Row, state: str) -> None:
     """Mark a re-run sent or impossible."""
     matches = [oot_rerun.c[name] == row[name] for name in ("dispatch_id", "run_id", "from_attempt")]
     await tx.run(sa.update(oot_rerun).where(*matches).values(state=state))
+
+
+def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_dispatch.c.upstream_repo == repo, oot_dispatch.c.pr_number == number
+
+
+def _is_open_pull() -> tuple[sa.ColumnElement[bool], ...]:
+    pull = records["pull_request"].c
+    return (
+        pull.number == oot_dispatch.c.pr_number,
+        sa.func.lower(pull.repo) == sa.func.lower(oot_dispatch.c.upstream_repo),
+        pull.state == "open",
+    )

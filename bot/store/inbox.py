@@ -6,14 +6,18 @@ between leaves it `stored`, to be taken again.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import sqlalchemy as sa
 
 from bot.store.tables import delivery
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.store.transaction import Transaction
 
 
@@ -30,6 +34,7 @@ class Incoming:
     repository_id: int | None = None
     installation_id: int | None = None
     app_id: int | None = None
+    headers: dict[str, str] | None = None  # those that matter
     foreign: bool = False  # meant for another App
 
 
@@ -57,6 +62,7 @@ COLUMNS = {  # what is stored of a delivery, with PostgreSQL's names of the type
     "received_at": "bigint",
     "due_at": "bigint",
     "state": "text",
+    "headers": "text",
     "body": "bytea",
 }
 
@@ -75,6 +81,7 @@ def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
         now,
         now,
         "foreign" if incoming.foreign else "stored",
+        msgspec.json.encode(incoming.headers).decode() if incoming.headers else None,
         incoming.body,
     )
 
@@ -82,25 +89,28 @@ def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
 async def put(tx: Transaction, incoming: Incoming) -> bool:
     """Store a delivery within a transaction; returns False when its GUID is known already."""
     row = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
+    tx.stirred = True
     done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
     return bool(done.rowcount)
 
 
 async def take(tx: Transaction, *, limit: int, only: int | None = None) -> list[Stored]:
     """Return the deliveries to be handled next; their rows are this transaction's until it ends."""
-    columns = (delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "body"))
+    columns = (delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec", "body"))
     query = sa.select(*columns).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
     if only is not None:
         query = query.where(delivery.c.id == only)
     query = query.order_by(delivery.c.due_at, delivery.c.id).limit(limit)
     rows = await tx.rows(query if tx.sqlite else query.with_for_update(skip_locked=True))
-    return [Stored(**row) for row in rows]
+    return [Stored(**opened(row)) for row in rows]
 
 
-async def settle(tx: Transaction, taken: Stored, state: str, error: str | None = None) -> None:
-    """Mark a delivery handled, ignored or parked."""
-    change = {"state": state, "error": error, "attempts": taken.attempts + 1}
-    await tx.run(sa.update(delivery).where(delivery.c.id == taken.id).values(change))
+async def settle(tx: Transaction, taken: Sequence[Stored], state: str, error: str | None = None) -> None:
+    """Mark deliveries handled, ignored or parked."""
+    change = {"state": state, "error": error, "attempts": delivery.c.attempts + 1}
+    ids = [one.id for one in taken]
+    if ids:
+        await tx.run(sa.update(delivery).where(delivery.c.id.in_(ids)).values(change))
 
 
 async def postpone(tx: Transaction, taken: Stored, *, due_at: int, error: str) -> None:
@@ -111,7 +121,28 @@ async def postpone(tx: Transaction, taken: Stored, *, due_at: int, error: str) -
 
 async def find(tx: Transaction, guid: str) -> dict[str, Any] | None:
     """Return a stored delivery by GitHub's GUID, body included."""
-    return await tx.row(sa.select(delivery).where(delivery.c.guid == guid))
+    row = await tx.row(sa.select(delivery).where(delivery.c.guid == guid))
+    return row and opened(row)
+
+
+def opened(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its body as it came, however it is kept; `codec` is gone."""
+    if row.pop("codec") == "zlib":
+        row["body"] = zlib.decompress(row["body"])
+    return row
+
+
+async def known(tx: Transaction, guids: Sequence[str]) -> set[str]:
+    """Return which of these GUIDs were ever stored and are still held."""
+    rows = await tx.rows(sa.select(delivery.c.guid).where(delivery.c.guid.in_(guids)))
+    return {row["guid"] for row in rows}
+
+
+async def again(tx: Transaction, guid: str) -> None:
+    """Let the worker handle a delivery once more, as if it had just come."""
+    tx.stirred = True
+    change = {"state": "stored", "due_at": tx.now, "attempts": 0, "error": None}
+    await tx.run(sa.update(delivery).where(delivery.c.guid == guid).values(change))
 
 
 async def next_due(tx: Transaction) -> int | None:

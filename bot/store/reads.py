@@ -78,7 +78,9 @@ async def latest_jobs(
         JOB.received_at >= since,
         sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
     )
-    return await tx.rows(query.order_by(JOB.received_at.desc(), JOB.job_key).limit(limit))
+    return await tx.rows(
+        query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
+    )
 
 
 async def jobs_of_pull(
@@ -88,7 +90,7 @@ async def jobs_of_pull(
     query = sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
     if relayed_only:
         query = query.where(JOB.dispatch_id.is_(None))
-    return await tx.rows(query.order_by(JOB.received_at, JOB.job_key))
+    return await tx.rows(query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key))
 
 
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:

@@ -71,7 +71,8 @@ class Store:
                 tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
                 yield tx
                 await tx.flush()
-        self.work_waiting.set()
+        if tx.stirred:
+            self.work_waiting.set()
 
     @contextlib.asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:

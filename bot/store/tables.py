@@ -57,6 +57,21 @@ sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
 sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_pull_request_head_sha", records["pull_request"].c.head_sha)
+OPEN = records["pull_request"].c.state == "open"
+sa.Index(
+    "ix_pull_request_open",
+    records["pull_request"].c.number,
+    sqlite_where=OPEN,
+    postgresql_where=OPEN,
+)
+for _name in ("workflow_run", "workflow_job", "check_run"):  # what reconcile asks GitHub about
+    _in_flight = records[_name].c.status != "completed"
+    sa.Index(
+        f"ix_{_name}_in_flight",
+        records[_name].c.received_at,
+        sqlite_where=_in_flight,
+        postgresql_where=_in_flight,
+    )
 
 delivery = sa.Table(
     "delivery",
@@ -69,12 +84,14 @@ delivery = sa.Table(
     _column("repository_id", Big),
     _column("installation_id", Big),  # recorded, never used for access
     _column("app_id", Big),  # X-GitHub-Hook-Installation-Target-ID
-    _must("source", sa.Text),  # webhook | api
+    _must("source", sa.Text),  # webhook | api | pull
     _must("received_at", Big),
     _must("state", sa.Text),  # stored | handled | ignored | foreign | parked
     _must("attempts", sa.Integer, server_default="0"),
     _must("due_at", Big),
     _column("error", sa.Text),
+    _column("headers", sa.Text),  # JSON of those that matter; never a signature
+    _column("codec", sa.Text),  # zlib; null: the body is as it came
     _must("body", sa.LargeBinary),
 )
 sa.Index(
@@ -157,17 +174,31 @@ oot_dispatch = sa.Table(
     _must("backend_key", sa.Text),  # the name, case folded
     _must("level", sa.Integer),
     _column("device", sa.Text),
-    _must("state", sa.Text),  # pending | sent | not_installed | failed | superseded | never_started
+    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
+    _must("state", sa.Text),
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
     _must("token_jti", sa.Text),
+    _column("run_id", sa.Text),  # the run a workflow_dispatch started: reports have to be about it
     _column("error", sa.Text),
     sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
 )
 sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
+sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
+
+oot_approval = sa.Table(
+    "oot_approval",
+    metadata,
+    _must("upstream_repo", sa.Text),
+    _must("pr_number", Big),
+    _must("head_sha", sa.Text),  # a later head needs it again
+    _must("login", sa.Text),
+    _must("created_at", Big),
+    sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_approval"),
+)
 
 oot_workflow_job = sa.Table(
     "oot_workflow_job",
@@ -286,4 +317,32 @@ oot_rate = sa.Table(
     _must("second", Big),  # epoch seconds
     _must("accepted", sa.Integer),
     sa.PrimaryKeyConstraint("caller", "second", name="pk_oot_rate"),
+)
+
+sweep = sa.Table(
+    "sweep",
+    metadata,
+    _must("app_id", Big),  # 0 where no App is concerned
+    _must("name", sa.Text),  # what is swept: redeliver, reconcile, archive, ...
+    _must("created_at", Big),
+    _column("tried_at", Big),  # when the first try since the last complete one began
+    _column("reached", Big),  # everything before was looked at
+    _column("finished_at", Big),  # the last complete one
+    _must("found", Big),
+    _must("asked", Big),
+    sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
+)
+
+missed_delivery = sa.Table(
+    "missed_delivery",
+    metadata,
+    _must("app_id", Big),
+    _must("guid", sa.Text),
+    _must("log_id", Big),  # GitHub's id of one attempt, by which it is asked for again
+    _must("event", sa.Text),
+    _must("delivered_at", Big),
+    _must("asks", sa.Integer),
+    _must("asked_at", Big),
+    _must("lost", sa.Boolean),  # asked for in vain too often
+    sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
 )

@@ -39,6 +39,7 @@ class Transaction:
         self.now = now  # epoch milliseconds
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled: tasks remember it
+        self.stirred = False  # something may be due once this is committed: the worker is rung
         self.replaying = False  # rebuilding records: tasks are not enqueued
         self._records: list[Record] = []
         self._requests: dict[tuple[str, str], Request] = {}
@@ -62,6 +63,7 @@ class Transaction:
             patience=None if patience is None else round(patience * 1000),
             cause=self.cause,
         )
+        self.stirred = True
         known = self._requests.get((kind, key))
         if known is None or request.due_at < known.due_at:
             self._requests[kind, key] = request

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.store.queue import Task
 
+RELAYS = {"pull_request": relay.pull_request, "push": relay.push}
+
 
 async def run(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
@@ -22,7 +24,8 @@ async def run(context: Context, task: Task) -> None:
         stored = await inbox.find(tx, task.key)
         if stored is None:
             raise GiveUp(f"delivery {task.key} is not stored any more")
+        to_be_told = RELAYS[stored["event"]]
         try:
-            await relay.pull_request(tx, context.settings, task.key, msgspec.json.decode(stored["body"]))
+            await to_be_told(tx, context.settings, task.key, msgspec.json.decode(stored["body"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise GiveUp(f"the pull request event lacks what a dispatch needs: {error!r}") from error
+            raise GiveUp(f"the {stored['event']} event lacks what a dispatch needs: {error!r}") from error

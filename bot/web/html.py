@@ -15,6 +15,7 @@ from bot.domain import failures, inert, stats, words
 from bot.domain.reading import show_time
 from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
+from bot.query import anchor_of
 from bot.web import parameters
 from bot.web.keys import CONTEXT
 
@@ -38,6 +39,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
+        "anchor": anchor_of,
         "word": word,
         "block": inert.clean,
         "url": inert.url,
@@ -56,7 +58,7 @@ def environment() -> jinja2.Environment:
         "job_counts": job_counts,
         "by_urgency": failures.by_urgency,
     }
-    made.globals |= {"SIGNS": SIGNS, "version": bot.__version__}
+    made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST}
     return made
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.domain import verdict, words
+from bot.domain import verdict
 from bot.errors import Rejected
 from bot.store import allowlists, reads
 from bot.web import access, health, html, parameters, pulls
@@ -69,8 +69,7 @@ async def levels(request: web.Request) -> web.Response:
         "levels.html",
         in_force=in_force,
         newest=newest,
-        settings=context.settings,
-        ok_to_test=words.OK_TO_TEST,
+        label_prefixes=context.settings.label_prefixes,
         github=_web_url(context.settings.github_api_url),
         json_url="/api/oot/allowlist",
     )

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from bot import metrics
+from bot.domain.headers import worth_keeping
 from bot.domain.reading import as_int, as_text
 from bot.errors import Rejected
 from bot.store.inbox import Incoming
@@ -112,6 +113,7 @@ def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Setting
         repository_id=as_int(about.repository.id) if about.repository else None,
         installation_id=as_int(about.installation.id) if about.installation else None,
         app_id=int(target) if target and target.isdecimal() and len(target) < 19 else None,
+        headers=worth_keeping(headers),
         foreign=target is not None and target not in ours,
     )
 

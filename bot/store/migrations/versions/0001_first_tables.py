@@ -72,6 +72,14 @@ def upgrade() -> None:
         sa.Column("merge_state", JSON, nullable=False),
         sa.PrimaryKeyConstraint("repository_id", "id", name="pk_check_run"),
     )
+    op.create_index(
+        "ix_check_run_in_flight",
+        "check_run",
+        ["received_at"],
+        unique=False,
+        sqlite_where=sa.text("status != 'completed'"),
+        postgresql_where=sa.text("status != 'completed'"),
+    )
     op.create_table(
         "check_suite",
         sa.Column("repository_id", BIG, nullable=False),
@@ -111,6 +119,8 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
         sa.Column("due_at", BIG, nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("headers", sa.Text(), nullable=True),
+        sa.Column("codec", sa.Text(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_delivery")),
         sa.UniqueConstraint("guid"),
@@ -214,6 +224,27 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("repository_id", "guid", name="pk_issue_label_event"),
     )
     op.create_table(
+        "missed_delivery",
+        sa.Column("app_id", BIG, nullable=False),
+        sa.Column("guid", sa.Text(), nullable=False),
+        sa.Column("log_id", BIG, nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("delivered_at", BIG, nullable=False),
+        sa.Column("asks", sa.Integer(), nullable=False),
+        sa.Column("asked_at", BIG, nullable=False),
+        sa.Column("lost", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
+    )
+    op.create_table(
+        "oot_approval",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("login", sa.Text(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_approval"),
+    )
+    op.create_table(
         "oot_check",
         sa.Column("external_id", sa.Text(), nullable=False),
         sa.Column("upstream_repo", sa.Text(), nullable=False),
@@ -263,12 +294,14 @@ def upgrade() -> None:
         sa.Column("created_at", BIG, nullable=False),
         sa.Column("dispatched_at", BIG, nullable=True),
         sa.Column("token_jti", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_oot_dispatch")),
         sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
     )
     op.create_index("ix_oot_dispatch_head", "oot_dispatch", ["head_sha"], unique=False)
     op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
+    op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
     op.create_table(
         "oot_rate",
@@ -336,10 +369,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_key", name=op.f("pk_oot_workflow_job")),
     )
     op.create_index(
-        "ix_oot_workflow_job_backend",
-        "oot_workflow_job",
-        ["downstream_repo", "received_at"],
-        unique=False,
+        "ix_oot_workflow_job_backend", "oot_workflow_job", ["downstream_repo", "received_at"], unique=False
     )
     op.create_index("ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False)
     op.create_index(
@@ -418,6 +448,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_pull_request_head_sha", "pull_request", ["head_sha"], unique=False)
     op.create_index("ix_pull_request_number", "pull_request", ["number"], unique=False)
+    op.create_index(
+        "ix_pull_request_open",
+        "pull_request",
+        ["number"],
+        unique=False,
+        sqlite_where=sa.text("state = 'open'"),
+        postgresql_where=sa.text("state = 'open'"),
+    )
     op.create_table(
         "pull_review",
         sa.Column("repository_id", BIG, nullable=False),
@@ -525,6 +563,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_secret")),
     )
     op.create_table(
+        "sweep",
+        sa.Column("app_id", BIG, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.Column("tried_at", BIG, nullable=True),
+        sa.Column("reached", BIG, nullable=True),
+        sa.Column("finished_at", BIG, nullable=True),
+        sa.Column("found", BIG, nullable=False),
+        sa.Column("asked", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
+    )
+    op.create_table(
         "task",
         sa.Column("id", BIG, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
@@ -594,6 +644,14 @@ def upgrade() -> None:
         sa.Column("merge_state", JSON, nullable=False),
         sa.PrimaryKeyConstraint("repository_id", "id", name="pk_workflow_job"),
     )
+    op.create_index(
+        "ix_workflow_job_in_flight",
+        "workflow_job",
+        ["received_at"],
+        unique=False,
+        sqlite_where=sa.text("status != 'completed'"),
+        postgresql_where=sa.text("status != 'completed'"),
+    )
     op.create_table(
         "workflow_run",
         sa.Column("repository_id", BIG, nullable=False),
@@ -626,5 +684,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("repository_id", "id", "run_attempt", name="pk_workflow_run"),
     )
     op.create_index("ix_workflow_run_id", "workflow_run", ["id"], unique=False)
+    op.create_index(
+        "ix_workflow_run_in_flight",
+        "workflow_run",
+        ["received_at"],
+        unique=False,
+        sqlite_where=sa.text("status != 'completed'"),
+        postgresql_where=sa.text("status != 'completed'"),
+    )
     for table, key in ORDERED_BY.items():
         op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)

@@ -1,0 +1,138 @@
+"""What does an outside relay pass on? Its envelope: what it vouches for, and the report as a backend sent it.
+
+Identity, level and measured times are the relay's word. Which pull request it is about comes from the report's echo:
+nobody vouches for that, so it must at least be well formed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from bot.domain.wire import Malformed, parse_report
+
+if TYPE_CHECKING:
+    from bot.domain.wire import Echo, Report
+
+REPOSITORY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
+SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+LEVELS: dict[Any, int] = {level: int(level[-1]) for level in ("L1", "L2", "L3", "L4")} | {
+    level: level for level in (1, 2, 3, 4)
+}
+MOST_NUMBER = 2**53
+MOST_REPORTS = 500
+
+Seconds = Annotated[float, Meta(ge=0, le=10**9)] | None
+
+
+class _Metrics(Struct):
+    queue_time: Seconds = None
+    execution_time: Seconds = None
+
+
+class _Trusted(Struct):
+    verified_repo: str
+    downstream_repo_level: str | int
+    ci_metrics: _Metrics | None = None
+
+
+class _Untrusted(Struct):
+    callback_payload: Raw
+
+
+class _Envelope(Struct):
+    trusted: _Trusted
+    untrusted: _Untrusted
+
+
+class _Batch(Struct):
+    reports: Annotated[list[Raw], Meta(min_length=1, max_length=MOST_REPORTS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """One report an outside relay passes on."""
+
+    repository: str
+    level: int
+    queue_time: float | None  # seconds, as the relay measured; None: not measured
+    execution_time: float | None
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    report: Report
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_batch = msgspec.json.Decoder(_Batch)
+
+
+def parse_envelope(body: bytes) -> Envelope:
+    """Read an envelope and the report in it; raises Malformed naming the field that is missing or wrong."""
+    said = _decode(_envelope, body)
+    trusted = said.trusted
+    if not REPOSITORY.fullmatch(trusted.verified_repo):
+        raise Malformed("trusted.verified_repo must be owner/name")
+    if trusted.downstream_repo_level not in LEVELS:
+        raise Malformed("trusted.downstream_repo_level must be L1, L2, L3 or L4")
+    report = parse_report(bytes(said.untrusted.callback_payload))
+    measured = trusted.ci_metrics or _Metrics()
+    return Envelope(
+        repository=trusted.verified_repo,
+        level=LEVELS[trusted.downstream_repo_level],
+        queue_time=measured.queue_time,
+        execution_time=measured.execution_time,
+        upstream_repo=_upstream(report.echo),
+        pr_number=_number(report.echo),
+        head_sha=_sha(report),
+        report=report,
+    )
+
+
+def split_batch(body: bytes) -> list[bytes]:
+    """Return the reports of a batch, unread; raises Malformed unless it holds 1 to 500."""
+    return [bytes(report) for report in _decode(_batch, body).reports]
+
+
+def commit_of(text: object) -> str | None:
+    """Return a commit's full SHA in lower case, None for anything else."""
+    found = text.lower() if isinstance(text, str) else ""
+    return found if SHA.fullmatch(found) else None
+
+
+def _decode(decoder: Any, body: bytes) -> Any:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error).replace("$.", "")) from None
+    except (RecursionError, UnicodeDecodeError):
+        raise Malformed("the body is not readable JSON") from None
+
+
+def _upstream(echo: Echo) -> str:
+    name = echo.upstream_repo
+    if not isinstance(name, str) or not REPOSITORY.fullmatch(name):
+        raise Malformed("callback_payload.payload.repository.full_name must be owner/name")
+    return name
+
+
+def _number(echo: Echo) -> int | None:
+    number = echo.pr_number
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= MOST_NUMBER:
+        raise Malformed("callback_payload.payload.pull_request.number must be a whole number from 1")
+    return number
+
+
+def _sha(report: Report) -> str | None:
+    """Return the commit it is about; of a nightly report the delivery_id is the commit."""
+    if report.echo.head_sha is None:
+        return commit_of(report.delivery_id)
+    if (found := commit_of(report.echo.head_sha)) is None:
+        raise Malformed("callback_payload.payload names a commit that is not 40 or 64 hexadecimal digits")
+    return found

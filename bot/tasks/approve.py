@@ -1,0 +1,58 @@
+"""approve: somebody put `oot/ok-to-test` on a pull request (key: the labeled delivery's GUID).
+
+It counts when GitHub says that this person may write to the repository, and only for the head that the label was
+put on: what is pushed later needs it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from bot import relay
+from bot.domain.authors import may_approve
+from bot.errors import GitHubRefused, GiveUp
+from bot.store import inbox
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.store.queue import Task
+
+log = structlog.get_logger("bot.tasks.approve")
+
+
+async def run(context: Context, task: Task) -> None:
+    """Let the head go to the backends that held it back, if whoever labelled it may say so."""
+    async with context.store.read() as tx:
+        stored = await inbox.find(tx, task.key)
+    if stored is None:
+        raise GiveUp(f"delivery {task.key} is not stored any more")
+    body = msgspec.json.decode(stored["body"])
+    try:
+        repo, login = body["repository"]["full_name"], body["sender"]["login"]
+        number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]
+    except (KeyError, TypeError) as error:
+        raise GiveUp(f"the labeled event lacks what an approval needs: {error!r}") from error
+    if not context.settings.is_upstream(repo):
+        return
+    permission = await _permission(context, repo, login)
+    if not may_approve(permission):
+        log.warning("label without effect", repo=repo, pull=number, login=login, permission=permission)
+        return
+    async with context.store.transaction() as tx:
+        await relay.approve(tx, repo, number, head, login)
+    log.info("approved", repo=repo, pull=number, head=head, login=login)
+
+
+async def _permission(context: Context, repo: str, login: str) -> str | None:
+    """Return what a person may do in the repository, in GitHub's word; None when it says nothing."""
+    client = context.github.client(repo, metadata="read")
+    try:
+        found = await client.getitem(client.path("collaborators/{login}/permission"), {"login": login})
+    except GitHubRefused as error:
+        log.warning("GitHub does not say what a person may do", repo=repo, login=login, reason=str(error))
+        return None
+    permission: str | None = found.get("permission")
+    return permission

@@ -1,0 +1,95 @@
+"""How does a test run the real thing? `ootbot serve` as a process of its own, on SQLite in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sqlite3
+import sys
+from pathlib import Path
+
+from tests.harness import ALLOWLIST, SECRET, UPSTREAM
+
+ROOT = Path(__file__).parent.parent
+ADMIN_TOKEN = "an admin token"
+PATIENCE = 30.0  # seconds until a test gives up waiting
+
+
+class Process:
+    """One bot that can be started, killed and started again on the same data and port."""
+
+    def __init__(self, folder: Path, **options: str):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.said: list[str] = []
+        self._folder = folder
+        self._options = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "warning"} | options
+        self._process: asyncio.subprocess.Process | None = None
+        self._listening: asyncio.Task | None = None
+
+    async def start(self) -> asyncio.Event:
+        """Start it; the event is set when it answers."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+        environ |= {f"OOTBOT_{name}": value for name, value in self._options.items()}
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bot.cli", "serve", cwd=self._folder, env=environ,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        ready = asyncio.Event()
+        self._listening = asyncio.create_task(self._listen(ready))
+        return ready
+
+    async def _listen(self, ready: asyncio.Event) -> None:
+        async for line in self._process.stdout:
+            self.said.append(line.decode().rstrip())
+            if line.startswith(b"ootbot "):
+                ready.set()
+
+    def kill(self) -> None:
+        """SIGKILL, now."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def ended(self) -> None:
+        """Return when the process is gone."""
+        await self._process.wait()
+        await self._listening
+
+    def rows(self, query: str) -> list[dict]:
+        """Read the database from outside."""
+        with contextlib.closing(sqlite3.connect(f"file:{self._folder / 'ootbot.db'}?mode=ro", uri=True)) as conn:
+            conn.row_factory = sqlite3.Row
+            return [dict(row) for row in conn.execute(query)]
+
+
+def options_for(folder: Path, *, private_key: str, app_id: int = 1, api_url: str = "http://127.0.0.1:9", issuer=None):
+    """What `serve` needs to know, as environment names without their prefix."""
+    (folder / "allowlist.yml").write_text(ALLOWLIST)
+    options = {
+        "APP_ID": str(app_id),
+        "PRIVATE_KEY": private_key,
+        "WEBHOOK_SECRET": SECRET,
+        "UPSTREAM_REPO": UPSTREAM,
+        "ALLOWLIST": str(folder / "allowlist.yml"),
+        "GITHUB_API_URL": api_url,
+        "ADMIN_TOKEN": ADMIN_TOKEN,
+    }
+    if issuer:
+        options["OIDC_ISSUERS"] = json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}])
+    return options
+
+
+async def until(condition, *, what: str, again=None):
+    """Return the condition's value once it is true; `again` is awaited before each further look."""
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not (value := condition()):
+        assert asyncio.get_running_loop().time() < end, f"waited {PATIENCE:.0f} s for {what}"
+        if again:
+            await again()
+        await asyncio.sleep(0.02)  # another process is at work
+    return value
