@@ -74,15 +74,14 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
             app[CONTEXT], app[BODY_SECONDS] = context, 10.0
             app.add_routes([web.post("/api/github/webhooks", verify_only)])
             await serve(app, port)
-        working = None
-        if name == "all":
-            working = asyncio.create_task(make_worker(context).run())
+        working = []
+        if name in {"all", "worker"}:
+            working.append(asyncio.create_task(make_worker(context).run()))
         await serve(make_app(context), port)
-        del working
 
 
 if __name__ == "__main__":
-    pin(0)
+    pin(1 if sys.argv[1] == "worker" else 0)
     logs.configure(fmt="json", level="warning")
     arguments = [*sys.argv[1:], None]
     uvloop.run(main(arguments[0], int(arguments[1]), arguments[2], arguments[3]))

@@ -56,6 +56,7 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
                 github=upstream,
                 relay=relay,
                 verifier=verifier,
+                events=handlers.EVENTS,
             )
         finally:
             await store.close()
@@ -63,12 +64,13 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
 
 def make_worker(context: Context) -> Worker:
     """Return the worker with every handler and task kind."""
+    pulling = {"pull": float(context.settings.pull_interval)} if context.settings.pulls else {}
     return Worker(
         context,
         router=handlers.make_router(),
         events=handlers.EVENTS,
         kinds=tasks.KINDS,
-        periodic=tasks.PERIODIC,
+        periodic=tasks.PERIODIC | pulling,
     )
 
 

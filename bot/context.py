@@ -23,3 +23,4 @@ class Context:
     github: GitHubApp  # the App on upstream: check runs, comments
     relay: GitHubApp  # the App on the backends: dispatches, re-runs; the same one unless RELAY_APP_ID is set
     verifier: Verifier
+    events: frozenset[str]  # what there are handlers for

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.sansio import Event
 
-from bot.domain.records import from_payload
+from bot.domain.records import REPOSITORY, from_payload
 
 if TYPE_CHECKING:
     from bot.domain.records import RecordType
@@ -34,10 +34,29 @@ class Delivery(Event):
         return name if isinstance(name, str) else ""
 
 
-def record(tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False) -> dict[str, Any]:
-    """Have one record of the delivery merged into its table, and return the values read."""
+def record(
+    tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False
+) -> dict[str, Any]:
+    """Have one record of the delivery merged into its table, and return the values read.
+
+    The repository it is about is kept along with it: its visibility decides who may see the record.
+    """
     row = from_payload(
         kind, event.data, guid=event.delivery_id, received_at=event.received_at, deleted=deleted
     )
     tx.record(row)
+    if kind is not REPOSITORY:
+        record_repository(tx, event, event.data.get("repository"))
     return row.values
+
+
+def record_repository(tx: Transaction, event: Delivery, repository: object) -> None:
+    """Keep a repository that a delivery shows in passing; the same again within a transaction costs nothing."""
+    if not isinstance(repository, dict) or "id" not in repository:
+        return
+    key = str(repository["id"])
+    if tx.repositories_seen.get(key) == repository:
+        return
+    tx.repositories_seen[key] = repository
+    shown = {"repository": repository}
+    tx.record(from_payload(REPOSITORY, shown, guid=event.delivery_id, received_at=event.received_at))

@@ -7,6 +7,7 @@ narrowed to that repository and to the permissions of the call.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from urllib.parse import quote
 import aiohttp
 import jwt
 import msgspec
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -33,7 +34,9 @@ API_VERSION = "2022-11-28"
 TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
 INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
 IN_FLIGHT = 20  # calls at once; GitHub allows 100
-DISPATCHES_PER_MIN = 180
+DISPATCHES_PER_MIN = 180  # at once or spread: what GitHub counts are minutes
+MINUTE = 60_000  # milliseconds
+ANSWERS = 100  # answers kept to be confirmed by their ETag
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
@@ -65,18 +68,24 @@ class GitHubApp:
         self._private_key = _load(private_key)  # once: checking a key takes as long as a page
         self._http = http
         self._clock = clock
-        self._interval = 60_000 / writes_per_min
+        self._interval = MINUTE / writes_per_min
         self._gate = asyncio.Semaphore(IN_FLIGHT)
         seconds = self._seconds
         self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_LIFE, timer=seconds)
         self._tokens: TTLCache[tuple[str, ...], str] = TTLCache(10_000, TOKEN_LIFE, timer=seconds)
         self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
         self._next_write: dict[str, float] = {}
+        self._dispatches: deque[float] = deque(maxlen=DISPATCHES_PER_MIN)  # when each of the last ones went
+        self._answers: LRUCache[str, Any] = LRUCache(ANSWERS)
         self._blocked_until: dict[str, int] = {}
 
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
         return Client(self, repo, permissions)
+
+    def reader(self, repo: str, **permissions: str) -> Client:
+        """Return a client that remembers what it read: an unchanged answer costs nothing. Never change one."""
+        return Client(self, repo, permissions, answers=self._answers)
 
     def as_app(self) -> AppClient:
         """Return a client that speaks as the App itself: installations, the delivery log."""
@@ -95,10 +104,12 @@ class GitHubApp:
             if renew:
                 self._tokens.pop(key, None)
             if key not in self._tokens:
-                self._tokens[key] = await self._mint(repo, permissions)
+                believed = repo.casefold() in self._installations
+                self._tokens[key] = await self._mint(repo, permissions, again=believed)
             return self._tokens[key]
 
-    async def _mint(self, repo: str, permissions: Mapping[str, str]) -> str:
+    async def _mint(self, repo: str, permissions: Mapping[str, str], *, again: bool) -> str:
+        """Make a token; with `again` a refusal may only mean that the App was installed anew meanwhile."""
         installation = await self._installation(repo)
         wanted = {"repositories": [repo.partition("/")[2]], "permissions": dict(permissions)}
         path = f"/app/installations/{installation}/access_tokens"
@@ -106,6 +117,8 @@ class GitHubApp:
             answer = await self._as_app("POST", path, wanted)
         except GitHubRefused as error:
             self._installations.pop(repo.casefold(), None)
+            if again:
+                return await self._mint(repo, permissions, again=False)
             raise NotInstalled(error.status, f"no token for {repo}: {error.message}") from error
         token: str = answer["token"]
         return token
@@ -176,10 +189,14 @@ class GitHubApp:
             raise RetryLater(f"GitHub asked us to wait with {who}", after=blocked / 1000)
         if method not in WRITES or who == "app":
             return
-        dispatch = url.endswith("/dispatches")
-        lane = "dispatches" if dispatch else who
-        at = max(float(now), self._next_write.get(lane, 0.0))
-        self._next_write[lane] = at + (60_000 / DISPATCHES_PER_MIN if dispatch else self._interval)
+        at = float(now)
+        if url.endswith("/dispatches"):
+            if len(self._dispatches) == DISPATCHES_PER_MIN:
+                at = max(at, self._dispatches[0] + MINUTE)
+            self._dispatches.append(at)
+        else:
+            at = max(at, self._next_write.get(who, 0.0))
+            self._next_write[who] = at + self._interval
         if at > now:
             await self._clock.sleep((at - now) / 1000)
 
@@ -201,8 +218,8 @@ def _load(private_key: str) -> RSAPrivateKey:
 class AppClient(GitHubAPI):
     """gidgethub's client, speaking as the App, with our own transport and our own reading of errors."""
 
-    def __init__(self, app: GitHubApp) -> None:
-        super().__init__("ootbot", base_url=app.api_url)
+    def __init__(self, app: GitHubApp, answers: LRUCache[str, Any] | None = None) -> None:
+        super().__init__("ootbot", base_url=app.api_url, cache=answers)
         self._app = app
 
     async def _request(
@@ -218,8 +235,14 @@ class AppClient(GitHubAPI):
 class Client(AppClient):
     """gidgethub's client for one repository: `getitem`, `getiter`, `post`, `patch`, `put`, `delete`."""
 
-    def __init__(self, app: GitHubApp, repo: str, permissions: Mapping[str, str]) -> None:
-        super().__init__(app)
+    def __init__(
+        self,
+        app: GitHubApp,
+        repo: str,
+        permissions: Mapping[str, str],
+        answers: LRUCache[str, Any] | None = None,
+    ) -> None:
+        super().__init__(app, answers)
         self._repo = repo
         self._permissions = permissions
 
@@ -257,8 +280,8 @@ def readable(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:
 
 
 def raise_for(answer: Answer) -> None:
-    """Raise GitHubRefused for anything that is not a success."""
-    if answer.status < 300:
+    """Raise GitHubRefused for anything that is neither a success nor the word that nothing has changed."""
+    if answer.status < 300 or answer.status == 304:
         return
     try:
         said = msgspec.json.decode(answer.body)

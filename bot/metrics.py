@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,10 +16,18 @@ STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
 APPLIED = Counter("ootbot_deliveries_applied_total", "Deliveries taken from the inbox.")
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])
+ALLOWLIST_OK = Gauge("ootbot_allowlist_ok", "1 when the allowlist read last is in force, 0 when it is wrong.")
 MISMATCHES = Counter(
     "ootbot_report_mismatches_total",
     "Reported values that contradict the token or our dispatch.",
     ["field"],
+)
+REDELIVERIES = Counter("ootbot_redeliveries_asked_total", "Missed deliveries GitHub was asked to send again.")
+LOST = Counter("ootbot_deliveries_lost_total", "Missed deliveries that GitHub did not send again.")
+SWEEP_AGE = Gauge(
+    "ootbot_sweep_age_seconds",
+    "Since the last complete look at GitHub: its delivery log, or what is open and running there.",
+    ["sweep", "app"],
 )
 
 

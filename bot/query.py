@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
-from bot.domain.authors import trusted
 from bot.domain.view import Pull
 from bot.store import allowlists, dispatches, jobs, pulls
 
@@ -124,9 +123,8 @@ def _head(
             seen.append(verdict.backend(known, entries.get(key), now=now, page_url=anchor))
     for key, entry in entries.items():
         if expecting is not None and entry.level == 4 and key not in facts and entry.wants("pull_request"):
-            held = entry.policy == "trusted" and not trusted(expecting["author_association"])
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"
-            seen.append(verdict.undispatched(entry, held=held, page_url=anchor))
+            seen.append(verdict.undispatched(entry, page_url=anchor))
     view = Pull(
         repo=repo,
         number=number,

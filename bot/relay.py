@@ -37,9 +37,8 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
     stale = not closing and record is not None and _overtaken(record, head)
-    await dispatches.supersede_unsent(
-        tx, repo, number, but_head=None if closing else record and record["head_sha"]
-    )
+    current: str | None = None if closing else record["head_sha"] if record else head
+    await dispatches.supersede_unsent(tx, repo, number, but_head=current)
     known = trusted(event.get("author_association")) or await dispatches.approved(tx, repo, number, head)
     about = _about(guid, body) | {
         "pr_number": number,
@@ -159,4 +158,4 @@ def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
 
 def _overtaken(record: Row, head: str) -> bool:
     """Whether GitHub has told us of a newer head, or of the pull request's end, before this event was relayed."""
-    return record["head_sha"] != head or record["state"] == "closed"
+    return bool(record["head_sha"] != head or record["state"] == "closed")

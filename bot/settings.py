@@ -106,6 +106,11 @@ class Settings:
     rate_limit_per_min: int = option(
         "Reports a minute accepted from one backend.", parse.positive, default=600
     )
+    refused_per_min: int = option(
+        "Calls a minute from one address that are refused with their reason; further ones get 429.",
+        parse.positive,
+        default=60,
+    )
     job_timeout: int = option(
         "How long a job may stay silent before it counts as timed out.",
         parse.duration,
@@ -118,6 +123,12 @@ class Settings:
     )
     raw_retention_days: int = option("Days a raw delivery is kept.", parse.positive, default=90)
     record_retention_days: int = option("Days a record is kept.", parse.positive, default=400)
+    receive: str = option(
+        "How deliveries come in: webhook, or pull (out of GitHub's delivery log; needs no public URL).",
+        parse.one_of("webhook", "pull"),
+        default="webhook",
+    )
+    pull_interval: int = option("Time between two looks at that log.", parse.duration, default=5)
     comment: str = option(
         "When the pull request comment is made: failures (at the first one), always, off.",
         parse.one_of("failures", "always", "off"),
@@ -149,6 +160,11 @@ class Settings:
     def url(self) -> str:
         """Where people and backends reach the bot, without a slash at the end."""
         return (self.public_url or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @property
+    def pulls(self) -> bool:
+        """Whether deliveries are taken out of GitHub's log instead of being sent to us."""
+        return self.receive == "pull"
 
     @property
     def database(self) -> str:

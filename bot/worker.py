@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.store import Transaction
+    from bot.store.archive import Held
     from bot.store.inbox import Stored
 
 TaskFunction = Callable[["Context", Task], Awaitable[None]]
@@ -38,6 +39,7 @@ POLL = 1.0  # seconds between looks at the database when nobody rang
 HEARTBEAT = 20.0  # seconds between renewals of leases
 GRACE = 7.0  # seconds running tasks get to finish on shutdown
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
+UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
 log = structlog.get_logger("bot.worker")
 
@@ -114,6 +116,27 @@ class Worker:
                 await self._apply_alone(one)
         metrics.applied(taken, now=self._clock.now())
         return len(taken)
+
+    async def replay(self, batch: Sequence[Held]) -> dict[str, str]:
+        """Rebuild the records of deliveries and cause nothing else; returns GUID -> error of those that failed.
+
+        Parked and ignored ones count as handled then; stored ones stay to be handled.
+        """
+        known = [one for one in batch if one.event in self._events]
+        try:
+            async with self._store.transaction() as tx:
+                tx.replaying = True
+                for one in known:
+                    await self._handle(tx, one)
+                await inbox.settle(tx, [one for one in known if one.state in UNHANDLED], "handled")
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
+            if len(known) == 1:
+                return {known[0].guid: f"{type(error).__name__}: {error}"[:2000]}
+            alone = [await self.replay([one]) for one in known]
+            return {guid: reason for failed in alone for guid, reason in failed.items()}
+        return {}
 
     async def _apply_alone(self, one: Stored) -> None:
         try:

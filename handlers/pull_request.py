@@ -8,6 +8,7 @@ from gidgethub.routing import Router
 
 from bot.delivery import record
 from bot.domain.records import PULL_LABEL_EVENT, PULL_REQUEST
+from bot.domain.words import OK_TO_TEST
 
 if TYPE_CHECKING:
     from bot.delivery import Delivery
@@ -20,10 +21,15 @@ router = Router()
 
 @router.register("pull_request")
 async def pull_request(event: Delivery, tx: Transaction) -> None:
-    """Keep the pull request; relay what changes its head or its life; labels change which checks it shows."""
+    """Keep the pull request; relay what changes its head or its life; labels change which checks it shows.
+
+    One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
+    """
     kept = record(tx, event, PULL_REQUEST)
     if event.action in {"labeled", "unlabeled"}:
-        record(tx, event, PULL_LABEL_EVENT)
+        label = record(tx, event, PULL_LABEL_EVENT)["label_name"]
+        if event.action == "labeled" and label == OK_TO_TEST:
+            tx.enqueue("approve", event.delivery_id)
         tx.enqueue("publish", f"{event.repo}#{kept['number']}")
     if event.action in RELAYED:
         tx.enqueue("relay", event.delivery_id)

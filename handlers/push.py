@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
@@ -13,11 +13,32 @@ if TYPE_CHECKING:
     from bot.delivery import Delivery
     from bot.store import Transaction
 
+MOST_COMMITS = 2048  # GitHub lists no more of them
+MOST_FILES = 300  # a list this long may have been cut
+
 router = Router()
 
 
 @router.register("push")
 async def push(event: Delivery, tx: Transaction) -> None:
-    """Keep the push; it may have changed the allowlist's own file."""
-    record(tx, event, PUSH)
-    tx.enqueue("allowlist", "")
+    """Keep the push and relay it; read the allowlist again when this may have changed the file."""
+    kept = record(tx, event, PUSH)
+    if not kept["deleted"]:
+        tx.enqueue("relay", event.delivery_id)
+    if _may_touch_yaml(event.data):
+        tx.enqueue("allowlist", "")
+
+
+def _may_touch_yaml(body: dict[str, Any]) -> bool:
+    """Whether a YAML file was changed, or what was changed cannot be told: reading it again costs little."""
+    commits = body.get("commits")
+    if not isinstance(commits, list) or not 0 < len(commits) < MOST_COMMITS or body.get("forced"):
+        return True
+    return any(_touches_yaml(commit) for commit in commits)
+
+
+def _touches_yaml(commit: Any) -> bool:
+    if not isinstance(commit, dict):
+        return True
+    paths = [str(path) for kind in ("added", "modified", "removed") for path in commit.get(kind) or ()]
+    return not 0 < len(paths) < MOST_FILES or any(path.endswith((".yml", ".yaml")) for path in paths)

@@ -62,12 +62,16 @@ class Process:
 
     def rows(self, query: str) -> list[dict]:
         """Read the database from outside."""
-        with contextlib.closing(sqlite3.connect(f"file:{self._folder / 'ootbot.db'}?mode=ro", uri=True)) as conn:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self._folder / 'ootbot.db'}?mode=ro", uri=True)
+        ) as conn:
             conn.row_factory = sqlite3.Row
             return [dict(row) for row in conn.execute(query)]
 
 
-def options_for(folder: Path, *, private_key: str, app_id: int = 1, api_url: str = "http://127.0.0.1:9", issuer=None):
+def options_for(
+    folder: Path, *, private_key: str, app_id: int = 1, api_url: str = "http://127.0.0.1:9", issuer=None
+):
     """What `serve` needs to know, as environment names without their prefix."""
     (folder / "allowlist.yml").write_text(ALLOWLIST)
     options = {

@@ -31,11 +31,12 @@ ALLOWED = {
     "bot.context": STORE | {"bot.github", "bot.oidc"},
     "bot.query": STORE,
     "bot.relay": MIDDLE,
-    "bot.results": MIDDLE,
+    "bot.trust": MIDDLE,
+    "bot.results": MIDDLE | {"bot.trust"},
     "bot.logs": {"bot"},
     "bot.worker": MIDDLE,
     "bot.tasks": MIDDLE | {"bot.tasks", "bot.relay", "bot.results"},
-    "bot.web": MIDDLE | {"bot.web", "bot.relay", "bot.results"},
+    "bot.web": MIDDLE | {"bot.web", "bot.relay", "bot.results", "bot.trust"},
     "handlers": {"bot.delivery", "bot.domain", "bot.store", "handlers"},
 }
 

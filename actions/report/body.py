@@ -42,7 +42,10 @@ class InputError(Exception):
 
 
 def read_event(path: str) -> dict[str, Any]:
-    """Return the dispatch's client_payload from the event file, empty when there is none."""
+    """Return the dispatch's client_payload from the event file, empty when there is none.
+
+    A repository_dispatch has it as it is, a workflow_dispatch as JSON in an input of that name.
+    """
     if not path:
         return {}
     try:
@@ -50,8 +53,20 @@ def read_event(path: str) -> dict[str, Any]:
             event = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot read the event file {path}: {error}") from error
-    payload = event.get("client_payload") if isinstance(event, dict) else None
+    event = event if isinstance(event, dict) else {}
+    payload = event.get("client_payload") or _from_inputs(event.get("inputs"))
     return payload if isinstance(payload, dict) else {}
+
+
+def _from_inputs(inputs: object) -> object:
+    """Return the client_payload out of a workflow_dispatch's inputs; nothing when somebody started it by hand."""
+    text = inputs.get("client_payload") if isinstance(inputs, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the input client_payload is not JSON: {error}") from error
 
 
 def build(

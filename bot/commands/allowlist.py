@@ -1,24 +1,33 @@
-"""ootbot allowlist: look at allowlist files."""
+"""ootbot allowlist: look at allowlist files, and at the one in force."""
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import IO
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import click
 
+from bot.commands import load_settings, run
 from bot.domain import allowlist as allowlist_file
+
+if TYPE_CHECKING:
+    from bot.domain.allowlist import Allowlist
+    from bot.settings import Settings
 
 
 @click.group()
 def allowlist() -> None:
-    """Look at allowlist files."""
+    """Look at allowlist files, and at the one in force."""
 
 
 @allowlist.command()
 @click.argument("file", type=click.File("rb"))
-def check(file: IO[bytes]) -> None:
-    """Say what is wrong with an allowlist FILE, all of it at once; exit 1 when anything is.
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def check(file: IO[bytes], *, as_json: bool) -> None:
+    """Say what is wrong with an allowlist FILE (- reads standard input), all of it at once; exit 1 if anything is.
 
     \b
       ootbot allowlist check config/allowlist.example.yml
@@ -26,7 +35,56 @@ def check(file: IO[bytes]) -> None:
     try:
         found = allowlist_file.parse(file.read())
     except allowlist_file.AllowlistError as error:
-        click.echo(allowlist_file.render_errors(error), err=True)
+        if as_json:
+            problems = [{"line": problem.line, "message": problem.message} for problem in error.problems]
+            click.echo(json.dumps({"ok": False, "problems": problems}))
+        else:
+            click.echo(allowlist_file.render_errors(error), err=True)
         sys.exit(1)
+    if as_json:
+        levels = {f"L{level}": [entry.repo for entry in found.at(level)] for level in range(1, 5)}
+        click.echo(json.dumps({"ok": True, "backends": len(found.entries), "levels": levels}))
+    else:
+        click.echo(f"ok: {_counted(found)}")
+
+
+@allowlist.command()
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+def show(config: Path | None) -> None:
+    """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
+    run(_show(load_settings(config)))
+
+
+async def _show(settings: Settings) -> None:
+    from bot.clock import SystemClock  # noqa: PLC0415 - check starts without SQLAlchemy
+    from bot.store import Store, allowlists  # noqa: PLC0415 - see above
+
+    file = settings.data_dir / "ootbot.db"
+    if settings.database_url is None and not file.exists():
+        raise FileNotFoundError(f"there is no database at {file}: has the bot run here?")
+    store = Store(settings.database, clock=SystemClock())
+    try:
+        await store.open()
+        async with store.read() as tx:
+            version, newest = await allowlists.last_good(tx), await allowlists.newest(tx)
+    finally:
+        await store.close()
+    if newest and not newest["valid"]:
+        click.echo(f"the newest, read {_time(newest['loaded_at'])}, is not in force:", err=True)
+        click.echo(newest["error"], err=True)
+    if version is None:
+        click.echo(f"no valid version of {settings.allowlist} has been read yet", err=True)
+        sys.exit(1)
+    click.echo(f"# {version['source']}, in force since {_time(version['loaded_at'])}")
+    click.echo(f"# {_counted(allowlist_file.parse(version['content']))}")
+    click.echo(version["content"].rstrip("\n"))
+
+
+def _counted(found: Allowlist) -> str:
     levels = ", ".join(f"{len(found.at(level))} at L{level}" for level in range(1, 5))
-    click.echo(f"ok: {len(found.entries)} backends, {levels}")
+    return f"{len(found.entries)} backends, {levels}"
+
+
+def _time(at: int) -> str:
+    """Return epoch milliseconds as people read them."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,14 +18,21 @@ Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment w
   OOTBOT_APP_ID=123 OOTBOT_PRIVATE_KEY_PATH=key.pem OOTBOT_WEBHOOK_SECRET=... \\
   OOTBOT_UPSTREAM_REPO=org/project OOTBOT_ALLOWLIST=allowlist.yml ootbot serve
   ootbot serve --config /etc/ootbot.toml
+\b
+Where GitHub cannot reach this machine, --pull reads its delivery log every few seconds instead of waiting for webhooks.
 """
 
 
 @click.command(help=HELP)
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
-def serve(config: Path | None) -> None:
+@click.option(
+    "--pull", is_flag=True, help="Take deliveries out of GitHub's log; the same as OOTBOT_RECEIVE=pull."
+)
+def serve(config: Path | None, *, pull: bool) -> None:
     """Run the bot."""
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     chosen = load_settings(config)
+    if pull:
+        chosen = replace(chosen, receive="pull")
     run(app.serve(chosen, ready=lambda url: click.echo(f"ootbot {__version__} at {url}/oot")))

@@ -65,7 +65,9 @@ class Story:
 
     async def labelled(self) -> None:
         """The label of the non-blocking backend makes its check appear, whatever it has done so far."""
-        await self.expect("without its label the L3 backend has no check", lambda: not self._check("npu"))
+        await self.expect(
+            "without its label the L3 backend has no check", lambda: not self._check(cast.NPU_CHECK)
+        )
         await asyncio.sleep(BREATH)
         await self.on.github.label(self.pull, cast.NPU_LABEL)
         await self.expect("the label makes the L3 check appear", lambda: self._check(cast.NPU_CHECK))

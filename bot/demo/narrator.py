@@ -32,6 +32,7 @@ class Narrator:
         self._on = on
         self._began = on.github.world.now()
         self._read: dict[str, int] = {}  # log -> entries told
+        self._shown: dict[str, str] = {}  # check -> what it was last said to show
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -42,9 +43,17 @@ class Narrator:
     def catch_up(self) -> None:
         """Print what is new, in the order in which it began."""
         for at, (repo, what) in sorted(self._news(), key=lambda line: line[0]):
-            if what:
+            if what and not self._known(what):
                 seconds = (at - self._began) / 1000
                 click.echo(f"{seconds:6.1f}s  {repo:<{WIDTH}}  {_coloured(what)}")
+
+    def _known(self, what: str) -> bool:
+        """Whether a check was written whose line is as before: something else in it has changed."""
+        check, _, shows = what.partition(": ")
+        if not check.startswith("check "):
+            return False
+        before, self._shown[check] = self._shown.get(check), shows
+        return before == shows
 
     def _news(self) -> Iterator[tuple[int, Line]]:
         github = self._on.github
@@ -157,7 +166,7 @@ def _call(call: Call) -> Line:
         return repo, f"refused with {call.status}: {call.method} {call.path}"
     if what == "check-runs":
         outcome = body.get("conclusion") or body.get("status")
-        return repo, f"check {body.get('name')}: {outcome} - {body['output']['title']}"
+        return repo, f"check {body['name']} at {body['head_sha'][:7]}: {outcome} - {body['output']['title']}"
     if "/comments" in call.path:
         made = "made" if call.method == "POST" else "edited"
         return repo, f"comment {made}: {seen.headline(body.get('body', ''))}"

@@ -94,7 +94,7 @@ class BotProcess:
             raise self._failed(f"the bot did not answer within {READY:.0f} s") from None
         found = ADDRESS.match(line)
         if found is None:
-            raise self._failed(f"the bot did not start; its first line was {line!r}")
+            raise self._failed(f"the bot did not start: its first line is {line!r}, not its address")
         return found[1]
 
     def _failed(self, what: str) -> BotFailedError:

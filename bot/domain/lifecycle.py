@@ -48,6 +48,13 @@ def decide(
     return Change(new=False, values=_completed(job, report, now, {}))
 
 
+def as_measured(values: dict[str, Any], *, queue_time: float | None, execution_time: float | None) -> dict[str, Any]:
+    """Return a change with the times an outside relay measured instead of ours; what it did not measure is kept."""
+    told = {"queue_time": queue_time, "execution_time": execution_time}
+    ours = {name: value for name, value in values.items() if name not in told}
+    return ours | {name: value for name, value in told.items() if value is not None}
+
+
 def swept(job: dict[str, Any], *, now: int) -> dict[str, Any]:
     """Return the columns of a job that stayed silent past its time."""
     return {

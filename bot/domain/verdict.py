@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
+ASKED_FOR = frozenset({"repository_dispatch", "workflow_dispatch"})  # what starts a run on our behalf
 PASSING = frozenset({"success", "neutral", "skipped"})
 
 
@@ -63,14 +64,14 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Ba
     )
 
 
-def undispatched(entry: Entry, *, held: bool, page_url: str) -> Backend:
+def undispatched(entry: Entry, *, page_url: str) -> Backend:
     """Return a blocking backend that was not told about this head."""
     return Backend(
         repo=entry.repo,
         level=entry.level,
         device=entry.device,
-        state=State.HELD if held else State.QUEUED,
-        reason="" if held else "not dispatched for this commit",
+        state=State.QUEUED,
+        reason="not dispatched for this commit",
         oncalls=entry.oncalls,
         page_url=page_url,
     )
@@ -161,6 +162,8 @@ def _unheard(dispatch: Row) -> tuple[State, str]:
         return State.DISPATCH_FAILED, dispatch["error"] or ""
     if dispatch["state"] == "never_started":
         return State.NEVER_STARTED, dispatch["error"] or ""
+    if dispatch["state"] == "held":
+        return State.HELD, ""
     if dispatch["state"] == "superseded":
         return State.CANCELLED, "superseded before it was sent"
     return State.QUEUED, ""
@@ -176,6 +179,8 @@ def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
             return State.FAILURE, f"GitHub knows no run {run} of this backend"
         if word["status"] == "unconfirmed":
             return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
+        if (started := word.get("event")) and started not in ASKED_FOR:
+            return State.FAILURE, f"run {run} was started by {started}, not by our dispatch"
         if word["status"] == "completed" and word["conclusion"] != "success":
             return State.FAILURE, f"GitHub says run {run} concluded {word['conclusion']}"
     return None

@@ -131,7 +131,7 @@ class Report:
     skipped: int | None
     failed_tests: list[dict[str, Any]] | None
     environment: dict[str, str] | None
-    echo: Echo = Echo()  # noqa: RUF009 - frozen
+    echo: Echo = Echo()
     flags: dict[str, Any] = field(default_factory=dict)
 
 

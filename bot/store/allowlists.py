@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain import allowlist
-from bot.domain.allowlist import Allowlist
 from bot.store.tables import allowlist_version
 
 if TYPE_CHECKING:
+    from bot.domain.allowlist import Allowlist
     from bot.store.transaction import Transaction
 
 _parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
@@ -20,9 +20,14 @@ _parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the sam
 
 async def in_force(tx: Transaction) -> Allowlist | None:
     """Return the allowlist in force, None when no valid one was ever read."""
-    query = sa.select(allowlist_version.c.content).where(allowlist_version.c.valid)
-    row = await tx.row(query.order_by(allowlist_version.c.id.desc()).limit(1))
+    row = await last_good(tx)
     return None if row is None else _parse(row["content"])
+
+
+async def last_good(tx: Transaction) -> dict[str, Any] | None:
+    """Return the version in force as it was kept, None when no valid one was ever read."""
+    query = sa.select(allowlist_version).where(allowlist_version.c.valid)
+    return await tx.row(query.order_by(allowlist_version.c.id.desc()).limit(1))
 
 
 async def newest(tx: Transaction) -> dict[str, Any] | None:

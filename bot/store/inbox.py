@@ -96,7 +96,9 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
 
 async def take(tx: Transaction, *, limit: int, only: int | None = None) -> list[Stored]:
     """Return the deliveries to be handled next; their rows are this transaction's until it ends."""
-    columns = (delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec", "body"))
+    columns = (
+        delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec", "body")
+    )
     query = sa.select(*columns).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
     if only is not None:
         query = query.where(delivery.c.id == only)

@@ -8,33 +8,74 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
-from bot.store.tables import oot_rate, oot_run, oot_workflow_job, records
+from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 RATE_WINDOW = 60  # seconds
+BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
+
+_change = (
+    sa.update(oot_workflow_job)
+    .where(oot_workflow_job.c.job_key == sa.bindparam("new_job_key"))
+    .values({name: sa.bindparam(f"new_{name}") for name in BLANK if name != "job_key"})
+)
 
 
 def job_key(row: Row) -> str:
     """Return the key of one attempt of one job; parts are never joined, so none can pose as two."""
     parts = [row[name] for name in IDENTITY]
     parts[0] = parts[0].casefold()
+    if row["source"] != "callback":
+        parts.append(
+            row["source"]
+        )  # what a relay tells is never mistaken for what the backend told us itself
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-async def get(tx: Transaction, key: str) -> Row | None:
-    """Return one job's row, locked until the transaction ends."""
-    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key == key)
-    return await tx.row(query if tx.sqlite else query.with_for_update())
+async def dispatches_of(tx: Transaction, identifiers: Collection[str]) -> dict[str, Row]:
+    """Return the dispatches that reports name, by our own key."""
+    if not identifiers:
+        return {}
+    rows = await tx.rows(sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers))))
+    return {row["id"]: row for row in rows}
 
 
-async def add(tx: Transaction, row: Row) -> bool:
-    """Insert a job; returns False when somebody else did meanwhile."""
-    done = await tx.run(tx.insert(oot_workflow_job).values(row).on_conflict_do_nothing())
-    return bool(done.rowcount)
+async def get(tx: Transaction, keys: Collection[str]) -> dict[str, Row]:
+    """Return jobs by key; their rows are this transaction's until it ends."""
+    if not keys:
+        return {}
+    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key.in_(sorted(keys)))
+    # one order for all, so that two transactions never wait for each other
+    query = query.order_by(oot_workflow_job.c.job_key)
+    rows = await tx.rows(query if tx.sqlite else query.with_for_update())
+    return {row["job_key"]: row for row in rows}
+
+
+async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
+    """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
+    if not rows:
+        return set()
+    statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
+    ordered = [BLANK | rows[key] for key in sorted(rows)]
+    if tx.sqlite:  # the only writer: nothing can have come in between
+        await tx.run(statement, ordered)
+        return set()
+    done = await tx.run(statement.returning(oot_workflow_job.c.job_key), ordered)
+    return set(rows) - set(done.scalars())
+
+
+async def change(tx: Transaction, rows: Mapping[str, Row]) -> None:
+    """Write jobs that `get` returned to this transaction."""
+    if rows:
+        await tx.run(
+            _change, [{f"new_{name}": row[name] for name in BLANK} for _, row in sorted(rows.items())]
+        )
 
 
 async def move(tx: Transaction, job: Row, values: Row) -> bool:
@@ -77,7 +118,7 @@ async def silent(tx: Transaction, *, before: int) -> list[Row]:
     query = sa.select(oot_workflow_job).where(
         oot_workflow_job.c.status == "in_progress", oot_workflow_job.c.started_at < before
     )
-    return await tx.rows(query.limit(500))
+    return await tx.rows(query.order_by(oot_workflow_job.c.job_key).limit(500))
 
 
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
@@ -90,6 +131,16 @@ async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
     return await tx.rows(query)
 
 
+async def on_commit(tx: Transaction, sha: str) -> dict[str, Row]:
+    """Return the jobs that nobody dispatched on one upstream commit, by key."""
+    query = sa.select(oot_workflow_job.c.job_key).where(
+        oot_workflow_job.c.head_sha == sha,
+        oot_workflow_job.c.dispatch_id.is_(None),
+        oot_workflow_job.c.pr_number.is_(None),
+    )
+    return await get(tx, list((await tx.run(query)).scalars()))
+
+
 async def reported(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether anybody has reported on a dispatch."""
     query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)
@@ -99,7 +150,8 @@ async def reported(tx: Transaction, dispatch_id: str) -> bool:
 async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[Row]:
     """Return GitHub's own word on runs, given as (backend, case folded; run id): status, conclusion, by attempt.
 
-    What deliveries or the API told is in `workflow_run`; a run GitHub does not know is `missing` in oot_run.
+    What deliveries or the API told is in `workflow_run`; what asking in vain told, in oot_run: a run GitHub does not
+    know is `missing` until it is heard of, one that did not end in time `unconfirmed` until it ends.
     """
     run = records["workflow_run"]
     numbers = [
@@ -107,20 +159,25 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
     ]
     key = sa.func.lower(run.c.repo).label("backend_key")
     told = await tx.rows(
-        sa.select(key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion).where(
-            run.c.id.in_(numbers)
-        )
+        sa.select(
+            key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion, run.c.event
+        ).where(run.c.id.in_(numbers))
     )
     asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
-    # later ones win: a run heard of is not missing
-    words = [word | {"run_id": str(word["run_id"])} for word in asked + told]
-    return [word for word in words if (word["backend_key"], word["run_id"]) in runs]
+    words = [word | {"run_id": str(word["run_id"])} for word in [*asked, *told]]
+    known = [word for word in words if (word["backend_key"], word["run_id"]) in runs]
+    return sorted(known, key=_weight)  # later ones win
 
 
 async def word_of_github(tx: Transaction, backend: str, run_id: str, attempt: int) -> Row | None:
     """Return GitHub's own word on one attempt of one run, None when it has not said any."""
     words = await words_of_github(tx, {(backend.casefold(), run_id)})
     return next((word for word in reversed(words) if word["run_attempt"] == attempt), None)
+
+
+def _weight(word: Row) -> int:
+    """Return how much a word says: missing, then heard of, then unconfirmed, then ended."""
+    return {"missing": 0, "unconfirmed": 2, "completed": 3}.get(word["status"], 1)
 
 
 async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
@@ -138,22 +195,26 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
     await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
 
 
-async def accepted_lately(tx: Transaction, caller: str) -> tuple[int, int]:
-    """Return how many reports of a caller were accepted in the last minute, and when the oldest of them was."""
-    second = tx.now // 1000
-    query = sa.select(sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)).where(
-        oot_rate.c.caller == caller, oot_rate.c.second > second - RATE_WINDOW
-    )
-    row = (await tx.run(query)).one()
-    return int(row[0] or 0), int(row[1] or second)
+async def accepted_lately(tx: Transaction, callers: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return how many reports of each caller were accepted in the last minute, and when the oldest of them was."""
+    query = sa.select(oot_rate.c.caller, sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second))
+    query = query.where(
+        oot_rate.c.caller.in_(sorted(callers)), oot_rate.c.second > tx.now // 1000 - RATE_WINDOW
+    ).group_by(oot_rate.c.caller)
+    return {caller: (int(count), int(oldest)) for caller, count, oldest in await tx.run(query)}
 
 
-async def count_accepted(tx: Transaction, caller: str) -> None:
-    """Count one accepted report."""
+async def count_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
+    """Count accepted reports by caller."""
+    if not accepted:
+        return
     second = tx.now // 1000
-    insert = tx.insert(oot_rate).values(caller=caller, second=second, accepted=1)
-    more = {"accepted": oot_rate.c.accepted + 1}
-    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more))
+    insert = tx.insert(oot_rate)
+    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
+    rows = [
+        {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
+    ]
+    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more), rows)
 
 
 async def forget_rates(tx: Transaction) -> None:

@@ -310,6 +310,18 @@ oot_comment = sa.Table(
     sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
 )
 
+oot_key = sa.Table(
+    "oot_key",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),  # the part of a static key that is no secret
+    _must("repo", sa.Text),
+    _must("digest", sa.LargeBinary),  # SHA-256 of the secret part
+    _must("note", sa.Text),
+    _must("created_at", Big),
+    _column("used_at", Big),
+    _column("revoked_at", Big),
+)
+
 oot_rate = sa.Table(
     "oot_rate",
     metadata,

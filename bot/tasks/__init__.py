@@ -5,16 +5,45 @@ Each module has `async def run(context, task)`: it makes true what the key names
 
 from __future__ import annotations
 
-from bot.tasks import allowlist, comment, confirm, dispatch, publish, relay, rerun, sweep
+from bot.tasks import (
+    allowlist,
+    approve,
+    comment,
+    confirm,
+    dispatch,
+    installed,
+    prune,
+    publish,
+    pull,
+    reconcile,
+    redeliver,
+    relay,
+    rerun,
+    sweep,
+    verify_commit,
+)
 
 KINDS = {
     "allowlist": allowlist.run,
+    "approve": approve.run,
     "comment": comment.run,
     "confirm": confirm.run,
     "dispatch": dispatch.run,
+    "installed": installed.run,
+    "prune": prune.run,
     "publish": publish.run,
+    "pull": pull.run,
+    "reconcile": reconcile.run,
+    "redeliver": redeliver.run,
     "relay": relay.run,
     "rerun": rerun.run,
     "sweep": sweep.run,
+    "verify_commit": verify_commit.run,
 }
-PERIODIC = {"allowlist": 60.0, "sweep": 60.0}  # seconds between runs
+PERIODIC = {  # seconds between runs
+    "allowlist": 30.0,
+    "prune": 3600.0,
+    "reconcile": 600.0,
+    "redeliver": 600.0,
+    "sweep": 60.0,
+}

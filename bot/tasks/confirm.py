@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.errors import GitHubRefused, RetryLater
-from bot.store import dispatches, inbox, jobs
+from bot.store import allowlists, dispatches, inbox, jobs
 from bot.store.inbox import Incoming
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         waiting = await jobs.of_run(tx, backend, run_id)
         word = await jobs.word_of_github(tx, backend, run_id, int(attempt))
+        patience = await _patience(tx, context, backend)
         if not waiting:
             return
         if word and word["status"] in {"completed", "missing"}:
@@ -47,12 +48,19 @@ async def run(context: Context, task: Task) -> None:
         if found["status"] == "completed":
             return
         first = min(job["received_at"] for job in waiting)
-        if tx.now - first > context.settings.job_timeout * 1000:
+        if tx.now - first > patience * 1000:
             await jobs.keep_word(tx, backend, run_id, int(attempt), "unconfirmed")
             await _publish(tx, waiting)
             return
     wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
     raise RetryLater(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _patience(tx: Transaction, context: Context, backend: str) -> int:
+    """Return how many seconds a run may take to end."""
+    allowlist = await allowlists.in_force(tx)
+    entry = allowlist.find(backend) if allowlist else None
+    return (entry.job_timeout if entry else None) or context.settings.job_timeout
 
 
 async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dict[str, Any] | None:

@@ -39,9 +39,11 @@ async def run(context: Context, task: Task) -> None:
     if dispatch["state"] != "pending":
         return
     entry = allowlist.find(dispatch["backend"]) if allowlist else None
+    if entry is None:
+        reason = "it was taken off the allowlist before this was sent"
+        await _settle(context, dispatch, state="failed", error=reason)
+        return
     try:
-        if entry is None:
-            raise GiveUp("it was taken off the allowlist before this was sent")
         await _try(context, dispatch, entry)
     except NotInstalled as error:
         await _settle(context, dispatch, state="not_installed", error=error.message)
@@ -66,7 +68,9 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     try:
         run_id = await _send(context, dispatch, entry, payload)
     except RetryLater as error:
-        if error.after is not None:  # GitHub asked us to wait: it has done nothing, there is nothing to look for
+        if (
+            error.after is not None
+        ):  # GitHub asked us to wait: it has done nothing, there is nothing to look for
             async with context.store.transaction() as tx:
                 await dispatches.change(tx, dispatch["id"], dispatched_at=None)
         raise
@@ -90,7 +94,9 @@ async def _send(context: Context, dispatch: Row, entry: Entry, payload: Row) -> 
         answer = await client.post(url, {"file": entry.workflow_file}, data=body)
     except GitHubRefused as error:
         if error.status == 404:
-            raise GiveUp(f"there is no workflow {entry.workflow_file} on {about['default_branch']}") from error
+            raise GiveUp(
+                f"there is no workflow {entry.workflow_file} on {about['default_branch']}"
+            ) from error
         raise
     return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None
 
@@ -151,8 +157,8 @@ def _could_be_ours(run: Row, entry: Entry) -> bool:
     """Whether an App started the run, of the right workflow where one is named."""
     if entry.dispatch == "repository":
         return True
-    file = run["path"].partition("@")[0].rpartition("/")[2]
-    return file == entry.workflow_file and run["actor"]["type"] == "Bot"
+    file: str = run["path"].partition("@")[0].rpartition("/")[2]
+    return file == entry.workflow_file and bool(run["actor"]["type"] == "Bot")
 
 
 async def _settle(

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 import prometheus_client
 from aiohttp import web
 
 from bot.errors import StoreUnavailable
-from bot.store import allowlists
+from bot.metrics import ALLOWLIST_OK, SWEEP_AGE
+from bot.store import allowlists, sweeps
 from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.store import Transaction
+
+LOOKS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
+TOO_OLD = 24 * 3_600_000  # milliseconds since the last complete look
 
 
 async def healthz(_request: web.Request) -> web.Response:
@@ -23,6 +34,7 @@ async def readyz(request: web.Request) -> web.Response:
         async with context.store.read() as tx:
             version = await allowlists.in_force(tx)
             newest = await allowlists.newest(tx)
+            ages = await _ages(tx, context)
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
@@ -31,15 +43,32 @@ async def readyz(request: web.Request) -> web.Response:
             missing.append(f"allowlist: no valid version of {context.settings.allowlist}: {why}")
         elif newest and not newest["valid"]:
             notes.append(
-                f"allowlist: the last good version is in force, the newest is wrong: {newest['error']}"
+                f"allowlist: the last good version is in force, the newest is not: {newest['error']}"
             )
+        notes += [
+            f"{name}: {LOOKS[name]} was last looked at {age // 3_600_000} h ago (App {app}); see its task"
+            for name, app, age in ages
+            if age > TOO_OLD
+        ]
     body = {"ok": not missing, "missing": missing, "notes": notes}
     return web.json_response(body, status=503 if missing else 200)
 
 
-async def metrics(_request: web.Request) -> web.Response:
+async def metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
+    context = request.app[CONTEXT]
+    with contextlib.suppress(StoreUnavailable):
+        async with context.store.read() as tx:
+            newest = await allowlists.newest(tx)
+            ages = await _ages(tx, context)
+        for name, app, age in ages:
+            SWEEP_AGE.labels(name, app).set(age / 1000)
+        ALLOWLIST_OK.set(bool(newest and newest["valid"]))
     return web.Response(
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},
     )
+
+
+async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
+    return await sweeps.ages(tx, [context.github.app_id, context.relay.app_id], list(LOOKS))

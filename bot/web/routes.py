@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.web import api, callback, operator, pages, webhooks
+from bot.web import admin, api, callback, operator, pages, results, webhooks
 from bot.web.keys import BODY_SECONDS, CONTEXT
 from bot.web.middleware import guard
+from bot.web.refusals import REFUSALS, Refusals
+from bot.web.taking import TAKING, Taking
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -19,16 +21,21 @@ def make_app(context: Context, *, body_seconds: float = 10.0) -> web.Application
     app = web.Application(middlewares=[guard])
     app[CONTEXT] = context
     app[BODY_SECONDS] = body_seconds
+    app[TAKING] = Taking(context)
+    app[REFUSALS] = Refusals(context.clock, most=context.settings.refused_per_min)
     app.add_routes(
         [
             web.post("/api/github/webhooks", webhooks.receive),
             web.post("/api/oot/callback", callback.receive),
             web.post("/github/callback", callback.receive),
+            web.post("/api/oot/callback/batch", callback.receive_batch),
+            web.post("/api/oot/results", results.receive),
             web.get("/healthz", operator.healthz),
             web.get("/readyz", operator.readyz),
             web.get("/metrics", operator.metrics),
         ]
     )
     app.add_routes(api.routes)
+    app.add_routes(admin.routes)
     pages.setup(app)
     return app

@@ -49,10 +49,15 @@ def test_the_story_is_told_from_the_first_webhook_to_a_clean_end(surroundings, t
 
 def test_ctrl_c_ends_the_endless_demo_quietly(surroundings, tmp_path):
     with subprocess.Popen(
-        DEMO, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        DEMO,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as demo:
         assert demo.stdout.readline().startswith("HUD ")
-        demo.send_signal(signal.SIGINT)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: the bot is told as well
         told, complaints = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 0, told + complaints
     assert complaints == ""

@@ -203,6 +203,30 @@ async def test_the_end_of_a_job_is_reported_with_all_inputs(service, job):
     assert service.tokens == [("bots", "Bearer request-secret")]
 
 
+async def test_a_workflow_started_by_workflow_dispatch_finds_its_dispatch_in_the_input(service, job):
+    dispatch = {**DISPATCH, "callback_url": f"{service.url}/callback"}
+    event = {"ref": "refs/heads/main", "inputs": {"client_payload": json.dumps(dispatch)}}
+    (job.folder / "event.json").write_text(json.dumps(event))
+
+    code, output = await job.report(status="in_progress", job_name="build")
+
+    assert (code, output) == (0, "ootbot took the report: accepted\n")
+    (report,) = service.reports
+    assert report["delivery_id"] == DISPATCH["delivery_id"]
+    assert report["callback_token"] == DISPATCH["callback_token"]
+    assert report["payload"] == DISPATCH["payload"]
+
+
+async def test_an_input_that_is_no_json_is_named(service, job):
+    (job.folder / "event.json").write_text(json.dumps({"inputs": {"client_payload": "{broken"}}))
+
+    code, output = await job.report(status="in_progress", job_name="build")
+
+    assert code == 1
+    assert "client_payload is not JSON" in output
+    assert service.reports == []
+
+
 async def test_a_job_that_reports_about_itself_names_itself_and_its_check_run(service, job):
     await job.report(status="in_progress")
 

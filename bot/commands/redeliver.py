@@ -1,0 +1,65 @@
+"""ootbot redeliver: ask GitHub once more for the deliveries that never came in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.commands import load_settings, run
+from bot.parse import duration
+
+if TYPE_CHECKING:
+    from bot.settings import Settings
+
+HELP = """Ask GitHub for the deliveries its log holds and this bot never stored.
+
+\b
+The running bot does so every ten minutes by itself; this is for looking, or for going back further.
+\b
+  ootbot redeliver --dry-run
+  ootbot redeliver --since 3d
+"""
+
+
+class Span(click.ParamType[int]):
+    """A duration such as `3d`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or fail with how to write one."""
+        try:
+            return duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(help=HELP)
+@click.option("--since", type=Span(), help="How far back to look; default: to where the last sweep began.")
+@click.option("--dry-run", is_flag=True, help="Only list what is missing.")
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:
+    """Sweep the delivery log."""
+    run(_sweep(load_settings(config), since, dry_run=dry_run))
+
+
+async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot.tasks import delivery_log  # noqa: PLC0415 - the same
+    from bot.tasks import redeliver as task  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        start = None if since is None else context.clock.now() - since * 1000
+        for app in delivery_log.apps(context):
+            if dry_run:
+                missing = await task.look(context, app, since=start)
+                for row in missing:
+                    click.echo(f"{row.guid} {row.event}")
+                click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
+            else:
+                swept = await task.sweep(context, app, since=start)
+                click.echo(
+                    f"App {app.app_id}: {swept.missing} were missing, {swept.asked} asked for", err=True
+                )

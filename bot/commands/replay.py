@@ -1,0 +1,121 @@
+"""ootbot replay: rebuild the record tables from the deliveries still held."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.commands import load_settings, run
+from bot.errors import StoreUnavailable
+from bot.parse import duration
+
+if TYPE_CHECKING:
+    from bot.settings import Settings
+    from bot.store.archive import Held, Selection
+    from bot.store.store import Store
+    from bot.worker import Worker
+
+BATCH = 100  # deliveries in one transaction
+BREATH = 0.05  # seconds between two: a running server writes to the same database
+MOST_TRIES = 10  # of a batch while the database is busy
+HELP = """Rebuild the record tables from the deliveries still held.
+
+\b
+Nothing is sent to GitHub, no row is deleted, results and dispatches are left alone; what was parked and can be read
+now counts as handled. It may run beside the server, and again: a second run changes nothing.
+\b
+  ootbot replay --all
+  ootbot replay --since 2d --event workflow_job
+  ootbot replay --since 2026-01-31 --repo example-org/project --dry-run
+"""
+
+
+class Moment(click.ParamType[int]):
+    """A duration back from now, such as `2d`, or a date and time in ISO 8601; epoch milliseconds."""
+
+    name = "duration|date"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it, or fail with how to write one."""
+        now = datetime.now(UTC).timestamp()
+        try:
+            return round((now - duration(value)) * 1000)
+        except ValueError:
+            pass
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a duration such as 2d nor a date such as 2026-01-31", param, ctx)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@click.command(help=HELP)
+@click.option("--all", "everything", is_flag=True, help="Every delivery still held.")
+@click.option("--since", type=Moment(), help="Only deliveries received since then; dates are UTC.")
+@click.option("--event", help="Only this event, such as workflow_job.")
+@click.option("--repo", help="Only this repository, owner/name.")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+def replay(
+    since: int | None, event: str | None, repo: str | None, config: Path | None, *, everything: bool, dry_run: bool
+) -> None:  # fmt: skip
+    """Replay deliveries."""
+    from bot.store.archive import Selection  # noqa: PLC0415 - the other commands start without SQLAlchemy
+
+    if everything == any((since, event, repo)):
+        raise click.UsageError(
+            "say which deliveries: --since, --event and --repo narrow the choice, or --all"
+        )
+    chosen = Selection(since=since, event=event, repo=repo)
+    run(_replay(load_settings(config), chosen, dry_run=dry_run))
+
+
+async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> None:
+    from bot.app import make_context, make_worker  # noqa: PLC0415 - the same
+    from bot.store import archive  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        async with context.store.read() as tx:
+            numbers = await archive.count(tx, chosen)
+        total = sum(numbers.values())
+        if dry_run:
+            for name, number in numbers.items():
+                click.echo(f"{number:>10,} {name}")
+            click.echo(f"{total:>10,} deliveries would be replayed")
+            return
+        failed = await _through(context.store, make_worker(context), chosen, total)
+    click.echo(f"replayed {total - failed:,} of {total:,} deliveries")
+    if failed:
+        sys.exit(1)
+
+
+async def _through(store: Store, worker: Worker, chosen: Selection, total: int) -> int:
+    """Replay a batch at a time and say how far it is; returns how many failed."""
+    from bot.store import archive  # noqa: PLC0415 - the same
+
+    done = failed = last = 0
+    while True:
+        async with store.read() as tx:
+            batch = await archive.page(tx, chosen, after=last, limit=BATCH)
+        if not batch:
+            return failed
+        for one, error in (await _persistently(store, worker, batch)).items():
+            failed += 1
+            click.echo(f"{one}: {error}", err=True)
+        done, last = done + len(batch), batch[-1].id
+        click.echo(f"{done:,} of {total:,}", err=True)
+        await store.clock.sleep(BREATH)
+
+
+async def _persistently(store: Store, worker: Worker, batch: list[Held]) -> dict[str, str]:
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return await worker.replay(batch)
+        except StoreUnavailable as error:
+            click.echo(f"trying again: {error}", err=True)
+            await store.clock.sleep(1)
+    return await worker.replay(batch)

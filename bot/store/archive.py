@@ -1,0 +1,154 @@
+"""What becomes of deliveries once they are handled? Compressed, read again for a replay, deleted in the end.
+
+Reading and writing are apart everywhere: what is to be changed is looked for in a snapshot that blocks nobody, then
+changed in short transactions.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store.inbox import Stored, opened
+from bot.store.tables import delivery, oot_dispatch, oot_workflow_job, records, task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+SETTLED = ("handled", "ignored", "foreign", "parked")
+REPLAYABLE = ("handled", "ignored", "stored", "parked")
+STANDING = frozenset({"repository", "installation"})  # what is, not what happened: access depends on it
+STORED_COLUMNS = ("id", "guid", "event", "received_at", "attempts", "codec", "body")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held(Stored):
+    """A delivery of the archive."""
+
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which deliveries are to be replayed; everything that is not given is not asked."""
+
+    since: int | None = None  # epoch milliseconds
+    event: str | None = None
+    repo: str | None = None
+
+
+async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[Held]:
+    """Return the next deliveries to be replayed, in the order they came; `after` is the last one's id."""
+    columns = [delivery.c[name] for name in (*STORED_COLUMNS, "state")]
+    query = sa.select(*columns).where(delivery.c.id > after, *_matches(chosen))
+    return [Held(**opened(row)) for row in await tx.rows(query.order_by(delivery.c.id).limit(limit))]
+
+
+async def count(tx: Transaction, chosen: Selection) -> dict[str, int]:
+    """Return how many deliveries are to be replayed, by event."""
+    query = sa.select(delivery.c.event, sa.func.count().label("number")).where(*_matches(chosen))
+    rows = await tx.rows(query.group_by(delivery.c.event).order_by(delivery.c.event))
+    return {row["event"]: row["number"] for row in rows}
+
+
+def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
+    asked: list[sa.ColumnElement[bool]] = [delivery.c.state.in_(REPLAYABLE)]
+    if chosen.since is not None:
+        asked.append(delivery.c.received_at >= chosen.since)
+    if chosen.event is not None:
+        asked.append(delivery.c.event == chosen.event)
+    if chosen.repo is not None:
+        asked.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
+    return asked
+
+
+async def plain(tx: Transaction, *, since: int, before: int, limit: int) -> list[Row]:
+    """Return settled deliveries of a span of time that are still kept as they came, oldest first.
+
+    The span ends before the oldest delivery that is still to be handled: what is settled later is found then.
+    """
+    waiting = await oldest_unhandled(tx)
+    query = sa.select(delivery.c.id, delivery.c.received_at, delivery.c.body).where(
+        delivery.c.received_at >= since,
+        delivery.c.received_at < (before if waiting is None else min(before, waiting)),
+        delivery.c.codec.is_(None),
+        delivery.c.state.in_(SETTLED),
+    )
+    return await tx.rows(query.order_by(delivery.c.received_at, delivery.c.id).limit(limit))
+
+
+async def oldest_unhandled(tx: Transaction) -> int | None:
+    """Return when the oldest delivery that is still to be handled came (epoch milliseconds)."""
+    query = sa.select(sa.func.min(delivery.c.received_at)).where(delivery.c.state == "stored")
+    at: int | None = (await tx.run(query)).scalar()
+    return at
+
+
+def compress(rows: Sequence[Row]) -> list[Row]:
+    """Return ids and compressed bodies; takes processor time, so not in the event loop."""
+    return [{"delivery_id": row["id"], "packed": zlib.compress(row["body"])} for row in rows]
+
+
+async def keep_compressed(tx: Transaction, packed: Sequence[Row]) -> None:
+    """Replace bodies by their compressed form."""
+    change = sa.update(delivery).where(
+        delivery.c.id == sa.bindparam("delivery_id"), delivery.c.codec.is_(None)
+    )
+    await tx.run(change.values(codec="zlib", body=sa.bindparam("packed")), list(packed))
+
+
+async def old_deliveries(tx: Transaction, *, before: int, limit: int) -> list[int]:
+    """Return ids of settled deliveries received before a time that nothing unfinished needs any more."""
+    reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
+    running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
+    unheard = ~sa.exists().where(reported) | sa.exists().where(running)
+    unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
+        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & unheard
+    )
+    asked_for = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
+    query = sa.select(delivery.c.id).where(
+        delivery.c.received_at < before,
+        delivery.c.state.in_(SETTLED),
+        ~sa.exists().where(oot_dispatch.c.source_guid == delivery.c.guid, unfinished),
+        delivery.c.guid.not_in(asked_for),
+    )
+    rows = await tx.rows(query.order_by(delivery.c.received_at).limit(limit))
+    return [row["id"] for row in rows]
+
+
+async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete deliveries, unless one is to be handled again after all."""
+    settled = delivery.c.state.in_(SETTLED)
+    await tx.run(sa.delete(delivery).where(delivery.c.id.in_(ids), settled))
+
+
+async def old_records(tx: Transaction, *, name: str, before: int, limit: int) -> list[tuple[Any, ...]]:
+    """Return keys of records first heard of before a time; what is still open is no history yet."""
+    table = records[name]
+    query = sa.select(*table.primary_key.columns).where(table.c.received_at < before)
+    if "closed_at" in table.c:
+        query = query.where(table.c.state.is_distinct_from("open"))
+    return [tuple(row.values()) for row in await tx.rows(query.limit(limit))]
+
+
+async def delete_records(tx: Transaction, keys: Sequence[tuple[Any, ...]], *, name: str) -> None:
+    """Delete records by their keys."""
+    table = records[name]
+    await tx.run(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))
+
+
+async def old_tasks(tx: Transaction, *, before: int, limit: int) -> list[int]:
+    """Return ids of tasks done before a time; dead ones stay for a person to look at."""
+    query = sa.select(task.c.id).where(task.c.state == "done", task.c.finished_at < before)
+    return [row["id"] for row in await tx.rows(query.order_by(task.c.id).limit(limit))]
+
+
+async def delete_tasks(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete tasks that are done."""
+    await tx.run(sa.delete(task).where(task.c.id.in_(ids), task.c.state == "done"))

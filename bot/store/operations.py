@@ -1,0 +1,57 @@
+"""What does an operator look at and set going again? Single deliveries and tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store import inbox
+from bot.store.tables import task
+
+if TYPE_CHECKING:
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+STATES = ("waiting", "running", "done", "dead")
+
+
+async def replay(tx: Transaction, guid: str) -> Row | None:
+    """Have a delivery handled once more, all of it; returns it as it was, None when it is not held.
+
+    Handling is idempotent: what was done already is not done again. What was meant for another App is left alone.
+    """
+    found = await inbox.find(tx, guid)
+    if found is not None and found["state"] != "foreign":
+        await inbox.again(tx, guid)
+    return found
+
+
+async def tasks(tx: Transaction, *, state: str | None, before: int | None, limit: int) -> list[Row]:
+    """Return tasks, newest first; `before` is the id of the last one of the page before."""
+    query = sa.select(task)
+    if state is not None:
+        query = query.where(task.c.state == state)
+    if before is not None:
+        query = query.where(task.c.id < before)
+    return await tx.rows(query.order_by(task.c.id.desc()).limit(limit))
+
+
+async def retry(tx: Transaction, identifier: int) -> Row | None:
+    """Have a dead or waiting task run at once; returns it as it was, None when there is none.
+
+    A dead one whose key waits already is done with: the waiting one takes its place.
+    """
+    query = sa.select(task).where(task.c.id == identifier)
+    found = await tx.row(query if tx.sqlite else query.with_for_update())
+    if found is None or found["state"] not in {"dead", "waiting"}:
+        return found
+    tx.stirred = True
+    same = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
+    joined = await tx.run(sa.update(task).where(*same).values(due_at=tx.now))
+    if found["state"] == "dead":
+        ended = {"state": "done", "error": "its key waits again"}
+        alive = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
+        change = ended if joined.rowcount else alive
+        await tx.run(sa.update(task).where(task.c.id == identifier).values(change))
+    return found

@@ -1,0 +1,66 @@
+"""What is open or running as far as we know, and what was relayed of it? What reconcile compares GitHub with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.store.tables import oot_dispatch, records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+NUMBERS_PER_QUERY = 200
+
+
+async def pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, Row]:
+    """Return, by number, what is recorded of pull requests: of those named, and of all that are open here."""
+    pull = records["pull_request"].c
+    columns = (
+        pull.repository_id, pull.number, pull.state, pull.head_sha, pull.title, pull.draft, pull.labels,
+        pull.updated_at, pull.received_at,
+    )  # fmt: skip
+    ours = sa.select(*columns).where(sa.func.lower(pull.repo) == repo.lower())
+    rows = await tx.rows(ours.where(pull.state == "open"))
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        rows += await tx.rows(ours.where(pull.number.in_(numbers[start : start + NUMBERS_PER_QUERY])))
+    return {row["number"]: row for row in sorted(rows, key=lambda row: row["received_at"])}
+
+
+async def dispatched(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, set[str]]:
+    """Return which heads of these pull requests were relayed, by number."""
+    sent = oot_dispatch.c
+    found: dict[int, set[str]] = {}
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        query = sa.select(sent.pr_number, sent.head_sha).distinct()
+        query = query.where(
+            sent.upstream_repo == repo,
+            sent.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
+            sent.action != "closed",
+        )
+        for row in await tx.rows(query):
+            found.setdefault(row["pr_number"], set()).add(row["head_sha"])
+    return found
+
+
+async def in_flight(
+    tx: Transaction, table: str, *, first_heard: tuple[int, int], limit: int, app_id: int | None = None
+) -> list[Row]:
+    """Return records that are not completed, first heard of in a span of time; of one App's where it is given.
+
+    Any of them, so that those GitHub has no news of do not keep the others from being asked about.
+    """
+    columns = records[table].c
+    query = sa.select(records[table]).where(
+        columns.status != "completed",
+        columns.received_at >= first_heard[0],
+        columns.received_at < first_heard[1],
+        columns.deleted_at.is_(None),
+    )
+    if app_id is not None:
+        query = query.where(columns.app_id == app_id)
+    return await tx.rows(query.order_by(sa.func.random()).limit(limit))

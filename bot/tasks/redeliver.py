@@ -1,0 +1,112 @@
+"""redeliver: what GitHub's delivery log holds and we never stored is asked for again.
+
+GitHub never redelivers by itself, and its log goes back three days. Each sweep walks from now to where the last
+complete one began. What is missing is remembered, asked for once a sweep, and lost after three times in vain. Where
+deliveries are pulled nothing is asked for: they are taken out of the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot import metrics
+from bot.errors import GitHubRefused
+from bot.store import sweeps
+from bot.tasks import delivery_log
+from bot.tasks.delivery_log import DAY
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.github import GitHubApp
+    from bot.store.queue import Task
+    from bot.tasks.delivery_log import Logged
+
+log = structlog.get_logger("bot.tasks.redeliver")
+
+NAME = "redeliver"
+OVERLAP = 30 * 60_000  # milliseconds a sweep looks back behind the last one: rows may appear late
+ON_THE_WAY = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
+PATIENCE = 8 * 60_000  # milliseconds until a delivery that was asked for is asked for again
+FORGET = 8 * DAY  # nothing is in any log for longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What one sweep found."""
+
+    missing: int  # deliveries the log has and we never stored
+    asked: int  # of them, or of earlier ones, asked for or taken now
+
+
+async def run(context: Context, _task: Task) -> None:
+    """Sweep the log of each App."""
+    for app in delivery_log.apps(context):
+        await sweep(context, app)
+
+
+async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -> Swept:
+    """Find what is missing and ask for it; `since` (epoch milliseconds) replaces where the last sweep began."""
+    until = context.clock.now() - (0 if context.settings.pulls else ON_THE_WAY)
+    async with context.store.transaction() as tx:
+        earlier = await sweeps.begin(tx, app.app_id, NAME)
+    if since is None:
+        since = (earlier["reached"] or 0) - OVERLAP
+    since = max(since, delivery_log.horizon(context))
+    missing = asked = 0
+    async for page in delivery_log.unheard(context, app, since=since, until=until):
+        missing += len(page)
+        if context.settings.pulls:
+            asked += sum([await delivery_log.take(context, app, row) for row in page])
+        else:
+            await _remember(context, app, page)
+    if not context.settings.pulls:
+        asked = await _ask_for_all(context, app)
+    async with context.store.transaction() as tx:
+        await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing, asked=asked)
+    if missing or asked:
+        log.warning("deliveries were missing", app=app.app_id, missing=missing, asked=asked)
+    return Swept(missing=missing, asked=asked)
+
+
+async def look(context: Context, app: GitHubApp, *, since: int | None) -> list[Logged]:
+    """Return what a sweep would ask for, without asking or remembering anything."""
+    async with context.store.read() as tx:
+        earlier = await sweeps.get(tx, app.app_id, NAME)
+    if since is None:
+        since = (earlier["reached"] or 0) - OVERLAP if earlier else 0
+    since = max(since, delivery_log.horizon(context))
+    until = context.clock.now() - ON_THE_WAY
+    pages = delivery_log.unheard(context, app, since=since, until=until)
+    return list({row.guid: row async for page in pages for row in page}.values())
+
+
+async def _remember(context: Context, app: GitHubApp, page: list[Logged]) -> None:
+    async with context.store.transaction() as tx:
+        for row in page:
+            await sweeps.miss(
+                tx, app.app_id, guid=row.guid, log_id=row.id, event=row.event, delivered_at=row.delivered_at
+            )
+
+
+async def _ask_for_all(context: Context, app: GitHubApp) -> int:
+    """Ask for everything that is missing, at the pace GitHub wishes for writes; returns how many were asked for."""
+    now = context.clock.now()
+    async with context.store.transaction() as tx:
+        lost = await sweeps.review(tx, app.app_id, asked_before=now - PATIENCE, forget_before=now - FORGET)
+        wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE)
+    for row in lost:
+        log.error("a delivery is lost: asked for in vain", delivery=row["guid"], github_event=row["event"])
+    metrics.LOST.inc(len(lost))
+    for row in wanted:
+        try:
+            await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
+        except GitHubRefused as error:
+            log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
+        async with context.store.transaction() as tx:
+            await sweeps.asked(tx, row)
+        metrics.REDELIVERIES.inc()
+        await context.clock.sleep(60 / context.settings.writes_per_min)
+    return len(wanted)

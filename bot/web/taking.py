@@ -1,0 +1,59 @@
+"""How do reports that come at the same moment share one transaction? While one group is committed, the next gathers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot import results
+from bot.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.context import Context
+    from bot.results import Answer
+    from bot.store import Transaction
+    from bot.trust import Given
+
+MOST = 500  # reports that others may join
+
+
+class Taking:
+    """Takes reports for everybody who serves them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._turn = asyncio.Lock()
+        self._gathering: list[Given] = []
+        self._group: asyncio.Task[list[Answer]] | None = None
+
+    async def take(self, given: Sequence[Given]) -> list[Answer]:
+        """Take reports; everything is stored before the answers to them are returned. Raises StoreUnavailable."""
+        if self._group is None or len(self._gathering) >= MOST:
+            self._gathering = []
+            self._group = asyncio.create_task(self._take_together(self._gathering))
+        gathered, group, start = self._gathering, self._group, len(self._gathering)
+        gathered.extend(given)
+        await asyncio.wait([group])
+        failure = group.exception()
+        if failure is None or isinstance(failure, StoreUnavailable) or len(gathered) == len(given):
+            return group.result()[start : start + len(given)]
+        return await self._write(given)  # somebody's report breaks something: it shall be only theirs
+
+    async def _take_together(self, gathered: list[Given]) -> list[Answer]:
+        async with self._turn:
+            if self._gathering is gathered:
+                self._group = None
+            return await self._write(gathered)
+
+    async def _write(self, given: Sequence[Given]) -> list[Answer]:
+        async def work(tx: Transaction) -> list[Answer]:
+            return await results.accept(tx, self._context.settings, given)
+
+        return await self._context.store.write(work)
+
+
+TAKING: web.AppKey[Taking] = web.AppKey("taking", Taking)

