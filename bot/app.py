@@ -20,6 +20,7 @@ from bot.context import Context
 from bot.github import GitHubApp
 from bot.oidc import Verifier
 from bot.store import Store
+from bot.web.limits import Gate
 from bot.web.routes import make_app
 from bot.worker import Worker
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.app")
 
 SHUTDOWN = 2.0  # seconds requests in flight get to end
-KEEPALIVE = 75.0  # seconds an idle connection is kept
+BACKLOG = 1024  # connections the system may hold for us while we are busy
 
 
 @contextlib.asynccontextmanager
@@ -79,33 +80,42 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
     with contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
         async with make_context(replace(settings, port=port)) as context:
-            runner = web.AppRunner(
-                make_app(context),
-                access_log=None,
-                auto_decompress=False,
-                keepalive_timeout=KEEPALIVE,
-                shutdown_timeout=SHUTDOWN,
-            )
-            await runner.setup()
             worker = make_worker(context)
             working = asyncio.create_task(worker.run())
             stop = _stop_on_signals(working)
             try:
-                await web.SockSite(runner, listening).start()
-                log.info(
-                    "serving",
-                    url=context.settings.url,
-                    database=context.store.url.get_backend_name(),
-                )
-                if ready:
-                    ready(context.settings.url)
-                await stop.wait()
-                log.info("stopping: no new work")
+                async with answering(make_app(context), listening):
+                    log.info(
+                        "serving",
+                        url=context.settings.url,
+                        database=context.store.url.get_backend_name(),
+                    )
+                    if ready:
+                        ready(context.settings.url)
+                    await stop.wait()
+                    log.info("stopping: no new work")
+                    worker.stop()
             finally:
                 worker.stop()
-                await runner.cleanup()
                 await working
     log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    app: web.Application, listening: socket.socket, *, most: int | None = None
+) -> AsyncIterator[None]:
+    """Serve the application on a socket, to at most so many connections at once; requests in flight end first."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
+    await runner.setup()
+    assert runner.server
+    loop = asyncio.get_running_loop()
+    accepting = await loop.create_server(Gate(runner.server, most=most), sock=listening, backlog=BACKLOG)
+    try:
+        yield
+    finally:
+        accepting.close()
+        await runner.cleanup()
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -117,7 +127,7 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError:
         listening.close()
         raise
-    listening.listen(1024)
+    listening.listen(BACKLOG)
     return listening
 
 

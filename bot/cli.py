@@ -7,9 +7,11 @@ import click
 from bot import __version__
 from bot.commands.allowlist import allowlist
 from bot.commands.demo import demo
+from bot.commands.keys import keys
 from bot.commands.redeliver import redeliver
 from bot.commands.reference import settings
 from bot.commands.replay import replay
+from bot.commands.report import report
 from bot.commands.serve import serve
 
 
@@ -19,7 +21,7 @@ def main() -> None:
     """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
 
 
-for command in (serve, demo, allowlist, settings, replay, redeliver):
+for command in (serve, demo, allowlist, settings, replay, redeliver, keys, report):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -34,9 +34,7 @@ class Delivery(Event):
         return name if isinstance(name, str) else ""
 
 
-def record(
-    tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False
-) -> dict[str, Any]:
+def record(tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False) -> dict[str, Any]:
     """Have one record of the delivery merged into its table, and return the values read.
 
     The repository it is about is kept along with it: its visibility decides who may see the record.
@@ -55,8 +53,9 @@ def record_repository(tx: Transaction, event: Delivery, repository: object) -> N
     if not isinstance(repository, dict) or "id" not in repository:
         return
     key = str(repository["id"])
-    if tx.repositories_seen.get(key) == repository:
+    seen, at = tx.repositories_seen.get(key, ({}, 0))
+    if seen == repository and at <= event.received_at:
         return
-    tx.repositories_seen[key] = repository
+    tx.repositories_seen[key] = (repository, event.received_at)
     shown = {"repository": repository}
     tx.record(from_payload(REPOSITORY, shown, guid=event.delivery_id, received_at=event.received_at))

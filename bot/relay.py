@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.domain.authors import trusted
+from bot.domain.reading import Kind, read
 from bot.errors import RetryLater
 from bot.store import allowlists, dispatches, pulls
 
@@ -36,9 +37,11 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     number, head, closing = event["number"], event["head"]["sha"], body["action"] == "closed"
     await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
-    stale = not closing and record is not None and _overtaken(record, head)
-    current: str | None = None if closing else record["head_sha"] if record else head
-    await dispatches.supersede_unsent(tx, repo, number, but_head=current)
+    current, live = head, not closing
+    if record is not None and _is_newer(record, event):  # GitHub has told us of what came later
+        current, live = record["head_sha"], record["state"] == "open"
+    stale = not closing and not (live and current == head)
+    await dispatches.supersede_unsent(tx, repo, number, but_head=current if live else None)
     known = trusted(event.get("author_association")) or await dispatches.approved(tx, repo, number, head)
     about = _about(guid, body) | {
         "pr_number": number,
@@ -156,6 +159,7 @@ def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
     }
 
 
-def _overtaken(record: Row, head: str) -> bool:
-    """Whether GitHub has told us of a newer head, or of the pull request's end, before this event was relayed."""
-    return bool(record["head_sha"] != head or record["state"] == "closed")
+def _is_newer(record: Row, event: Row) -> bool:
+    """Whether a record is certainly later than an event: in one second, either may be."""
+    at = read(event, ("updated_at",), Kind.TIME)
+    return bool(at is not None and record["updated_at"] is not None and record["updated_at"] > at)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 TaskFunction = Callable[["Context", Task], Awaitable[None]]
 
 BATCH = 100  # deliveries applied in one transaction
+LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
 POLL = 1.0  # seconds between looks at the database when nobody rang
 HEARTBEAT = 20.0  # seconds between renewals of leases
@@ -156,7 +157,10 @@ class Worker:
 
     async def _handle(self, tx: Transaction, one: Stored) -> None:
         try:
-            data = msgspec.json.decode(one.body)
+            if len(one.body) > LARGE:
+                data = await asyncio.to_thread(msgspec.json.decode, one.body)
+            else:
+                data = msgspec.json.decode(one.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise Unreadable(f"the body is not JSON: {error}") from error
         tx.cause = one.guid

@@ -50,6 +50,11 @@ class Process:
             if line.startswith(b"ootbot "):
                 ready.set()
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that runs now."""
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL, now."""
         with contextlib.suppress(ProcessLookupError):

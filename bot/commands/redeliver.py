@@ -23,21 +23,16 @@ The running bot does so every ten minutes by itself; this is for looking, or for
 """
 
 
-class Span(click.ParamType[int]):
-    """A duration such as `3d`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it, or fail with how to write one."""
-        try:
-            return duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def span(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Read a duration such as `3d` into seconds, or fail with how to write one."""
+    try:
+        return duration(value) if value else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(help=HELP)
-@click.option("--since", type=Span(), help="How far back to look; default: to where the last sweep began.")
+@click.option("--since", callback=span, help="How far back to look; default: to where the last sweep began.")
 @click.option("--dry-run", is_flag=True, help="Only list what is missing.")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
 def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.commands import load_settings, run
+from bot.domain.reading import as_time
 from bot.errors import StoreUnavailable
 from bot.parse import duration
 
@@ -34,28 +35,24 @@ now counts as handled. It may run beside the server, and again: a second run cha
 """
 
 
-class Moment(click.ParamType[int]):
-    """A duration back from now, such as `2d`, or a date and time in ISO 8601; epoch milliseconds."""
-
-    name = "duration|date"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it, or fail with how to write one."""
-        now = datetime.now(UTC).timestamp()
-        try:
-            return round((now - duration(value)) * 1000)
-        except ValueError:
-            pass
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither a duration such as 2d nor a date such as 2026-01-31", param, ctx)
-        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+def moment(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Read a duration back from now, or a date and time in ISO 8601, into epoch milliseconds."""
+    if not value:
+        return None
+    at = as_time(value)
+    if at is not None:
+        return at
+    try:
+        return round((datetime.now(UTC).timestamp() - duration(value)) * 1000)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is neither a duration such as 2d nor a date such as 2026-01-31"
+        ) from None
 
 
 @click.command(help=HELP)
 @click.option("--all", "everything", is_flag=True, help="Every delivery still held.")
-@click.option("--since", type=Moment(), help="Only deliveries received since then; dates are UTC.")
+@click.option("--since", callback=moment, help="Only deliveries received since then; dates are UTC.")
 @click.option("--event", help="Only this event, such as workflow_job.")
 @click.option("--repo", help="Only this repository, owner/name.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")

@@ -115,6 +115,7 @@ def _fitted(payload: Row, excess: Excess) -> Row:
         return payload
     cut: list[str] = []
     inner = _keep(payload, ESSENTIAL, "", cut)
+    cut = list(dict.fromkeys(cut))  # items of a list have lost the same fields
     inner["truncated"] = cut if len(cut) <= NAMED else [*cut[:NAMED], f"and {len(cut) - NAMED} more"]
     _shorten(inner, "pull_request", "labels", _long_labels)
     for outer, name in CUT_IN_ORDER:
@@ -132,7 +133,10 @@ def _keep(value: Row, keep: Keep, path: str, cut: list[str], *, most: int | None
         if isinstance(wanted, dict) and isinstance(inner, dict):
             kept[name] = _keep(inner, wanted, f"{path}{name}.", cut, most=most)
         elif isinstance(wanted, dict) and isinstance(inner, list) and most is None:
-            kept[name] = [_keep(item, wanted, "", [], most=most) for item in inner if isinstance(item, dict)]
+            items = [item for item in inner if isinstance(item, dict)]
+            kept[name] = [_keep(item, wanted, f"{path}{name}[].", cut) for item in items]
+            if len(items) < len(inner):
+                cut.append(f"{path}{name}[]")
         elif wanted is None or (most is not None and not _small(inner, most)):
             cut.append(path + name)
         else:

@@ -21,8 +21,9 @@ from bot.domain.reading import Kind, Unreadable, read, require_int
 class Rule(StrEnum):
     """How two versions of one row become one, whatever order they come in.
 
-    NEWEST   the greater (updated_at, action is not the creating one, rank of the status where there is one, SHA-256 of
-             the object) wins whole, nulls included. GitHub's times have seconds: a run may begin and end in one.
+    NEWEST   the greater (updated_at, weight of the action, rank of the status where there is one, SHA-256 of the object)
+             wins whole, nulls included. GitHub's times have seconds, and much may happen in one: a creating action
+             weighs least, then any other, then a pull request's new head, then its end or its reopening.
     FURTHEST no updated_at: rank queued < waiting < in_progress < completed, then completed_at, then the hash; a column
              takes its value from the greatest version in which it was not null, so a null never erases.
     HISTORY  each delivery is a row of its own (key: its GUID); nothing overwrites anything.
@@ -34,6 +35,11 @@ class Rule(StrEnum):
 
 
 CREATING_ACTIONS = frozenset({"opened", "created", "submitted", "requested"})
+DECISIVE_ACTIONS = {
+    "synchronize": 2,
+    "closed": 3,
+    "reopened": 3,
+}  # of one second: what moves a head, or ends it
 STATUS_RANK = {
     "requested": 0,
     "queued": 0,
@@ -114,7 +120,8 @@ def version_of(kind: RecordType, source: Any, values: dict[str, Any], action: ob
     rank = STATUS_RANK.get(values.get("status") or "", 0)
     if kind.rule is Rule.FURTHEST:
         return f"{rank}:{values.get('completed_at') or 0:015d}:{digest}"
-    later = "0" if isinstance(action, str) and action in CREATING_ACTIONS else "1"
+    happened = action if isinstance(action, str) else ""
+    later = 0 if happened in CREATING_ACTIONS else DECISIVE_ACTIONS.get(happened, 1)
     return f"{values.get('updated_at') or 0:015d}:{later}:{rank}:{digest}"
 
 

@@ -50,7 +50,7 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Ba
     urls = [job.url for job in jobs if job.url]
     return Backend(
         repo=dispatch["backend"],
-        level=dispatch["level"],
+        level=_level(dispatch, entry),
         device=dispatch["device"],
         state=state,
         reason=reason,
@@ -62,6 +62,12 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Ba
         run_url=urls[-1] if urls else None,
         page_url=page_url,
     )
+
+
+def _level(dispatch: Row, entry: Entry | None) -> int:
+    """Return the level it was dispatched at; who is not listed as blocking any more blocks nothing at once."""
+    level: int = dispatch["level"]
+    return min(level, 3) if entry is None or entry.level < 4 else level
 
 
 def undispatched(entry: Entry, *, page_url: str) -> Backend:

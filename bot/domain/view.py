@@ -87,7 +87,8 @@ class Job:
     artifact_url: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     history: History | None = None
-    evidence_url: str | None = None  # the run that shows it is known or flaky
+    evidence_url: str | None = None  # the run that shows it
+    evidence_elsewhere: bool = False  # that run was on another pull request, not on the base branch
 
     @property
     def red(self) -> bool:
@@ -134,6 +135,16 @@ class Backend:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came of one command that somebody gave in a comment."""
+
+    login: str
+    command: str  # the line as it was written
+    refused: bool
+    text: str  # a sentence or two
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pull:
     """A pull request's head and every backend expected to say something about it."""
 
@@ -144,6 +155,8 @@ class Pull:
     page_url: str = ""  # the HUD's page of this pull request
     help_url: str = ""  # where levels, words and commands are explained
     previous: Pull | None = None  # the last head with a verdict, while this one has no report yet
+    gate_unknown: str = ""  # why nobody can say who blocks here; empty when that is known
+    answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
 
     @property
     def reported(self) -> bool:

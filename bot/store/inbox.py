@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from bot.store.transaction import Transaction
 
+LARGE = 256 * 1024  # bytes of a body that is not read along with others
+MOST_BYTES = 16 * 1024 * 1024  # of large bodies handled in one transaction; one more is begun below that
+
 
 @dataclass(frozen=True, kw_only=True)
 class Incoming:
@@ -95,16 +98,29 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
 
 
 async def take(tx: Transaction, *, limit: int, only: int | None = None) -> list[Stored]:
-    """Return the deliveries to be handled next; their rows are this transaction's until it ends."""
-    columns = (
-        delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec", "body")
-    )
-    query = sa.select(*columns).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
+    """Return the deliveries to be handled next; their rows are this transaction's until it ends.
+
+    Large bodies are read one by one, as many as memory allows; the others are left to the next call.
+    """
+    columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
+    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
+    query = sa.select(*columns, small).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
     if only is not None:
         query = query.where(delivery.c.id == only)
     query = query.order_by(delivery.c.due_at, delivery.c.id).limit(limit)
     rows = await tx.rows(query if tx.sqlite else query.with_for_update(skip_locked=True))
-    return [Stored(**opened(row)) for row in rows]
+    await _add_large_bodies(tx, [row for row in rows if row["body"] is None])
+    return [Stored(**opened(row)) for row in rows if row["body"] is not None]
+
+
+async def _add_large_bodies(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    size = 0
+    for row in rows:
+        if size > MOST_BYTES:
+            return
+        query = sa.select(delivery.c.body).where(delivery.c.id == row["id"])
+        row["body"] = (await tx.run(query)).scalar()
+        size += len(row["body"])
 
 
 async def settle(tx: Transaction, taken: Sequence[Stored], state: str, error: str | None = None) -> None:

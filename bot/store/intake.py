@@ -71,15 +71,15 @@ class Intake:
                 rows = [row for row, _ in batch]
                 try:
                     new = await (self._sqlite(rows) if self._store.sqlite else self._postgres(rows))
-                except StoreUnavailable as error:
-                    answers: Sequence[bool | StoreUnavailable] = [error] * len(batch)
+                except Exception as error:  # noqa: BLE001 - handed to the callers, who would wait for ever
+                    answers: Sequence[bool | Exception] = [error] * len(batch)
                 else:
                     answers = new
                     self._store.work_waiting.set()
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if future.done():
                         continue
-                    if isinstance(answer, StoreUnavailable):
+                    if isinstance(answer, Exception):
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)

@@ -1,4 +1,4 @@
-"""What do we know of a pull request, and what did we write on it? Reads of records; oot_check and oot_comment."""
+"""What do we know of a pull request, and what did we write on it?"""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import oot_check, oot_comment, records
+from bot.store.pull_tables import (
+    oot_changed_files,
+    oot_check,
+    oot_comment,
+    oot_mention,
+    oot_merge_group,
+)
+from bot.store.record_tables import records
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
@@ -19,6 +28,33 @@ async def get(tx: Transaction, repo: str, number: int) -> Row | None:
     table = records["pull_request"]
     query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.number == number)
     return await tx.row(query.order_by(table.c.received_at.desc()))
+
+
+async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
+    """Return the newest label events of a pull request; GitHub's times have seconds, so several may share one."""
+    table = records["pull_label_event"]
+    query = sa.select(
+        table.c.action, table.c.label_name, table.c.pull_request_updated_at.label("updated_at")
+    ).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.pull_request_number == number)
+    return await tx.rows(query.order_by(table.c.pull_request_updated_at.desc()).limit(10))
+
+
+async def owner_of_gate(tx: Transaction, repo: str, head_sha: str) -> int | None:
+    """Return the first opened of the open pull requests with that head: one commit has one gate."""
+    table = records["pull_request"]
+    query = sa.select(sa.func.min(table.c.number)).where(
+        table.c.head_sha == head_sha, sa.func.lower(table.c.repo) == repo.lower(), table.c.state == "open"
+    )
+    number: int | None = (await tx.run(query)).scalar()
+    return number
+
+
+async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[Row]:
+    """Return the gates we made on these commits, whichever pull request asked for them; oldest first."""
+    query = sa.select(oot_check).where(
+        oot_check.c.head_sha.in_(sorted(heads)), oot_check.c.upstream_repo == repo, oot_check.c.name == name
+    )
+    return await tx.rows(query.order_by(oot_check.c.created_at, oot_check.c.external_id))
 
 
 async def checks_of(tx: Transaction, repo: str, number: int) -> list[Row]:
@@ -71,3 +107,79 @@ async def wrote_comment(tx: Transaction, repo: str, number: int, **values: Any) 
     """Record what was written to the comment."""
     match = (oot_comment.c.upstream_repo == repo, oot_comment.c.pr_number == number)
     await tx.run(sa.update(oot_comment).where(*match).values(values | {"written_at": tx.now}))
+
+
+async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
+    """Return whose on-calls were named live on a head, by backend; true where that is over."""
+    query = sa.select(oot_mention.c.backend_key, oot_mention.c.over).where(
+        *_mentioned(repo, number), oot_mention.c.head_sha == head_sha
+    )
+    return {row["backend_key"]: row["over"] for row in await tx.rows(query)}
+
+
+async def mentioned(
+    tx: Transaction, repo: str, number: int, head_sha: str, live: Sequence[str], *, anew: bool
+) -> None:
+    """Record whom the comment names live now; nobody is named so twice.
+
+    `anew`: this comment was just made in place of another, so what the other one named is over.
+    """
+    of_pull = sa.update(oot_mention).where(*_mentioned(repo, number))
+    gone = of_pull if anew else of_pull.where(oot_mention.c.backend_key.not_in(live))
+    await tx.run(gone.values(over=True))
+    for key in live:
+        values = {
+            "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "backend_key": key,
+            "over": False, "created_at": tx.now,
+        }  # fmt: skip
+        await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
+
+
+async def begin_merge_group(tx: Transaction, repo: str, head_sha: str, number: int) -> None:
+    """Record that a merge queue waits for the gate on a commit of its own, on behalf of a pull request."""
+    values = {"upstream_repo": repo, "head_sha": head_sha, "pr_number": number, "created_at": tx.now}
+    await tx.run(tx.insert(oot_merge_group).values(values).on_conflict_do_nothing())
+
+
+async def end_merge_group(tx: Transaction, repo: str, head_sha: str) -> None:
+    """Forget a commit of the merge queue: merged, or taken out of it."""
+    await tx.run(
+        sa.delete(oot_merge_group).where(
+            oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.head_sha == head_sha
+        )
+    )
+
+
+async def merge_groups(tx: Transaction, repo: str, number: int) -> list[str]:
+    """Return the commits on which a merge queue waits for a pull request's verdict."""
+    query = sa.select(oot_merge_group.c.head_sha).where(
+        oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.pr_number == number
+    )
+    return list((await tx.run(query.order_by(oot_merge_group.c.created_at))).scalars())
+
+
+async def changed_files(tx: Transaction, repo: str, number: int, head_sha: str) -> frozenset[str] | None:
+    """Return the files a pull request changes, as GitHub listed them for that head; None before it was asked."""
+    row = await tx.row(sa.select(oot_changed_files).where(*_files(repo, number, head_sha)))
+    return None if row is None else frozenset(row["paths"])
+
+
+async def keep_changed_files(
+    tx: Transaction, repo: str, number: int, head_sha: str, paths: Sequence[str]
+) -> None:
+    """Keep what GitHub listed for a head; what was kept of older heads goes."""
+    table = oot_changed_files
+    await tx.run(sa.delete(table).where(table.c.upstream_repo == repo, table.c.pr_number == number))
+    values = {
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "paths": list(paths), "asked_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())
+
+
+def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number
+
+
+def _files(repo: str, number: int, head_sha: str) -> tuple[sa.ColumnElement[bool], ...]:
+    table = oot_changed_files
+    return table.c.upstream_repo == repo, table.c.pr_number == number, table.c.head_sha == head_sha

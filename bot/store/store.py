@@ -90,7 +90,11 @@ class Store:
             async with self._engine.connect() as conn:
                 try:
                     yield (await conn.get_raw_connection()).driver_connection
-                except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                except (
+                    asyncpg.PostgresError,
+                    asyncpg.InterfaceError,
+                    asyncpg.InternalClientError,  # the server hung up between two messages
+                ) as error:
                     await conn.invalidate()
                     raise StoreUnavailable(f"the database cannot be used: {error}") from error
 

@@ -1,77 +1,19 @@
 """What is stored? Every table, once, for SQLite and PostgreSQL alike.
 
-Times are epoch milliseconds in integers; ids of outside CIs are text; record tables are made from `domain.records`.
+Times are epoch milliseconds in integers; ids of outside CIs are text; the tables of records are in `record_tables`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
-from bot.domain.reading import Kind
-from bot.domain.records import TYPES, RecordType
+from bot.store.columns import Big, Float, Json, metadata
+from bot.store.columns import column as _column
+from bot.store.columns import must as _must
+from bot.store.pull_tables import oot_check, oot_comment
+from bot.store.record_tables import records
 
-metadata = sa.MetaData(
-    naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"}
-)
-
-Big = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite's rowid needs INTEGER
-Json = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
-Float = sa.Float(53)
-KINDS: dict[Kind, Any] = {
-    Kind.INT: Big,
-    Kind.TEXT: sa.Text,
-    Kind.BOOL: sa.Boolean,
-    Kind.TIME: Big,
-    Kind.JSON: Json,
-}
-
-
-def _column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
-    return sa.Column(name, kind, nullable=options.pop("nullable", True), **options)
-
-
-def _must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
-    return sa.Column(name, kind, nullable=False, **options)
-
-
-def _record_table(kind: RecordType) -> sa.Table:
-    columns = [_must("repository_id", Big), _must("repo", sa.Text), _must("received_at", Big)]
-    if "guid" in kind.key:
-        columns.append(_must("guid", sa.Text))
-    columns += [
-        _column(column.name, KINDS[column.kind], nullable=column.name not in kind.key)
-        for column in kind.columns
-    ]
-    columns += [_column("deleted_at", Big), _must("merge_state", Json)]
-    table = sa.Table(kind.table, metadata, *columns)
-    table.append_constraint(sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}"))
-    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(table.c.repo), table.c[kind.key[0]])
-    return table
-
-
-records = {name: _record_table(kind) for name, kind in TYPES.items()}
-sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
-sa.Index("ix_pull_request_number", records["pull_request"].c.number)
-sa.Index("ix_issue_number", records["issue"].c.number)
-sa.Index("ix_pull_request_head_sha", records["pull_request"].c.head_sha)
-OPEN = records["pull_request"].c.state == "open"
-sa.Index(
-    "ix_pull_request_open",
-    records["pull_request"].c.number,
-    sqlite_where=OPEN,
-    postgresql_where=OPEN,
-)
-for _name in ("workflow_run", "workflow_job", "check_run"):  # what reconcile asks GitHub about
-    _in_flight = records[_name].c.status != "completed"
-    sa.Index(
-        f"ix_{_name}_in_flight",
-        records[_name].c.received_at,
-        sqlite_where=_in_flight,
-        postgresql_where=_in_flight,
-    )
+__all__ = ["metadata", "oot_check", "oot_comment", "records"]  # part of the schema, made elsewhere
 
 delivery = sa.Table(
     "delivery",
@@ -174,8 +116,9 @@ oot_dispatch = sa.Table(
     _must("backend_key", sa.Text),  # the name, case folded
     _must("level", sa.Integer),
     _column("device", sa.Text),
-    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
-    _must("state", sa.Text),
+    _must(
+        "state", sa.Text
+    ),  # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
@@ -239,12 +182,14 @@ oot_workflow_job = sa.Table(
 )
 sa.Index("ix_oot_workflow_job_dispatch", oot_workflow_job.c.dispatch_id)
 sa.Index("ix_oot_workflow_job_pull", oot_workflow_job.c.upstream_repo, oot_workflow_job.c.pr_number)
-sa.Index(
-    "ix_oot_workflow_job_backend",
-    oot_workflow_job.c.downstream_repo,
-    oot_workflow_job.c.received_at,
-)
+sa.Index("ix_oot_workflow_job_backend", oot_workflow_job.c.downstream_repo, oot_workflow_job.c.received_at)
 sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id)
+sa.Index(
+    "ix_oot_workflow_job_name",  # how else does this job fare?
+    oot_workflow_job.c.job_name,
+    oot_workflow_job.c.workflow_name,
+    oot_workflow_job.c.completed_at,
+)
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 sa.Index(
     "ix_oot_workflow_job_open",
@@ -276,38 +221,6 @@ oot_run = sa.Table(
     _column("conclusion", sa.Text),
     _must("checked_at", Big),
     sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
-)
-
-oot_check = sa.Table(
-    "oot_check",
-    metadata,
-    sa.Column("external_id", sa.Text, primary_key=True),
-    _must("upstream_repo", sa.Text),
-    _column("pr_number", Big),
-    _must("head_sha", sa.Text),
-    _must("name", sa.Text),
-    _column("check_run_id", Big),  # null: intended, perhaps made
-    _must("status", sa.Text),
-    _column("conclusion", sa.Text),
-    _must("digest", sa.Text),  # of the body last written
-    _must("created_at", Big),
-    _must("written_at", Big),
-    _must("label_ended", sa.Boolean),  # concluded neutral only because the label went away
-    _must("basis", sa.Text),  # what the verdict is about: a new basis may begin a new check run
-)
-sa.Index("ix_oot_check_pull", oot_check.c.upstream_repo, oot_check.c.pr_number)
-sa.Index("ix_oot_check_head", oot_check.c.head_sha)
-sa.Index("ix_oot_check_run", oot_check.c.check_run_id)
-
-oot_comment = sa.Table(
-    "oot_comment",
-    metadata,
-    _must("upstream_repo", sa.Text),
-    _must("pr_number", Big),
-    _column("comment_id", Big),  # null: intended, perhaps made
-    _must("digest", sa.Text),
-    _must("written_at", Big),
-    sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
 )
 
 oot_key = sa.Table(

@@ -41,7 +41,8 @@ class Transaction:
         self.cause: str | None = None  # the delivery being handled: tasks remember it
         self.stirred = False  # something may be due once this is committed: the worker is rung
         self.replaying = False  # rebuilding records: tasks are not enqueued
-        self.repositories_seen: dict[str, dict[str, Any]] = {}  # as last shown by a delivery, by id
+        # by id, as last shown by a delivery received then
+        self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
         self._records: list[Record] = []
         self._requests: dict[tuple[str, str], Request] = {}
 

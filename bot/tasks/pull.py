@@ -1,7 +1,7 @@
 """pull: deliveries are taken out of GitHub's log every few seconds, where no webhook can reach us.
 
-Reads back to the first page with nothing new on it; what came late to the log is found by the sweep that goes on
-every ten minutes (see redeliver).
+Reads back to the first page with nothing new on it. What comes late to the log is found every ten minutes, when it
+is read as far back as the last time (see redeliver).
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from bot.tasks import delivery_log
+from bot.store import sweeps
+from bot.tasks import delivery_log, redeliver
 
 if TYPE_CHECKING:
     from bot.context import Context
+    from bot.github import GitHubApp
     from bot.store.queue import Task
+
+COMPLETE_EVERY = 10 * 60_000  # milliseconds
 
 
 async def run(context: Context, _task: Task) -> None:
@@ -21,12 +25,21 @@ async def run(context: Context, _task: Task) -> None:
     if not context.settings.pulls:
         return
     for app in delivery_log.apps(context):
-        pages = delivery_log.unheard(
-            context, app, since=delivery_log.horizon(context), until=context.clock.now() + 1
-        )
-        async with contextlib.aclosing(pages) as unheard:
-            async for page in unheard:
-                for row in reversed(page):
-                    await delivery_log.take(context, app, row)
-                if not page:
-                    break
+        async with context.store.read() as tx:
+            last = await sweeps.get(tx, app.app_id, redeliver.NAME)
+        if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
+            await _newest(context, app)
+        else:
+            await redeliver.sweep(context, app)
+
+
+async def _newest(context: Context, app: GitHubApp) -> None:
+    pages = delivery_log.unheard(
+        context, app, since=delivery_log.horizon(context), until=context.clock.now() + 1
+    )
+    async with contextlib.aclosing(pages) as unheard:
+        async for page in unheard:
+            for row in page:
+                await delivery_log.take(context, app, row)
+            if not page:
+                return

@@ -2,7 +2,7 @@
 
 GitHub never redelivers by itself, and its log goes back three days. Each sweep walks from now to where the last
 complete one began. What is missing is remembered, asked for once a sweep, and lost after three times in vain. Where
-deliveries are pulled nothing is asked for: they are taken out of the log.
+deliveries are pulled (see pull) nothing is asked for: they are taken out of the log.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ class Swept:
 
 
 async def run(context: Context, _task: Task) -> None:
-    """Sweep the log of each App."""
+    """Sweep the log of each App; where deliveries are pulled, pull does."""
+    if context.settings.pulls:
+        return
     for app in delivery_log.apps(context):
         await sweep(context, app)
 
 
 async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -> Swept:
     """Find what is missing and ask for it; `since` (epoch milliseconds) replaces where the last sweep began."""
-    until = context.clock.now() - (0 if context.settings.pulls else ON_THE_WAY)
+    until = context.clock.now() + 1 - (0 if context.settings.pulls else ON_THE_WAY)
     async with context.store.transaction() as tx:
         earlier = await sweeps.begin(tx, app.app_id, NAME)
     if since is None:

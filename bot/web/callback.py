@@ -31,7 +31,7 @@ async def receive(request: web.Request) -> web.Response:
     """Verify the caller, read the report, take it; everything is stored before the answer."""
     try:
         claims = await who(request)
-        report = _given(claims, await read_body(request, limit=LIMIT))
+        report = given(claims, await read_body(request, limit=LIMIT))
         (answer,) = await request.app[TAKING].take([report])
         if isinstance(answer, Rejected):
             raise answer
@@ -91,7 +91,7 @@ async def _of_key(context: Context, key: str) -> Claims:
     return Claims(repository=row["repo"], assigned=True, key_id=row["id"])
 
 
-def _given(claims: Claims, body: bytes) -> Given:
+def given(claims: Claims, body: bytes) -> Given:
     """Read a report; raises Rejected 400 naming the field."""
     try:
         return Given(claims=claims, report=parse_report(body))
@@ -102,7 +102,7 @@ def _given(claims: Claims, body: bytes) -> Given:
 def _read(claims: Claims, body: bytes) -> Given | Rejected:
     """Read one report of a batch; a refusal is its own."""
     try:
-        return _given(claims, body)
+        return given(claims, body)
     except Rejected as refusal:
         return refusal
 

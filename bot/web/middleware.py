@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 
 from bot.errors import Rejected, StoreUnavailable
+from bot.web.limits import ROOM, TAKEN
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -37,6 +38,9 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         identity = request.headers.get("X-GitHub-Delivery") or secrets.token_hex(8)
         with structlog.contextvars.bound_contextvars(request=identity[:100], path=request.path[:200]):
             response = _answer(request, error)
+    finally:
+        if TAKEN in request:
+            request.app[ROOM].leave(request)
     if request.method != "POST":  # machines post, and read nothing but JSON
         response.headers.update(HEADERS)
     return response

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from bot.web import admin, api, callback, operator, pages, results, webhooks
 from bot.web.keys import BODY_SECONDS, CONTEXT
+from bot.web.limits import ROOM, Room
 from bot.web.middleware import guard
 from bot.web.refusals import REFUSALS, Refusals
 from bot.web.taking import TAKING, Taking
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from bot.context import Context
 
 
-def make_app(context: Context, *, body_seconds: float = 10.0) -> web.Application:
+def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None = None) -> web.Application:
     """Return aiohttp's application with every door and page; a body that takes longer than that is cut off."""
     app = web.Application(middlewares=[guard])
     app[CONTEXT] = context
     app[BODY_SECONDS] = body_seconds
+    app[ROOM] = room or Room()
     app[TAKING] = Taking(context)
     app[REFUSALS] = Refusals(context.clock, most=context.settings.refused_per_min)
     app.add_routes(

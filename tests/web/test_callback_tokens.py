@@ -44,7 +44,6 @@ async def forged_tokens(bot):
         "empty": ("", "Bearer"),
         "no JWT": ("abc", "not a JWT"),
         "three empty parts": ("..", "not a JWT"),
-        "longer than 8 KiB": (honest + "A" * 8192, "Bearer"),
         "alg none": (f"{encoded({'alg': 'none', 'typ': 'JWT'})}.{claims}.", "RS256"),
         "alg None": (f"{encoded({'alg': 'None', 'kid': kid})}.{claims}.{signature}", "RS256"),
         "HS256 with the public key": (f"{confused}.{encoded(mac)}", "RS256"),

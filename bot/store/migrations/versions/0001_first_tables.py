@@ -15,25 +15,6 @@ BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
 
-# table -> what a repository's rows are ordered by
-ORDERED_BY = {
-    "check_run": "id",
-    "check_suite": "id",
-    "installation": "id",
-    "issue": "id",
-    "issue_comment": "id",
-    "issue_label_event": "guid",
-    "pull_label_event": "guid",
-    "pull_request": "id",
-    "pull_review": "id",
-    "pull_review_comment": "id",
-    "push": "guid",
-    "repository": "id",
-    "workflow_job": "id",
-    "workflow_run": "id",
-}
-
-
 def upgrade() -> None:
     op.create_table(
         "allowlist_version",
@@ -246,6 +227,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_approval"),
     )
     op.create_table(
+        "oot_changed_files",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("paths", JSON, nullable=False),
+        sa.Column("asked_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_changed_files"),
+    )
+    op.create_table(
         "oot_check",
         sa.Column("external_id", sa.Text(), nullable=False),
         sa.Column("upstream_repo", sa.Text(), nullable=False),
@@ -265,6 +255,24 @@ def upgrade() -> None:
     op.create_index("ix_oot_check_head", "oot_check", ["head_sha"], unique=False)
     op.create_index("ix_oot_check_pull", "oot_check", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_check_run", "oot_check", ["check_run_id"], unique=False)
+    op.create_table(
+        "oot_command",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("comment_id", BIG, nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=True),
+        sa.Column("login", sa.Text(), nullable=False),
+        sa.Column("verb", sa.Text(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("delivery_id", sa.Text(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("upstream_repo", "comment_id", "position", name="pk_oot_command"),
+    )
+    op.create_index("ix_oot_command_login", "oot_command", ["login", "created_at"], unique=False)
+    op.create_index("ix_oot_command_pull", "oot_command", ["upstream_repo", "pr_number"], unique=False)
     op.create_table(
         "oot_comment",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
@@ -305,6 +313,19 @@ def upgrade() -> None:
     op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
     op.create_table(
+        "oot_ignore",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("backend_key", sa.Text(), nullable=False),
+        sa.Column("login", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint(
+            "upstream_repo", "pr_number", "head_sha", "backend_key", name="pk_oot_ignore"
+        ),
+    )
+    op.create_table(
         "oot_key",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("repo", sa.Text(), nullable=False),
@@ -314,6 +335,29 @@ def upgrade() -> None:
         sa.Column("used_at", BIG, nullable=True),
         sa.Column("revoked_at", BIG, nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_oot_key")),
+    )
+    op.create_table(
+        "oot_mention",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("backend_key", sa.Text(), nullable=False),
+        sa.Column("over", sa.Boolean(), nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint(
+            "upstream_repo", "pr_number", "head_sha", "backend_key", name="pk_oot_mention"
+        ),
+    )
+    op.create_table(
+        "oot_merge_group",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("pr_number", BIG, nullable=False),
+        sa.Column("created_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_group"),
+    )
+    op.create_index(
+        "ix_oot_merge_group_pull", "oot_merge_group", ["upstream_repo", "pr_number"], unique=False
     )
     op.create_table(
         "oot_rate",
@@ -384,6 +428,12 @@ def upgrade() -> None:
         "ix_oot_workflow_job_backend", "oot_workflow_job", ["downstream_repo", "received_at"], unique=False
     )
     op.create_index("ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False)
+    op.create_index(
+        "ix_oot_workflow_job_name",
+        "oot_workflow_job",
+        ["job_name", "workflow_name", "completed_at"],
+        unique=False,
+    )
     op.create_index(
         "ix_oot_workflow_job_open",
         "oot_workflow_job",
@@ -704,5 +754,3 @@ def upgrade() -> None:
         sqlite_where=sa.text("status != 'completed'"),
         postgresql_where=sa.text("status != 'completed'"),
     )
-    for table, key in ORDERED_BY.items():
-        op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)

@@ -1,0 +1,249 @@
+"""How many reports a second are verified, recorded and durable before they are answered?
+
+    python3 dev.py bench callback [--rounds 5] [--seconds 3] [--json]
+
+A real server process on one core, generator and identity provider on the other. Every report is a job of its own that
+begins or completes, with an RS256 token, a callback token and the echo of its dispatch. The same server without its
+store stands beside it, in interleaved rounds.
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import aiohttp
+import msgspec
+import sqlalchemy as sa
+import uvloop
+from aiohttp import web
+
+from benchmarks.load import Load, pin, pull_request
+from benchmarks.machine import Server, describe, median, show
+from bot import callback_token, logs
+from bot.app import make_context
+from bot.clock import SystemClock
+from bot.demo.github.keys import private_key
+from bot.demo.issuer import Issuer
+from bot.oidc import Verifier
+from bot.parse import IssuerConfig
+from bot.settings import Settings
+from bot.store import allowlists, dispatches
+from bot.store.tables import secret
+from bot.web import callback
+from bot.web.bodies import read_body
+from bot.web.keys import BODY_SECONDS, CONTEXT
+from bot.web.middleware import guard
+from bot.web.refusals import REFUSALS, Refusals
+from bot.web.routes import make_app
+
+UPSTREAM, BACKEND = "org/project", "org/backend"
+DELIVERY = "00000000-0000-4000-8000-000000000001"
+SECRET = b"k" * 32
+CREATED = 1_790_000_000_000
+DISPATCH = {
+    "id": dispatches.identity(DELIVERY, BACKEND), "delivery_id": DELIVERY, "source_guid": DELIVERY,
+    "upstream_repo": UPSTREAM, "event_type": "pull_request", "action": "opened", "pr_number": 7,
+    "head_sha": "b" * 40, "base_sha": "b" * 40, "labels": ["bug"], "backend": BACKEND, "backend_key": BACKEND,
+    "level": 4, "device": "tpu", "state": "sent", "attempts": 1, "token_jti": "jti", "error": None,
+}  # fmt: skip
+ECHO = 4_000  # bytes of the dispatch's payload, as reports return it
+CONNECTIONS = 32
+BATCH = 350
+TOKENS = 64  # as many jobs report at the same time
+PREDECESSOR = 507  # reports a second of the relay before us (FastAPI, Redis, one core), measured elsewhere
+
+
+def dispatch() -> dict:
+    """The dispatch that every report answers, recorded by the server and known to the generator."""
+    at = int(time.time() // 86_400) * 86_400_000
+    return DISPATCH | {"created_at": at, "dispatched_at": at}
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    pin(1)
+    issuer = Issuer()
+    await issuer.start()
+    taken, batches, errors = {"stored": [], "verify": []}, [], 0
+    for _ in range(options.rounds):
+        for name, rates in taken.items():
+            with tempfile.TemporaryDirectory() as folder, await started(name, folder, issuer) as server:
+                await burst(server.port, issuer, 0.5)
+                found = await burst(server.port, issuer, options.seconds)
+                rates.append(found["per_second"])
+                errors += found["answers"] - found["statuses"].get("200", 0)
+                if name == "stored":
+                    batches.append(await batch(server.port, issuer))
+    stored, verified = median(taken["stored"]), median(taken["verify"])
+    result = {
+        "name": "callback",
+        "machine": describe(),
+        "rounds": options.rounds,
+        "ours": {
+            "reports_per_second": stored,
+            "verified_not_stored_per_second": verified,
+            f"batch_of_{BATCH}_ms": median(batches),
+            "verify_token_ms": await verifying(issuer),
+            "answers_other_than_200": errors,
+        },
+        "peers": {"predecessor_per_second": PREDECESSOR},
+        "ratios": {
+            "stored / verified, not stored": round(stored / verified, 2),
+            "stored / predecessor": round(stored / PREDECESSOR, 1),
+        },
+    }
+    await issuer.stop()
+    show(result, as_json=options.json)
+
+
+async def started(name: str, folder: str, issuer: Issuer) -> Server:
+    """A server process; started from a thread, since it asks this one for its keys."""
+    command = [sys.executable, __file__, "serve", name, "{port}", folder, issuer.url]
+    return await asyncio.to_thread(Server, *command)
+
+
+class Reports:
+    """Prepared requests: tokens are signed before, every report is about a job of its own."""
+
+    def __init__(self, issuer: Issuer):
+        self.tokens = [mint(issuer, run) for run in range(TOKENS)]
+        self.prefix = f"{time.time_ns():x}"
+        self.made = 0
+
+    def next(self) -> bytes:
+        run = self.made % TOKENS
+        status = "completed" if self.made // TOKENS % 2 else "in_progress"
+        job = f"{self.prefix} {self.made // (2 * TOKENS)}"
+        self.made += 1
+        body = json.dumps(report(run, job, status)).encode()
+        head = (
+            f"POST /api/oot/callback HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {self.tokens[run]}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+
+def mint(issuer: Issuer, run: int) -> str:
+    return issuer.mint(repository=BACKEND, run_id=str(1000 + run))
+
+
+def report(run: int, job: str, status: str) -> dict:
+    """What a backend's workflow sends."""
+    workflow = {
+        "schema_version": 1, "status": status, "name": "CI", "run_id": str(1000 + run), "run_attempt": 1,
+        "url": f"https://github.com/{BACKEND}/actions/runs/{1000 + run}", "job_name": job, "check_run_id": 9001,
+    }  # fmt: skip
+    if status == "completed":
+        workflow |= {
+            "conclusion": "failure", "test_results": {"passed": 8430, "failed": 2, "skipped": 20},
+            "failed_tests": [{"name": "test_add", "message": "expected 1"}, {"name": "test_mul"}],
+        }  # fmt: skip
+    return ENVELOPE | {"workflow": workflow}
+
+
+ENVELOPE = {
+    "event_type": "pull_request",
+    "delivery_id": DELIVERY,
+    "payload": json.loads(pull_request(ECHO)),
+    "callback_token": callback_token.make(dispatch(), SECRET),
+}
+
+
+async def burst(port: int, issuer: Issuer, seconds: float) -> dict:
+    """Keep the connections busy for so long."""
+    return await Load(Reports(issuer), connections=CONNECTIONS, seconds=seconds).run("127.0.0.1", port)
+
+
+async def batch(port: int, issuer: Issuer) -> float:
+    """Milliseconds of one request with many reports of new jobs."""
+    name = f"batch {time.time_ns():x}"
+    reports = [report(1, f"{name} {n}", "completed") for n in range(BATCH)]
+    headers = {"Authorization": f"Bearer {mint(issuer, 1)}"}
+    body = json.dumps({"reports": reports}).encode()
+    async with aiohttp.ClientSession() as http:
+        began = time.perf_counter()
+        url = f"http://127.0.0.1:{port}/api/oot/callback/batch"
+        async with http.post(url, data=body, headers=headers) as answer:
+            said = await answer.json()
+        took = time.perf_counter() - began
+    codes = {one["code"] for one in said["reports"]}
+    if (answer.status, codes, len(said["reports"])) != (200, {200}, BATCH):
+        raise RuntimeError(f"the batch was answered {answer.status} {codes}")
+    return round(took * 1000, 1)
+
+
+async def verifying(issuer: Issuer) -> float:
+    """Median milliseconds one token takes once the keys are there."""
+    tokens = [mint(issuer, run) for run in range(TOKENS)]
+    took = []
+    async with aiohttp.ClientSession() as http:
+        verifier = Verifier(trusted(issuer.url), audiences=["ootbot"], http=http, clock=SystemClock())
+        for token in tokens * 20:
+            began = time.perf_counter()
+            await verifier.verify(token)
+            took.append(time.perf_counter() - began)
+    return round(statistics.median(took) * 1000, 3)
+
+
+def trusted(url: str) -> tuple[IssuerConfig, ...]:
+    return (IssuerConfig(issuer=url, repository_claim="repository"),)
+
+
+async def verify_only(request: web.Request) -> web.Response:
+    """The same door without the store."""
+    claims = await callback.who(request)
+    body = await read_body(request, limit=callback.LIMIT)
+    given = callback.given(claims, body)
+    answer = {"ok": True, "status": given.report.status}
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+
+async def serve(name: str, port: int, folder: str, issuer: str) -> None:
+    """Serve reports on a new SQLite database that knows one dispatch."""
+    allowlist = f"L4: {{tpu: {BACKEND}}}\n"
+    (Path(folder) / "allowlist.yml").write_text(allowlist)
+    settings = Settings(
+        app_id=1, webhook_secret=("w",), private_key=private_key(), upstream_repo=(UPSTREAM,), port=port,
+        allowlist=str(Path(folder) / "allowlist.yml"), data_dir=Path(folder), oidc_issuers=trusted(issuer),
+        rate_limit_per_min=10**9,
+    )  # fmt: skip
+    async with make_context(settings) as context:
+        async with context.store.transaction() as tx:
+            await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
+            await allowlists.keep(tx, source="file", content=allowlist, error=None)
+            await dispatches.add(tx, dispatch())
+        app = make_app(context)
+        if name == "verify":
+            app = web.Application(middlewares=[guard])
+            app[CONTEXT], app[BODY_SECONDS] = context, 10.0
+            app[REFUSALS] = Refusals(context.clock, most=60)
+            app.add_routes([web.post("/api/oot/callback", verify_only)])
+        runner = web.AppRunner(app, access_log=None, auto_decompress=False)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    logs.configure(fmt="json", level="warning")
+    if sys.argv[1:2] == ["serve"]:
+        pin(0)
+        uvloop.run(serve(sys.argv[2], int(sys.argv[3]), *sys.argv[4:6]))
+    else:
+        uvloop.run(main())

@@ -1,0 +1,114 @@
+"""ootbot keys: static keys for backends whose CI cannot vouch for its jobs with OpenID Connect."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from bot.commands import load_settings, run
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bot.domain.allowlist import Entry
+    from bot.settings import Settings
+    from bot.store import Transaction
+
+T = TypeVar("T")
+
+config_option = click.option(
+    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
+)
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke static keys.
+
+    A key speaks for one backend, at L2 at most: nothing ties it to a run. Keys take effect, and end, at once.
+    """
+
+
+@keys.command()
+@click.argument("repo")
+@click.option("--note", default="", help="What it is for, such as the CI that holds it.")
+@config_option
+def add(repo: str, note: str, config: Path | None) -> None:
+    """Make a key for the backend REPO (owner/name) and print it: it cannot be read again.
+
+    \b
+      ootbot keys add example-org/riscv --note jenkins
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot import parse  # noqa: PLC0415 - only this command reads a repository's name
+    from bot.store import allowlists  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.store import keys as rows  # noqa: PLC0415 - see above
+
+    try:
+        (name,) = parse.repositories(repo)
+    except ValueError as error:
+        raise click.BadParameter(str(error) or f"{repo!r} is not one repository") from None
+
+    async def work(tx: Transaction) -> tuple[str, Entry | None]:
+        allowlist = await allowlists.in_force(tx)
+        return await rows.add(tx, name, note=note), allowlist.find(name) if allowlist else None
+
+    made, entry = _with_store(load_settings(config), work)
+    click.echo(made)
+    if entry is None or entry.level != 2:
+        where = "not in the allowlist" if entry is None else f"at L{entry.level}"
+        click.echo(f"ootbot: {name} is {where}; keys are good for backends at L2 only", err=True)
+
+
+@keys.command("list")
+@config_option
+def list_keys(config: Path | None) -> None:
+    """Print every key: id, backend, when it was made, last used and revoked, note. The keys themselves are not kept."""
+    from bot.domain.reading import show_time  # noqa: PLC0415 - the other commands start without it
+    from bot.store import keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
+
+    for row in _with_store(load_settings(config), rows.listed):
+        times = {"made": row["created_at"], "used": row["used_at"], "revoked": row["revoked_at"]}
+        words = [f"{what} {show_time(at // 1000 * 1000) if at else 'never'}" for what, at in times.items()]
+        click.echo("  ".join([row["id"], row["repo"], *words, row["note"]]).rstrip())
+
+
+@keys.command()
+@click.argument("identifier", metavar="ID")
+@config_option
+def revoke(identifier: str, config: Path | None) -> None:
+    """Make the key with this ID useless, from now on."""
+    from bot.store import keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
+
+    async def work(tx: Transaction) -> bool:
+        return await rows.revoke(tx, identifier)
+
+    if not _with_store(load_settings(config), work):
+        click.echo(f"ootbot: there is no key {identifier} in use: `ootbot keys list` shows all", err=True)
+        sys.exit(1)
+    click.echo(f"revoked {identifier}")
+
+
+def _with_store(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    """Return what `work` returns, once it is committed; a running server may use the database at the same time."""
+    from bot.clock import SystemClock  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.store import Store  # noqa: PLC0415 - see above
+
+    done: list[T] = []
+
+    async def whole() -> None:
+        if settings.database_url is None:
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+        store = Store(settings.database, clock=SystemClock())
+        try:
+            await store.open()
+            async with store.transaction() as tx:
+                found = await work(tx)
+            done.append(found)
+        finally:
+            await store.close()
+
+    run(whole())
+    return done[0]

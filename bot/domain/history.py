@@ -1,0 +1,93 @@
+"""Is a failure new with this change? One failing job against the same job elsewhere.
+
+What is compared is how the job stood when it failed, so the answer never changes afterwards. It only ever explains a
+failure; nothing here makes one green.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.domain.view import RED_CONCLUSIONS, History
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ENOUGH_OTHERS = 2  # pull requests that fail alike, where nobody says which tests failed
+
+Test = tuple[str | None, str]  # classname, name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """How one job ended, somewhere."""
+
+    conclusion: str | None
+    tests: frozenset[Test] | None  # those that failed; None when they were not (all) told
+    at: int  # when it ended, epoch milliseconds
+    url: str | None = None
+    pull: int | None = None  # the pull request it ran for; None: a branch
+
+    @property
+    def red(self) -> bool:
+        """Whether it failed."""
+        return self.conclusion in RED_CONCLUSIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What a failing job is, and the run that shows it."""
+
+    history: History
+    url: str | None = None
+    elsewhere: bool = False  # shown by another pull request
+
+
+def compare(
+    failed: Past, *, same_head: Sequence[Past], base: Sequence[Past], others: Sequence[Past]
+) -> Compared:
+    """Say what a failure is; every sequence holds the newest first.
+
+    The same head that also passed makes it flaky. Then the newest run on the base decides, unless other pull requests
+    have failed alike since: the base may have broken after its last run.
+    """
+    for past in same_head:
+        if past.conclusion == "success":
+            return Compared(history=History.FLAKY, url=past.url)
+    judged = [past for past in base if past.red or past.conclusion == "success"]
+    last = judged[0] if judged else None
+    if last and last.red and _alike(failed, last):
+        return Compared(history=History.KNOWN, url=last.url)
+    since = [past for past in others if last is None or past.at > last.at]
+    if (witness := _witness(failed, since)) is not None:
+        return Compared(history=History.KNOWN, url=witness.url, elsewhere=True)
+    if last is None:
+        return Compared(history=History.NO_BASELINE)
+    return Compared(history=History.NEW, url=None if last.red else last.url)
+
+
+def _alike(failed: Past, other: Past) -> bool:
+    """Whether everything that failed here failed there; by conclusion where tests were not told."""
+    if failed.tests is None or other.tests is None:
+        return True
+    return failed.tests <= other.tests
+
+
+def _witness(failed: Past, others: Sequence[Past]) -> Past | None:
+    """Return the newest run on another pull request that shows the failure is not this change's.
+
+    One with the same failed tests is enough. Without tests a single failure says little: then the newest run of each
+    of several pull requests has to be red.
+    """
+    newest: dict[int | None, Past] = {}
+    for past in others:
+        newest.setdefault(past.pull, past)
+    if failed.tests is not None:
+        return next((past for past in newest.values() if past.red and _same_tests(failed, past)), None)
+    first = list(newest.values())[:ENOUGH_OTHERS]
+    return first[0] if len(first) == ENOUGH_OTHERS and all(past.red for past in first) else None
+
+
+def _same_tests(failed: Past, other: Past) -> bool:
+    return failed.tests is not None and other.tests is not None and failed.tests <= other.tests

@@ -1,0 +1,361 @@
+"""What no delivery told is found all the same: GitHub's log, and what is open and running there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from bot.demo.github.records import Delivery
+from tests.command import ootbot
+from tests.harness import L4, SECRET, UPSTREAM, make_settings, running
+from tests.serving import SQLITE
+
+NOWHERE = "http://127.0.0.1:9/nobody"
+ROUND = 660  # seconds in which each periodic task runs once more
+ASKED = "/attempts"
+
+
+@pytest.fixture
+def outage(bot):
+    """Nothing reaches the bot until the function this returns is called."""
+    address, bot.app.webhook_url = bot.app.webhook_url, NOWHERE
+
+    def ends():
+        bot.app.webhook_url = address
+
+    return ends
+
+
+def log_row(github, event, payload, *, guid=None, status=502):
+    """Put one more row into GitHub's log of deliveries to our App, as if it had been tried now."""
+    row = Delivery(
+        id=github.world.new_id(),
+        guid=guid or str(uuid.uuid4()),
+        app=github.app,
+        event=event,
+        action=payload.get("action"),
+        payload=payload,
+        raw=json.dumps(payload).encode(),
+        headers={},
+        status="OK" if status == 202 else "failed to connect to host",
+        status_code=status,
+        delivered_at=github.world.now(),
+        duration=0.1,
+        redelivery=False,
+        repository_id=5,
+        installation_id=1,
+    )
+    github.deliveries.append(row)
+    return row
+
+
+def a_job(number):
+    job = {"id": number, "run_id": 1, "run_attempt": 1, "name": "build", "status": "queued"}
+    repository = {"id": 5, "full_name": "org/project"}
+    return {"action": "queued", "workflow_job": job, "repository": repository}
+
+
+def asked_for(github):
+    """How often each delivery was asked for once more, by GUID."""
+    rows = {row.id: row.guid for row in github.deliveries}
+    calls = [call for call in github.calls if call.path.endswith(ASKED)]
+    return Counter(rows[int(call.path.split("/")[-2])] for call in calls)
+
+
+async def unseen(github, **options):
+    """Open a pull request whose events GitHub never generates, not even in its log."""
+    return await silently(github, github.open_pull(UPSTREAM, **options))
+
+
+async def silently(github, happening):
+    fault = github.faults.add(method="HOOK", drop=True, times=100)
+    result = await happening
+    github.faults.waiting.remove(fault)
+    return result
+
+
+async def stored(bot):
+    return {row["guid"]: row["source"] for row in await bot.rows("delivery")}
+
+
+async def test_after_an_outage_everything_is_recovered_and_only_what_was_missed_is_asked_for(
+    bot, github, outage
+):
+    arrived = []
+    for number in range(1, 1161):
+        row = log_row(github, "workflow_job", a_job(number), status=202 if number <= 900 else 502)
+        if number > 1030:  # failed first, came in when it was sent again
+            log_row(github, "workflow_job", a_job(number), guid=row.guid, status=202)
+        if number <= 900 or number > 1030:
+            arrived.append((a_job(number), row.guid))
+        bot.clock.advance(20)
+    for start in range(0, len(arrived), 50):
+        sent = (bot.send("workflow_job", job, guid=guid) for job, guid in arrived[start : start + 50])
+        assert {status for status, _ in await asyncio.gather(*sent)} == {202}
+    missed_pulls = [await github.open_pull(UPSTREAM) for _ in range(3)]
+    lost = await unseen(github)
+    known = await stored(bot)
+    missed = {row.guid for row in github.deliveries} - known.keys()
+    for number in range(270 - len(missed)):
+        row = log_row(github, "workflow_job", a_job(5000 + number))
+        missed.add(row.guid)
+        if number < 20:  # sent again by hand, in vain
+            log_row(github, "workflow_job", a_job(5000 + number), guid=row.guid)
+        bot.clock.advance(20)
+    for _ in range(2000 - len(github.deliveries)):
+        log_row(github, "star", {"action": "created"})
+    assert (len(github.deliveries), len(missed)) == (2000, 270)
+
+    outage()
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert asked_for(github) == dict.fromkeys(missed, 1)
+    assert missed <= (await stored(bot)).keys()
+    for pull in (*missed_pulls, lost):
+        dispatched = [
+            sent.repo.full_name
+            for sent in github.dispatches
+            if sent.client_payload["payload"]["pull_request"]["number"] == pull.number
+        ]
+        assert sorted(dispatched) == sorted(set(dispatched))
+        assert L4 in dispatched
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+    assert [source for source in (await stored(bot)).values() if source != "webhook"] == ["api"]
+    jobs = {row.payload["workflow_job"]["id"] for row in github.deliveries if row.event == "workflow_job"}
+    assert {row["id"] for row in await bot.rows("workflow_job")} == jobs
+
+
+async def test_what_does_not_come_in_is_asked_for_three_times_and_then_counted_as_lost(bot, github, outage):
+    before = await metric(bot, "ootbot_deliveries_lost_total")
+    row = log_row(github, "push", {"ref": "refs/heads/main"})
+    for _ in range(8):
+        await bot.wait(ROUND)
+    assert asked_for(github) == {row.guid: 3}
+    assert await metric(bot, "ootbot_deliveries_lost_total") == before + 1
+    outage()
+    await bot.wait(ROUND)
+    assert asked_for(github) == {row.guid: 3}
+
+
+async def test_a_sweep_that_github_slows_down_goes_on_where_it_was(bot, github):
+    rows = [log_row(github, "workflow_job", a_job(number)) for number in range(5)]
+    github.faults.add(method="POST", path=ASKED, status=502)
+    github.faults.add(method="POST", path=ASKED, status=429, headers={"Retry-After": "90"})
+    await bot.wait(ROUND)
+    await bot.wait(60)
+    await bot.wait(120)
+    assert {row.guid for row in rows} <= (await stored(bot)).keys()
+    answered = Counter(row.guid for row in github.deliveries if row.redelivery)
+    assert answered == dict.fromkeys((row.guid for row in rows), 1)
+
+
+async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(
+    github, issuer, clock, tmp_path, database_url, app_key
+):
+    second = github.register_app(
+        webhook_url=NOWHERE, webhook_secret=SECRET, slug="ootbot-relay", private_key_pem=app_key
+    )
+    backend = github.add_repo("org/other-backend", install=[second])
+    settings = make_settings(
+        github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
+        relay_app_id=second.app_id, relay_private_key=second.private_key_pem, relay_webhook_secret=(SECRET,),
+    )  # fmt: skip
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        run = await github.start_run(backend)
+        second.webhook_url = bot.app.webhook_url
+        await bot.wait(ROUND)
+        assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
+
+
+@pytest.fixture
+async def pulling(settings, github, issuer, clock):
+    settings = make_settings(
+        github=github, issuer=issuer, app=github.app, folder=settings.data_dir,
+        database_url=settings.database_url, receive="pull",
+    )  # fmt: skip
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        bot.app.webhook_url = NOWHERE
+        yield bot
+
+
+async def test_a_bot_nobody_can_reach_takes_deliveries_out_of_the_log(pulling, github):
+    pull = await github.open_pull(UPSTREAM)
+    await pulling.wait(6)
+    assert pulling.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+    run = await github.start_run(L4, name="CI")
+    await github.finish_run(run, "success")
+    await pulling.wait(6)
+    assert [row["status"] for row in await pulling.rows("workflow_run")] == ["completed"]
+    (delivery,) = [row for row in await pulling.rows("delivery") if row["event"] == "pull_request"]
+    assert delivery["source"] == "pull"
+    assert json.loads(delivery["headers"])["X-GitHub-Event"] == "pull_request"
+    assert "signature" not in delivery["headers"].casefold()
+    assert set((await stored(pulling)).values()) == {"pull"}
+
+
+async def test_a_pulling_bot_asks_for_nothing_and_catches_up_after_a_stop(pulling, github):
+    rows = [log_row(github, "workflow_job", a_job(number)) for number in range(250)]
+    log_row(github, "star", {"action": "created"})
+    pulling.clock.advance(3600)
+    await pulling.wait(ROUND)
+    assert {row.guid for row in rows} <= (await stored(pulling)).keys()
+    assert len(await pulling.rows("workflow_job")) == 250
+    taken = [call for call in github.calls if call.path.startswith("/app/hook/deliveries/")]
+    assert len(taken) == 250
+    assert asked_for(github) == {}
+
+
+async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_closed(bot, github):
+    closed, moved = [await github.open_pull(UPSTREAM) for _ in range(2)]
+    await bot.settle()
+    opened = await unseen(github)
+    await silently(github, github.close(closed))
+    head = await silently(github, github.push_commit(moved))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    told = [sent.client_payload["payload"] for sent in github.dispatches if sent.repo.full_name == L4]
+    assert sorted((one["number"], one["action"]) for one in told[2:]) == [
+        (closed.number, "closed"),
+        (moved.number, "synchronize"),
+        (opened.number, "opened"),
+    ]
+    states = {row["number"]: (row["state"], row["head_sha"]) for row in await bot.rows("pull_request")}
+    assert states[closed.number][0] == "closed"
+    assert states[moved.number] == ("open", head)
+    assert bot.checks(UPSTREAM, head)["oot / gate"][0] == "in_progress"
+    calls = len([call for call in github.calls if "/pulls/" in call.path])
+    await bot.wait(ROUND)
+    assert len([call for call in github.calls if "/pulls/" in call.path]) == calls
+
+
+async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, outage):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.wait(ROUND)
+    await bot.wait(ROUND)
+    assert github.dispatches == []
+    outage()
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert sorted(Counter(sent.repo.full_name for sent in github.dispatches).values()) == [1, 1, 1, 1]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+async def test_pull_requests_older_than_the_bot_are_recorded_and_not_relayed(settings, github, issuer, clock):
+    old = await github.open_pull(UPSTREAM)
+    clock.advance(3600)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        for _ in range(3):
+            await bot.wait(ROUND)
+        assert [row["number"] for row in await bot.rows("pull_request")] == [old.number]
+        assert github.dispatches == []
+        head = await silently(github, github.push_commit(old))
+        for _ in range(3):
+            await bot.wait(ROUND)
+        sent = {one.client_payload["payload"]["pull_request"]["head"]["sha"] for one in github.dispatches}
+        assert sent == {head}
+
+
+async def test_a_label_that_no_delivery_told_of_is_found_and_its_check_appears(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert "oot / npu" not in bot.checks(UPSTREAM, pull.head_sha)
+    await silently(github, github.label(pull, "ciflow/oot/npu"))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("queued", None)
+
+
+async def test_runs_jobs_and_checks_that_ended_unheard_are_found_to_have_ended(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    run = await github.start_run(L4, name="CI")
+    job = await github.start_job(run, "build")
+    await bot.settle()
+    await silently(github, github.finish_job(job, "failure"))
+    await silently(github, github.finish_run(run, "failure"))
+    ours = next(made for made in github.check_runs(UPSTREAM, pull.head_sha) if made.name == "oot / tpu")
+    await silently(github, bot.report(bot.dispatch(L4), conclusion="failure", run_id=str(run.id)))
+    github.faults.add(method="HOOK", path="check_run", drop=True, times=100)
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert [row["conclusion"] for row in await bot.rows("workflow_run")] == ["failure"]
+    assert [row["conclusion"] for row in await bot.rows("workflow_job")] == ["failure"]
+    records = {row["id"]: row["conclusion"] for row in await bot.rows("check_run")}
+    assert records[ours.id] == "failure"
+
+
+async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled(bot, github):
+    run = await github.start_run(L4, name="CI")
+    await bot.settle()
+    await silently(github, github.finish_run(run, "success"))
+    pull = await unseen(github)
+    github.faults.add(method="GET", path=r"/actions/runs/", status=403, body={"message": "No"}, times=1)
+    github.faults.add(method="GET", path=r"/pulls$", status=404, body={"message": "Not Found"}, times=1)
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert [row["status"] for row in await bot.rows("workflow_run")] == ["completed"]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+async def test_when_the_log_was_not_read_for_a_day_the_operator_is_told(bot, github):
+    assert (await bot.get("/readyz"))[1]["notes"] == []
+    github.faults.add(method="GET", path="/app/hook/deliveries", status=500, times=10_000)
+    for _ in range(26):
+        await bot.wait(3600)
+    status, body = await bot.get("/readyz")
+    assert status == 200
+    (note,) = body["notes"]
+    assert "GitHub's delivery log" in note
+    app = bot.app.app_id
+    assert await metric(bot, f'ootbot_sweep_age_seconds{{app="{app}",sweep="redeliver"}}') > 24 * 3600
+    assert await metric(bot, f'ootbot_sweep_age_seconds{{app="{app}",sweep="reconcile"}}') < 3601
+    github.faults.clear()
+    await bot.wait(ROUND)
+    assert (await bot.get("/readyz"))[1]["notes"] == []
+
+
+async def test_a_broken_log_does_not_keep_the_rest_from_being_reconciled(bot, github):
+    github.faults.add(method="GET", path="/app/hook/deliveries", status=500, times=10_000)
+    await bot.wait(ROUND)
+    pull = await unseen(github)
+    for _ in range(15):
+        await bot.wait(ROUND)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+@SQLITE
+async def test_the_command_lists_what_is_missing_then_asks_for_it(bot, github, clock):
+    clock.at = round(time.time() * 1000)  # the command lives in the present
+    row = log_row(github, "workflow_job", a_job(1))
+    old = log_row(github, "workflow_job", a_job(2))
+    log_row(github, "star", {"action": "created"})
+    github.deliveries[-2] = old = moved_back(old, hours=10)
+    github.deliveries[-3] = row = moved_back(row, hours=5)
+    github.deliveries.sort(key=lambda each: each.delivered_at)
+    code, out, err = await ootbot(bot, "redeliver", "--dry-run")
+    assert (code, out) == (0, f"{row.guid} workflow_job\n{old.guid} workflow_job\n"), err
+    assert "2 deliveries are missing" in err
+    code, out, err = await ootbot(bot, "redeliver", "--since", "7h", "--dry-run")
+    assert out == f"{row.guid} workflow_job\n"
+    assert asked_for(github) == {}
+    code, _, err = await ootbot(bot, "redeliver", "--since", "3d")
+    assert (code, "2 were missing, 2 asked for" in err) == (0, True)
+    await github.settled()
+    assert {row.guid, old.guid} <= (await stored(bot)).keys()
+    code, _, err = await ootbot(bot, "redeliver", "--since", "soon")
+    assert (code, "is not a duration" in err) == (2, True)
+
+
+def moved_back(row, *, hours):
+    return replace(row, delivered_at=row.delivered_at - hours * 3_600_000)
+
+
+async def metric(bot, name):
+    """The value of one line of /metrics."""
+    _, text = await bot.get("/metrics")
+    return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))

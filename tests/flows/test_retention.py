@@ -1,0 +1,138 @@
+"""What is kept for how long, and what is never thrown away because something still needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from bot.store.inbox import Incoming
+from bot.store.tables import delivery
+from tests.handlers.lives import LIVES, REPOSITORY
+from tests.harness import L2, L3, L4, UPSTREAM, running
+
+DAY = 86_400  # seconds
+
+
+async def guids(bot):
+    return {row["guid"]: row["state"] for row in await bot.rows("delivery")}
+
+
+async def later(bot, *, days):
+    """Let days pass without the bot, then let it do what is due."""
+    bot.clock.advance(days * DAY)
+    await bot.settle()
+
+
+async def test_raw_deliveries_go_after_their_retention(bot):
+    for name, (event, body) in {
+        "handled": LIVES["issues"][0],
+        "ignored": ("star", {"action": "created"}),
+        "parked": ("issues", {"issue": 1, "repository": REPOSITORY}),
+    }.items():
+        await bot.send(event, body, guid=name)
+    await bot.send("push", {}, guid="foreign", headers={"X-GitHub-Hook-Installation-Target-ID": "9"})
+    await bot.settle()
+    assert await guids(bot) == {name: name for name in ("handled", "ignored", "parked", "foreign")}
+    await later(bot, days=89)
+    assert len(await guids(bot)) == 4
+    await later(bot, days=2)
+    assert await guids(bot) == {}
+    assert len(await bot.rows("issue")) == 1
+
+
+async def test_a_delivery_that_was_not_handled_yet_is_kept_however_old_it_is(bot):
+    for guid in ("waiting", "handled"):
+        await bot.send(*LIVES["issues"][0], guid=guid)
+    async with bot.store.transaction() as tx:  # as one whose handling failed, to be tried again
+        change = {"due_at": bot.clock.now() + 100 * DAY * 1000}
+        await tx.run(sa.update(delivery).where(delivery.c.guid == "waiting").values(change))
+    await bot.settle()
+    await later(bot, days=91)
+    assert await guids(bot) == {"waiting": "stored"}
+    await later(bot, days=10)
+    assert [row["number"] for row in await bot.rows("issue")] == [LIVES["issues"][0][1]["issue"]["number"]]
+
+
+@pytest.fixture
+async def patient(settings, github, issuer, clock):
+    """A bot that keeps raw deliveries for a day and waits for backends for a month."""
+    settings = replace(settings, raw_retention_days=1, start_timeout=30 * DAY, job_timeout=30 * DAY)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        yield bot
+
+
+async def relayed(bot, github):
+    """Open a pull request; returns it and the delivery that was relayed."""
+    pull = await github.open_pull(UPSTREAM)
+    await bot.send("star", {"action": "created"}, guid="other")
+    await bot.settle()
+    (guid,) = {row.guid for row in github.deliveries if row.event == "pull_request"}
+    return pull, guid
+
+
+async def test_a_delivery_is_kept_while_a_dispatch_that_was_not_sent_needs_it(patient, github):
+    github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", status=502, times=1000)
+    pull, needed = await relayed(patient, github)
+    for _ in range(3):
+        await later(patient, days=2)
+        assert needed in await guids(patient)
+        assert "other" not in await guids(patient)
+    github.faults.clear()
+    await patient.wait(1200)
+    assert patient.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
+
+
+async def test_a_delivery_is_kept_while_a_backend_may_still_be_run_again_for_it(patient, github):
+    _, needed = await relayed(patient, github)
+    for backend in (L2, L3):
+        await patient.report(patient.dispatch(backend))
+    await patient.report(patient.dispatch(L4), status="in_progress")
+    await later(patient, days=2)
+    assert needed in await guids(patient)
+    await patient.report(patient.dispatch(L4), conclusion="failure")
+    await later(patient, days=1)
+    assert needed not in await guids(patient)
+
+
+async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_see(bot, github):
+    await github.open_pull(UPSTREAM)
+    closed = await github.open_pull(UPSTREAM)
+    await github.close(closed)
+    for event in ("workflow_job", "check_run", "issues"):
+        await bot.send(*LIVES[event][-1])
+    await bot.send(*LIVES["issues"][0])
+    await bot.settle()
+    await later(bot, days=399)
+    assert len(await bot.rows("pull_request")) == 2
+    assert len(await bot.rows("workflow_job")) == 1
+    await later(bot, days=2)
+    assert [row["state"] for row in await bot.rows("pull_request")] == ["open"]
+    assert await bot.rows("workflow_job") == []
+    assert REPOSITORY["id"] in {row["id"] for row in await bot.rows("repository")}
+
+
+async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_not(bot):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("relay", "gone")
+    await bot.send("push", {"ref": "refs/heads/main"})
+    await bot.settle()
+    before = {row["id"] for row in await bot.rows("task") if row["state"] == "done"}
+    await later(bot, days=6)
+    assert before <= {row["id"] for row in await bot.rows("task")}
+    await later(bot, days=2)
+    rows = await bot.rows("task")
+    assert before.isdisjoint(row["id"] for row in rows)
+    assert "dead" in {row["state"] for row in rows}
+
+
+async def test_many_deliveries_are_compressed_and_deleted_batch_by_batch(bot):
+    stars = (Incoming(guid=f"star {number}", event="star", body=b"{}") for number in range(450))
+    await asyncio.gather(*map(bot.store.intake.put, stars))
+    await bot.settle()
+    await later(bot, days=1)
+    assert {row["codec"] for row in await bot.rows("delivery")} == {"zlib"}
+    await later(bot, days=90)
+    assert await guids(bot) == {}
