@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import statistics
 import sys
@@ -178,7 +179,7 @@ async def batch(port: int, issuer: Issuer) -> float:
     async with aiohttp.ClientSession() as http:
         began = time.perf_counter()
         url = f"http://127.0.0.1:{port}/api/oot/callback/batch"
-        async with http.post(url, data=body, headers=headers) as answer:
+        async with http.post(url, data=io.BytesIO(body), headers=headers) as answer:
             said = await answer.json()
         took = time.perf_counter() - began
     codes = {one["code"] for one in said["reports"]}

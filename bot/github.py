@@ -7,7 +7,6 @@ narrowed to that repository and to the permissions of the call.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -24,6 +23,7 @@ from gidgethub.abc import GitHubAPI
 from bot import __version__
 from bot.domain import throttle
 from bot.errors import GitHubRefused, Misconfigured, NotInstalled, RetryLater
+from bot.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
 API_VERSION = "2022-11-28"
 TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
 INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
+PERMISSION_LIFE = 5 * 60  # seconds GitHub's word on what a person may do is believed
 IN_FLIGHT = 20  # calls at once; GitHub allows 100
-DISPATCHES_PER_MIN = 180  # at once or spread: what GitHub counts are minutes
-MINUTE = 60_000  # milliseconds
 ANSWERS = 100  # answers kept to be confirmed by their ETag
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
-WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,24 +66,39 @@ class GitHubApp:
         self._private_key = _load(private_key)  # once: checking a key takes as long as a page
         self._http = http
         self._clock = clock
-        self._interval = MINUTE / writes_per_min
+        self._pace = Pace(clock, writes_per_min=writes_per_min)
         self._gate = asyncio.Semaphore(IN_FLIGHT)
         seconds = self._seconds
         self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_LIFE, timer=seconds)
         self._tokens: TTLCache[tuple[str, ...], str] = TTLCache(10_000, TOKEN_LIFE, timer=seconds)
         self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
-        self._next_write: dict[str, float] = {}
-        self._dispatches: deque[float] = deque(maxlen=DISPATCHES_PER_MIN)  # when each of the last ones went
+        self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(10_000, PERMISSION_LIFE, timer=seconds)
         self._answers: LRUCache[str, Any] = LRUCache(ANSWERS)
-        self._blocked_until: dict[str, int] = {}
 
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
         return Client(self, repo, permissions)
 
+    def sparing(self, repo: str, **permissions: str) -> Client:
+        """Return a client that writes only while there is budget to spare: gates and verdicts go first."""
+        return Client(self, repo, permissions, spare=True)
+
     def reader(self, repo: str, **permissions: str) -> Client:
         """Return a client that remembers what it read: an unchanged answer costs nothing. Never change one."""
         return Client(self, repo, permissions, answers=self._answers)
+
+    async def role(self, repo: str, login: str) -> str | None:
+        """Return what a person may do in a repository, in GitHub's word; None when it says nothing. Cached."""
+        key = (repo.casefold(), login.casefold())
+        if key not in self._roles:
+            client = self.client(repo, metadata="read")
+            url = client.path("collaborators/{login}/permission")
+            try:
+                found = await client.getitem(url, {"login": login})
+            except GitHubRefused:
+                found = {}
+            self._roles[key] = found.get("permission")
+        return self._roles[key]
 
     def as_app(self) -> AppClient:
         """Return a client that speaks as the App itself: installations, the delivery log."""
@@ -147,14 +160,23 @@ class GitHubApp:
         raise_for(answer)
         return msgspec.json.decode(answer.body)
 
-    async def call(self, who: str, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def call(
+        self,
+        who: str,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        spare: bool = False,
+    ) -> Answer:
         """Make one HTTP call at the pace allowed to `who`; any answer below 500 that is no rate limit returns.
 
         Raises RetryLater when GitHub asks to wait, is broken, or cannot be reached: a write may have happened then.
         """
         if not url.startswith(self.api_url + "/"):
             raise GitHubRefused(400, f"{url} is not below {self.api_url}: our token goes nowhere else")
-        await self._keep_pace(who, method, url)
+        await self._pace.turn(who, method, url, spare=spare)
         sent = {
             **headers,
             "user-agent": f"ootbot/{__version__}",
@@ -176,29 +198,11 @@ class GitHubApp:
             raise RetryLater(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
         wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
         if wait is not None:
-            self._blocked_until[who] = self._clock.now() + round(wait * 1000)
+            self._pace.block(who, wait)
             raise RetryLater(f"{method} {url}: GitHub asks to wait", after=wait)
         if answer.status >= 500:
             raise RetryLater(f"{method} {url}: GitHub answered {answer.status}")
         return answer
-
-    async def _keep_pace(self, who: str, method: str, url: str) -> None:
-        now = self._clock.now()
-        blocked = self._blocked_until.get(who, 0) - now
-        if blocked > 0:
-            raise RetryLater(f"GitHub asked us to wait with {who}", after=blocked / 1000)
-        if method not in WRITES or who == "app":
-            return
-        at = float(now)
-        if url.endswith("/dispatches"):
-            if len(self._dispatches) == DISPATCHES_PER_MIN:
-                at = max(at, self._dispatches[0] + MINUTE)
-            self._dispatches.append(at)
-        else:
-            at = max(at, self._next_write.get(who, 0.0))
-            self._next_write[who] = at + self._interval
-        if at > now:
-            await self._clock.sleep((at - now) / 1000)
 
     def _seconds(self) -> float:
         return self._clock.now() / 1000
@@ -241,8 +245,11 @@ class Client(AppClient):
         repo: str,
         permissions: Mapping[str, str],
         answers: LRUCache[str, Any] | None = None,
+        *,
+        spare: bool = False,
     ) -> None:
         super().__init__(app, answers)
+        self._spare = spare
         self._repo = repo
         self._permissions = permissions
 
@@ -253,7 +260,7 @@ class Client(AppClient):
         for last_try in (False, True):
             token = await self._app.token(self._repo, self._permissions, renew=last_try)
             signed = {**headers, "authorization": f"Bearer {token}"}
-            answer = await self._app.call(who, method, url, signed, body)
+            answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
             if answer.status != 401:
                 return readable(answer)
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)

@@ -29,6 +29,17 @@ SWEEP_AGE = Gauge(
     "Since the last complete look at GitHub: its delivery log, or what is open and running there.",
     ["sweep", "app"],
 )
+WRITE_WAIT = Histogram(
+    "ootbot_github_write_wait_seconds",
+    "How long a write to GitHub waited for its turn.",
+    buckets=(0, 0.5, 1, 2, 5, 10, 30),
+)
+BUDGET_LEFT = Gauge(
+    "ootbot_github_creations_left", "New checks and comments that may still be made in a window.", ["window"]
+)
+WRITES_SAVED = Counter(
+    "ootbot_github_writes_saved_total", "Check runs and comments that were right already when compared."
+)
 
 
 def applied(taken: Sequence[Stored], *, now: int) -> None:

@@ -5,20 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import verdict
-from bot.domain.view import Pull
-from bot.store import allowlists, dispatches, jobs, pulls
+from bot.domain import history, verdict
+from bot.domain.history import Past
+from bot.domain.view import Answer, Pull
+from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
+    from bot.domain.history import Compared, Test
     from bot.domain.verdict import Facts
-    from bot.domain.view import Backend
+    from bot.domain.view import Backend, Job
     from bot.settings import Settings
     from bot.store import Transaction
 
 Row = dict[str, Any]
+MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
+MOST_COMPARED = 30  # failing jobs of a backend that are compared with others
+ANSWERS = 3  # of the last commands that the comment shows
+DAY = 86_400_000  # milliseconds
+ON_BASE, ELSEWHERE = 30 * DAY, 7 * DAY  # how old a run may be that a failure is compared with
+NO_ALLOWLIST = "no valid allowlist has been read yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,7 @@ class Head:
     view: Pull
     facts: Mapping[str, Facts]  # by the backend's case folded name
     entries: Mapping[str, Entry]
+    expecting: bool = False  # an open pull request's newest head: blocking backends are due on it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,28 +65,54 @@ async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int
     record = await pulls.get(tx, repo, number)
     rows = await dispatches.of_pull(tx, repo, number)
     facts = await _facts(tx, rows)
+    ignored = await commands.ignored(tx, repo, number)
     shas = _heads(record, rows)
     heads: list[Head] = []
     for sha in shas:
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
-        heads.append(
-            _head(
-                settings,
-                allowlist=allowlist,
-                repo=repo,
-                number=number,
-                sha=sha,
-                facts=chosen,
-                expecting=record if expected else None,
-                now=tx.now,
-            )
+        head = _head(
+            settings,
+            allowlist=allowlist,
+            repo=repo,
+            number=number,
+            sha=sha,
+            facts=chosen,
+            expecting=expected,
+            ignored=ignored,
+            now=tx.now,
         )
-    if len(heads) > 1 and not heads[0].view.reported:
-        said = next((head.view for head in heads[1:] if head.view.reported), None)
-        heads[0] = replace(heads[0], view=replace(heads[0].view, previous=said))
+        if len(heads) < MOST_HEADS:
+            told = [facts[row["id"]] for row in _on(rows, sha)]
+            head = await _compared(tx, head, told, base_ref=record["base_ref"] if record else None)
+        heads.append(head)
+    if heads:
+        heads[0] = await _current(tx, heads)
     labels = frozenset((record["labels"] or ()) if record else ())
     return PullState(repo=repo, number=number, record=record, labels=labels, heads=tuple(heads))
+
+
+async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
+    """Return the head people look at with what only the newest one says."""
+    view = heads[0].view
+    said = None
+    if not view.reported:
+        said = next((head.view for head in heads[1:] if head.view.reported), None)
+    given = await commands.latest(tx, view.repo, view.number, limit=ANSWERS)
+    answers = tuple(_answer(row) for row in given)
+    return replace(heads[0], view=replace(view, previous=said, answers=answers))
+
+
+def _answer(row: Row) -> Answer:
+    refused = row["state"] == "refused"
+    return Answer(
+        login=row["login"],
+        command=row["text"],
+        text=row["answer"],
+        refused=refused,
+        awaited=refused or row["verb"] in {"help", "status"},
+        at=row["created_at"],
+    )
 
 
 async def _facts(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
@@ -110,30 +145,114 @@ def _head(
     number: int,
     sha: str,
     facts: Mapping[str, Facts],
-    expecting: Row | None,
+    expecting: bool,
+    ignored: Mapping[tuple[str, str], Row],
     now: int,
 ) -> Head:
-    """Judge one head; `expecting` is the open pull request's record when blocking backends are due on it."""
+    """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it."""
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     page = f"{settings.url}/{repo}/pull/{number}"
+    due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
+    known = {key: verdict.raised(told) if key in due else told for key, told in facts.items()}
     seen: list[Backend] = []
-    for key, known in facts.items():
-        if known.dispatch["level"] > 1:
-            anchor = f"{page}?sha={sha}#{anchor_of(known.dispatch['backend'])}"
-            seen.append(verdict.backend(known, entries.get(key), now=now, page_url=anchor))
-    for key, entry in entries.items():
-        if expecting is not None and entry.level == 4 and key not in facts and entry.wants("pull_request"):
+    for key, told in known.items():
+        if told.dispatch["level"] > 1:
+            anchor = f"{page}?sha={sha}#{anchor_of(told.dispatch['backend'])}"
+            seen.append(verdict.backend(told, entries.get(key), now=now, page_url=anchor))
+    for key, entry in due.items():
+        if key not in known:
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"
             seen.append(verdict.undispatched(entry, page_url=anchor))
     view = Pull(
         repo=repo,
         number=number,
         head_sha=sha,
-        backends=tuple(sorted(seen, key=lambda backend: (-backend.level, backend.label.casefold()))),
+        backends=tuple(
+            _ignored(backend, ignored.get((sha, backend.repo.casefold())))
+            for backend in sorted(seen, key=lambda backend: (-backend.level, backend.label.casefold()))
+        ),
         page_url=page,
         help_url=f"{settings.url}/oot/levels",
+        gate_unknown="" if allowlist else NO_ALLOWLIST,
     )
-    return Head(view=view, facts=facts, entries=entries)
+    return Head(view=view, facts=known, entries=entries, expecting=expecting)
+
+
+def _ignored(backend: Backend, said: Row | None) -> Backend:
+    if said is None:
+        return backend
+    return replace(backend, ignored_by=said["login"], ignored_reason=said["reason"])
+
+
+async def _compared(tx: Transaction, head: Head, told: Sequence[Facts], *, base_ref: str | None) -> Head:
+    """Return a head whose failing jobs say what they are; `told` holds every dispatch of this commit."""
+    backends = []
+    for backend in head.view.backends:
+        failing = [_attempt(job) for job in backend.failing[:MOST_COMPARED]]
+        if failing:
+            key = backend.repo.casefold()
+            mine = [row for facts in told if facts.dispatch["backend_key"] == key for row in facts.jobs]
+            base_sha = head.facts[key].dispatch["base_sha"]
+            found = {
+                _attempt(verdict.job(row)): await _compare(
+                    tx, row, mine, base_ref=base_ref, base_sha=base_sha
+                )
+                for row in head.facts[key].jobs
+                if _attempt(verdict.job(row)) in failing
+            }
+            jobs_now = tuple(_explained(job, found.get(_attempt(job))) for job in backend.jobs)
+            backends.append(replace(backend, jobs=jobs_now))
+        else:
+            backends.append(backend)
+    return replace(head, view=replace(head.view, backends=tuple(backends)))
+
+
+def _attempt(job: Job) -> tuple[str, int, str, str]:
+    return job.run_id, job.run_attempt, job.workflow, job.name
+
+
+async def _compare(
+    tx: Transaction, row: Row, mine: Sequence[Row], *, base_ref: str | None, base_sha: str | None
+) -> Compared:
+    same = [
+        other
+        for other in reversed(mine)
+        if (other["workflow_name"], other["job_name"]) == (row["workflow_name"], row["job_name"])
+    ]
+    at = row["completed_at"] or tx.now
+    row = row | {"completed_at": at}
+    base = await baselines.on_base(tx, row, base_ref=base_ref, base_sha=base_sha, since=at - ON_BASE, limit=3)
+    others = await baselines.on_other_pulls(tx, row, since=at - ELSEWHERE, limit=10)
+    return history.compare(_past(row), same_head=_pasts(same), base=_pasts(base), others=_pasts(others))
+
+
+def _pasts(rows: Sequence[Row]) -> list[Past]:
+    """Return runs that may be compared with: not those that nobody could verify."""
+    return [_past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
+
+
+def _past(row: Row) -> Past:
+    failed = row["failed_tests_json"] or ()
+    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
+    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
+    return Past(
+        conclusion=row["conclusion"],
+        tests=tests if whole else None,
+        at=row["completed_at"] or 0,
+        url=row["workflow_run_url"],
+        pull=row["pr_number"],
+    )
+
+
+def _explained(job: Job, compared: Compared | None) -> Job:
+    if compared is None:
+        return job
+    return replace(
+        job,
+        history=compared.history,
+        evidence_url=compared.url,
+        evidence_elsewhere=compared.elsewhere,
+    )
 
 
 def anchor_of(backend: str) -> str:

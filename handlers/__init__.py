@@ -15,6 +15,7 @@ from handlers import (
     installation_repositories,
     issue_comment,
     issues,
+    merge_group,
     ping,
     pull_request,
     pull_request_review,
@@ -26,8 +27,8 @@ from handlers import (
 )
 
 MODULES = (
-    check_run, check_suite, installation, installation_repositories, issue_comment, issues, ping, pull_request,
-    pull_request_review, pull_request_review_comment, push, repository, workflow_job, workflow_run,
+    check_run, check_suite, installation, installation_repositories, issue_comment, issues, merge_group,
+    ping, pull_request, pull_request_review, pull_request_review_comment, push, repository, workflow_job, workflow_run,
 )  # fmt: skip
 EVENTS = frozenset(module.__name__.rpartition(".")[2] for module in MODULES)
 

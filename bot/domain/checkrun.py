@@ -61,9 +61,10 @@ class CheckRun:
     actions: tuple[dict[str, str], ...] = ()
     started_at: int | None = None  # epoch milliseconds
     completed_at: int | None = None  # epoch milliseconds
+    annotations: tuple[dict[str, Any], ...] = ()  # as GitHub takes them, in lots
 
     def body(self) -> dict[str, Any]:
-        """Return what is sent to GitHub, cut to its limits with a notice that says so."""
+        """Return what is sent to GitHub but the annotations, cut to its limits with a notice that says so."""
         output = {
             "title": self.title,
             "summary": inert.cut(self.summary, OUTPUT_BYTES, all_of_it=self.details_url),
@@ -138,11 +139,20 @@ def job_checks(
 
 
 def gate_check(
-    backends: Sequence[Backend], *, prefix: str, head_sha: str, external_id: str, page_url: str
+    backends: Sequence[Backend],
+    *,
+    prefix: str,
+    head_sha: str,
+    external_id: str,
+    page_url: str,
+    unknown: str = "",
 ) -> CheckRun:
-    """Return the aggregate that branch protection requires: green only when all of L4 is."""
+    """Return the aggregate that branch protection requires: green only when all of L4 is.
+
+    `unknown` says why nobody can tell which backends block; the gate then waits.
+    """
     blocking = sorted((b for b in backends if blocks(b)), key=lambda b: (b.label, b.repo))
-    conclusion, title = _gate_verdict(blocking)
+    conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
     return CheckRun(
         name=_name(prefix, "gate"),

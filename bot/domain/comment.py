@@ -23,6 +23,7 @@ MARKER = "<!-- ootbot:summary -->"  # the first line: how our comment is found a
 MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
 
 _PAGE = "this pull request's page"
+_ANSWER = 700  # characters of an answer to a command
 _LISTED = 50  # backends in a list of running, passing or watching ones
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  # or org/team
 
@@ -44,6 +45,12 @@ def worth_saying(pull: Pull) -> bool:
     """Whether a comment is due when only failures ask for one: red now, or still shown as red."""
     shown = (*pull.backends, *_told(pull).backends)
     return any(backend.state.red and backend.level >= 2 for backend in shown)
+
+
+def calling(pull: Pull) -> list[Backend]:
+    """Return the backends whose on-calls the comment calls for: red on this very head, at L3 or L4."""
+    backends = _listed(pull) if _told(pull) is pull else []
+    return [one for one in backends if one.state.red and one.oncalls and not one.ignored_by]
 
 
 def _within(limit: int, paragraphs: Iterator[str]) -> str:
@@ -76,6 +83,8 @@ def _paragraphs(pull: Pull, room: Room, mention: Collection[tuple[str, str]] | N
     yield from filter(None, [_unsaid_oncalls(backends, room, mention)])
     if room.lists:
         yield from _lists(told, backends, room)
+    if pull.answers:
+        yield _answers(pull)
     if room.left_out:
         page = inert.link(_PAGE, pull.page_url)
         yield f"Shortened to fit, without {room.left_out}. Everything is on {page}."
@@ -193,6 +202,15 @@ def _lists(told: Pull, backends: Sequence[Backend], room: Room) -> Iterator[str]
     ):
         if listed:
             yield _folded(heading, _list(listed, told.page_url))
+
+
+def _answers(pull: Pull) -> str:
+    lines = [
+        f"- {inert.code(given.login)}: {inert.code(given.command)} {'✋' if given.refused else '→'} "
+        f"{inert.text(given.text, limit=_ANSWER)}"
+        for given in pull.answers
+    ]
+    return _folded("Last commands", "\n".join(lines), wide=True)
 
 
 def _list(backends: Sequence[Backend], page_url: str) -> str:

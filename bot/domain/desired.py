@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.domain.checkrun import CheckRun, backend_check, gate_check
+from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.marking import annotated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bot.domain.allowlist import Entry
-    from bot.domain.view import Backend, Pull
+    from bot.domain.view import Backend, Job, Pull
 
 Row = dict[str, Any]
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
+SUPERSEDED = "superseded: a newer run of this backend took its place"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,20 @@ class Write:
     label_ended: bool  # concluded only because the pull request lost the label
     check_run_id: int | None
     digest: str
+    urgent: bool  # a gate or a verdict: goes before the rest when the budget is short
     not_before: int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What has to be written on a head, the gate and verdicts first, and how much is right already."""
+
+    writes: tuple[Write, ...] = ()
+    unchanged: int = 0
+
+    def __add__(self, other: Plan) -> Plan:
+        """Return both plans as one; each keeps its order."""
+        return Plan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,88 +60,61 @@ class Terms:
     labels: frozenset[str]  # the pull request's
     gate: bool  # a gate was published on this repository before
     interval: int  # milliseconds between two updates of one check run
+    files: frozenset[str] = (
+        frozenset()
+    )  # those the pull request changes; failed tests are annotated only there
+
+    @property
+    def gate_name(self) -> str:
+        """The gate's name."""
+        return f"{self.prefix} / gate"
 
 
-def writes(
+def backends(
     pull: Pull,
     dispatches: Mapping[str, Row],
     entries: Mapping[str, Entry],
     present: Sequence[Row],
     terms: Terms,
-) -> list[Write]:
-    """Return what has to be written, the gate and verdicts first.
+) -> Plan:
+    """Return what has to be written of the backends' check runs.
 
     `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds the oot_check rows of
     this head, oldest first.
     """
-    by_name: dict[str, Row] = {row["name"]: row for row in present}
-    found = []
+    wanted: list[Write | None] = []
     for backend in pull.backends:
         key = backend.repo.casefold()
         if key in dispatches and backend.level >= 3:
-            basis = f"{dispatches[key]['id']}/{backend.attempt}"
-            found.append(
-                _backend(backend, pull, basis=basis, by_name=by_name, entry=entries.get(key), terms=terms)
+            wanted += _of_backend(
+                backend,
+                pull.head_sha,
+                dispatch=dispatches[key],
+                entry=entries.get(key),
+                present=present,
+                terms=terms,
             )
-    if terms.gate or any(backend.level >= 4 for backend in pull.backends):
-        found.append(_gate(pull, dispatches, by_name, terms))
-    wanted = [write for write in found if write is not None]
-    return sorted(wanted, key=lambda write: (write.check.name != f"{terms.prefix} / gate", write.not_before))
+    return _plan([*wanted, *_superseded(present, terms)])
 
 
-def digest(check: CheckRun) -> str:
-    """Return what identifies a check run's content."""
-    return hashlib.sha256(msgspec.json.encode(check.body(), order="sorted")).hexdigest()
+def gate(
+    pull: Pull, dispatches: Mapping[str, Row], present: Sequence[Row], terms: Terms, *, due: bool
+) -> Plan:
+    """Return what has to be written of the gate; `present` holds the gates made on this commit, oldest first.
 
-
-def _backend(
-    backend: Backend,
-    pull: Pull,
-    *,
-    basis: str,
-    by_name: Mapping[str, Row],
-    entry: Entry | None,
-    terms: Terms,
-) -> Write | None:
-    check = backend_check(
-        backend,
-        prefix=terms.prefix,
-        head_sha=pull.head_sha,
-        external_id=basis,
-        failure_conclusion=entry.conclusion if entry else "neutral",
-    )
-    row = by_name.get(check.name)
-    if backend.level == 3 and not _labelled(backend, terms):
-        if row is None or row["status"] == "completed":
-            return None
-        check = replace(
-            check,
-            status="completed",
-            conclusion="neutral",
-            title=LABEL_GONE,
-            external_id=row["external_id"],
-        )
-        return _write(check, row["basis"], row, terms, label_ended=True)
-    if row is not None and row["basis"] == basis:
-        check = replace(check, external_id=row["external_id"])
-        reopening = row["status"] == "completed" and check.status != "completed"
-        if reopening and not _taken_back(row):
-            return None
-        return _write(check, basis, row, terms)
-    return _write(check, basis, None, terms)
-
-
-def _gate(
-    pull: Pull, dispatches: Mapping[str, Row], by_name: Mapping[str, Row], terms: Terms
-) -> Write | None:
+    There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
+    on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
+    """
     blocking = [backend for backend in pull.backends if backend.level >= 4]
+    if not blocking and not (terms.gate and due):
+        return Plan()
     about = sorted(
         f"{dispatches[key]['id'] if key in dispatches else key}/{backend.attempt}"
         for backend in blocking
         for key in (backend.repo.casefold(),)
     )
     basis = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:16]
-    row = by_name.get(f"{terms.prefix} / gate")
+    row = present[-1] if present else None
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
     check = gate_check(
         pull.backends,
@@ -134,17 +122,120 @@ def _gate(
         head_sha=pull.head_sha,
         external_id="",
         page_url=pull.page_url,
+        unknown=pull.gate_unknown,
     )
     if row and row["status"] == "completed" and check.status != "completed":
         row, number = None, number + 1
     repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
-    return _write(
-        replace(check, external_id=f"gate/{repository}/{pull.head_sha}/{number}"), basis, row, terms
+    external_id = f"gate/{repository}/{pull.head_sha}/{number}"
+    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=True)])
+
+
+def digest(check: CheckRun) -> str:
+    """Return what identifies a check run's content."""
+    return hashlib.sha256(msgspec.json.encode([check.body(), check.annotations], order="sorted")).hexdigest()
+
+
+def _plan(wanted: Sequence[Write | None]) -> Plan:
+    writes = [write for write in wanted if write is not None]
+    ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
+    return Plan(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
+
+
+def _of_backend(
+    backend: Backend,
+    head_sha: str,
+    *,
+    dispatch: Row,
+    entry: Entry | None,
+    present: Sequence[Row],
+    terms: Terms,
+) -> Iterator[Write | None]:
+    """Yield the check run of a backend and, where its entry asks for that, those of its jobs."""
+    terms_here = {
+        "prefix": terms.prefix,
+        "head_sha": head_sha,
+        "failure_conclusion": entry.conclusion if entry else "neutral",
+    }
+    shown = backend.level > 3 or _labelled(backend, terms)
+    by_name = {row["name"]: row for row in present}
+    by_id = {row["external_id"]: row for row in present}
+    basis = f"{dispatch['id']}/{backend.attempt}"
+    by_job = entry is not None and entry.checks == "jobs"
+    check = backend_check(backend, external_id=basis, **terms_here)
+    row = by_name.get(check.name)
+    if row is not None and row["basis"] != basis and (shown or row["status"] == "completed"):
+        row = None  # it was about something else; one that has lost its label is ended all the same
+    begun = dispatch["level"] > 3 and row is not None  # at a level that asks for no label
+    if not by_job:
+        check = annotated(check, backend.failing, terms.files)
+    yield _shown(check, basis, row, terms) if shown or begun else _ended(check, row, terms)
+    jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
+    for job, of_job in zip(backend.jobs, jobs, strict=True):
+        row = by_id.get(of_job.external_id)
+        if by_job or row is not None:  # what was begun is concluded
+            told = annotated(of_job, [job] if job.red else [], terms.files)
+            basis = of_job.external_id
+            begun = dispatch["level"] > 3 and row is not None
+            yield _shown(told, basis, row, terms) if shown or begun else _ended(told, row, terms)
+
+
+def _job_id(dispatch: Row, job: Job) -> str:
+    """Return our own key of one attempt of one job; its parts are hashed, so that none can pose as two."""
+    parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
+    return f"{dispatch['id']}/job/{hashlib.sha256(parts).hexdigest()[:32]}"
+
+
+def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write | None:
+    """Return the write that makes a check run what it should be; concluded ones are not opened again."""
+    if row is not None:
+        check = replace(check, external_id=row["external_id"])
+        if row["status"] == "completed" and check.status != "completed" and not _taken_back(row):
+            return None
+    return _write(check, basis, row, terms)
+
+
+def _ended(check: CheckRun, row: Row | None, terms: Terms) -> Write | None:
+    """Return the write that ends an unfinished check run whose label is gone; one that never began stays away."""
+    if row is None or row["status"] == "completed":
+        return None
+    ended = replace(
+        check,
+        status="completed",
+        conclusion="neutral",
+        title=LABEL_GONE,
+        external_id=row["external_id"],
+        annotations=(),
     )
+    return _write(ended, row["basis"], row, terms, label_ended=True)
+
+
+def _superseded(present: Sequence[Row], terms: Terms) -> Iterator[Write | None]:
+    """Yield the writes that end check runs in whose place, under the same name, a newer one was made."""
+    newest = {row["name"]: row for row in present}
+    for row in present:
+        unfinished = row["status"] != "completed" and row["check_run_id"] is not None
+        if unfinished and newest[row["name"]] is not row and row["name"] != terms.gate_name:
+            check = CheckRun(
+                name=row["name"],
+                head_sha=row["head_sha"],
+                external_id=row["external_id"],
+                status="completed",
+                conclusion="neutral",
+                title=SUPERSEDED,
+                summary=SUPERSEDED,
+            )
+            yield _write(check, row["basis"], row, terms)
 
 
 def _write(
-    check: CheckRun, basis: str, row: Row | None, terms: Terms, *, label_ended: bool = False
+    check: CheckRun,
+    basis: str,
+    row: Row | None,
+    terms: Terms,
+    *,
+    label_ended: bool = False,
+    urgent: bool = False,
 ) -> Write | None:
     now_is = digest(check)
     if row is not None and row["digest"] == now_is and row["check_run_id"] is not None:
@@ -156,6 +247,7 @@ def _write(
         label_ended=label_ended,
         check_run_id=row["check_run_id"] if row else None,
         digest=now_is,
+        urgent=urgent or verdict,
         not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
     )
 

@@ -24,7 +24,7 @@ _HISTORY = {
 }
 _WHOSE = {
     History.NEW: "new with this change",
-    History.KNOWN: "known from the base branch",
+    History.KNOWN: "known to fail without this change",
     History.FLAKY: "flaky",
     History.NO_BASELINE: "without a baseline",
 }  # in the order of what an author looks at first
@@ -74,14 +74,23 @@ def job_line(job: Job) -> str:
     time = words.duration(job.execution_time)
     parts = [
         f"**{inert.code(words.job_label(job))}** {words.job_word(job)}" + (time and f" in {time}"),
-        _HISTORY[job.history] if job.history else "",
-        links(
-            ("log", job.url),
-            ("artifacts", job.artifact_url),
-            (_EVIDENCE.get(job.history, "") if job.history else "", job.evidence_url),
-        ),
+        history(job),
+        links(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def history(job: Job) -> str:
+    """Return how a failing job compares with the same job elsewhere; empty for any other."""
+    if job.history is History.KNOWN and job.evidence_elsewhere:
+        return "known: fails on another pull request too"
+    return _HISTORY[job.history] if job.history else ""
+
+
+def _evidence(job: Job) -> str:
+    if job.history is History.KNOWN and job.evidence_elsewhere:
+        return "same failure there"
+    return _EVIDENCE.get(job.history, "") if job.history else ""
 
 
 def links(*targets: tuple[str, str | None]) -> str:

@@ -48,7 +48,9 @@ def decide(
     return Change(new=False, values=_completed(job, report, now, {}))
 
 
-def as_measured(values: dict[str, Any], *, queue_time: float | None, execution_time: float | None) -> dict[str, Any]:
+def as_measured(
+    values: dict[str, Any], *, queue_time: float | None, execution_time: float | None
+) -> dict[str, Any]:
     """Return a change with the times an outside relay measured instead of ours; what it did not measure is kept."""
     told = {"queue_time": queue_time, "execution_time": execution_time}
     ours = {name: value for name, value in values.items() if name not in told}

@@ -5,7 +5,7 @@ Never green by absence: what is missing, unknown or unconfirmed is unfinished or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain.view import Backend, FailedTest, Job, State
@@ -68,6 +68,16 @@ def _level(dispatch: Row, entry: Entry | None) -> int:
     """Return the level it was dispatched at; who is not listed as blocking any more blocks nothing at once."""
     level: int = dispatch["level"]
     return min(level, 3) if entry is None or entry.level < 4 else level
+
+
+def is_due(entry: Entry) -> bool:
+    """Return whether a backend has to say something about every open pull request's head."""
+    return entry.level >= 4 and entry.wants("pull_request")
+
+
+def raised(facts: Facts) -> Facts:
+    """Return what is known of a backend that blocks now, whatever its level when it was dispatched."""
+    return replace(facts, dispatch=facts.dispatch | {"level": 4})
 
 
 def undispatched(entry: Entry, *, page_url: str) -> Backend:
@@ -187,6 +197,8 @@ def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
             return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
         if (started := word.get("event")) and started not in ASKED_FOR:
             return State.FAILURE, f"run {run} was started by {started}, not by our dispatch"
+        if word["status"] == "completed" and word["conclusion"] == "cancelled":
+            return State.CANCELLED, f"run {run} was cancelled"
         if word["status"] == "completed" and word["conclusion"] != "success":
             return State.FAILURE, f"GitHub says run {run} concluded {word['conclusion']}"
     return None

@@ -140,8 +140,10 @@ class Answer:
 
     login: str
     command: str  # the line as it was written
-    refused: bool
     text: str  # a sentence or two
+    refused: bool = False
+    awaited: bool = False  # somebody waits for the text: a question, or a command without effect
+    at: int = 0  # when it was given, epoch milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)

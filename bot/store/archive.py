@@ -24,7 +24,8 @@ Row = dict[str, Any]
 SETTLED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
 STANDING = frozenset({"repository", "installation"})  # what is, not what happened: access depends on it
-STORED_COLUMNS = ("id", "guid", "event", "received_at", "attempts", "codec", "body")
+STORED_COLUMNS = ("id", "guid", "event", "received_at", "attempts", "codec", "body", "state")
+MOST_BYTES = 16 * 1024 * 1024  # of bodies at once, as they are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,9 @@ class Selection:
 
 async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[Held]:
     """Return the next deliveries to be replayed, in the order they came; `after` is the last one's id."""
-    columns = [delivery.c[name] for name in (*STORED_COLUMNS, "state")]
-    query = sa.select(*columns).where(delivery.c.id > after, *_matches(chosen))
-    return [Held(**opened(row)) for row in await tx.rows(query.order_by(delivery.c.id).limit(limit))]
+    matching = sa.and_(delivery.c.id > after, *_matches(chosen))
+    rows = await _bounded(tx, matching, order=(delivery.c.id,), limit=limit)
+    return [Held(**opened(row)) for row in rows]
 
 
 async def count(tx: Transaction, chosen: Selection) -> dict[str, int]:
@@ -74,13 +75,29 @@ async def plain(tx: Transaction, *, since: int, before: int, limit: int) -> list
     The span ends before the oldest delivery that is still to be handled: what is settled later is found then.
     """
     waiting = await oldest_unhandled(tx)
-    query = sa.select(delivery.c.id, delivery.c.received_at, delivery.c.body).where(
+    matching = sa.and_(
         delivery.c.received_at >= since,
         delivery.c.received_at < (before if waiting is None else min(before, waiting)),
         delivery.c.codec.is_(None),
         delivery.c.state.in_(SETTLED),
     )
-    return await tx.rows(query.order_by(delivery.c.received_at, delivery.c.id).limit(limit))
+    return await _bounded(tx, matching, order=(delivery.c.received_at, delivery.c.id), limit=limit)
+
+
+async def _bounded(
+    tx: Transaction, matching: sa.ColumnElement[bool], *, order: Sequence[sa.Column[Any]], limit: int
+) -> list[Row]:
+    """Return the first rows that match: at most `limit`, and no more than fit into memory."""
+    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body).label("size")).where(matching)
+    chosen: list[int] = []
+    room = MOST_BYTES
+    for row in await tx.rows(sizes.order_by(*order).limit(limit)):
+        room -= row["size"]
+        if chosen and room < 0:
+            break
+        chosen.append(row["id"])
+    columns = [delivery.c[name] for name in STORED_COLUMNS]
+    return await tx.rows(sa.select(*columns).where(delivery.c.id.in_(chosen)).order_by(*order))
 
 
 async def oldest_unhandled(tx: Transaction) -> int | None:

@@ -1,4 +1,4 @@
-"""How did a job fare elsewhere? Completed jobs of the same backend, workflow and name: on the base, on other pull requests."""
+"""How did a job fare elsewhere? The same backend, workflow and name, on the base and on other pull requests."""
 
 from __future__ import annotations
 

@@ -69,17 +69,17 @@ class Intake:
             while self._waiting:
                 batch = self._next_batch()
                 rows = [row for row, _ in batch]
-                try:
-                    new = await (self._sqlite(rows) if self._store.sqlite else self._postgres(rows))
-                except Exception as error:  # noqa: BLE001 - handed to the callers, who would wait for ever
-                    answers: Sequence[bool | Exception] = [error] * len(batch)
-                else:
-                    answers = new
-                    self._store.work_waiting.set()
+                writing = self._sqlite(rows) if self._store.sqlite else self._postgres(rows)
+                # whatever went wrong is the callers' to know: nobody else would end their waiting
+                (outcome,) = await asyncio.gather(writing, return_exceptions=True)
+                answers: Sequence[bool | BaseException] = (
+                    [outcome] * len(batch) if isinstance(outcome, BaseException) else outcome
+                )
+                self._store.work_waiting.set()
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if future.done():
                         continue
-                    if isinstance(answer, Exception):
+                    if isinstance(answer, BaseException):
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)

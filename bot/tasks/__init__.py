@@ -8,6 +8,8 @@ from __future__ import annotations
 from bot.tasks import (
     allowlist,
     approve,
+    cancel,
+    command,
     comment,
     confirm,
     dispatch,
@@ -19,6 +21,7 @@ from bot.tasks import (
     redeliver,
     relay,
     rerun,
+    run_again,
     sweep,
     verify_commit,
 )
@@ -26,6 +29,8 @@ from bot.tasks import (
 KINDS = {
     "allowlist": allowlist.run,
     "approve": approve.run,
+    "cancel": cancel.run,
+    "command": command.run,
     "comment": comment.run,
     "confirm": confirm.run,
     "dispatch": dispatch.run,
@@ -37,6 +42,7 @@ KINDS = {
     "redeliver": redeliver.run,
     "relay": relay.run,
     "rerun": rerun.run,
+    "run_again": run_again.run,
     "sweep": sweep.run,
     "verify_commit": verify_commit.run,
 }

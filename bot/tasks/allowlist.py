@@ -34,6 +34,11 @@ class Unreadable(Exception):
 
 
 async def run(context: Context, _task: Task) -> None:
+    """Read the allowlist again."""
+    await refresh(context)
+
+
+async def refresh(context: Context) -> None:
     """Read the allowlist; an unreadable or wrong one leaves the last good version in force and says so."""
     source = context.settings.allowlist
     content, error, unreachable = "", None, None

@@ -6,11 +6,12 @@ Found by its stored id, else by its marker and our App as author: nobody else's 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot import query
+from bot import metrics, query
 from bot.domain import comment
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import pulls
@@ -19,12 +20,28 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.domain.view import Pull
     from bot.github import Client
+    from bot.query import PullState
+    from bot.settings import Settings
+    from bot.store import Transaction
     from bot.store.queue import Task
 
 log = structlog.get_logger("bot.tasks.comment")
 
 Row = dict[str, Any]
 GONE = frozenset({404, 410})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What the comment should say."""
+
+    body: str
+    live: tuple[str, ...]  # backends (case folded) whose on-calls it mentions
+
+    @property
+    def digest(self) -> str:
+        """What identifies it."""
+        return hashlib.sha256(self.body.encode()).hexdigest()
 
 
 async def run(context: Context, task: Task) -> None:
@@ -35,35 +52,81 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.read() as tx:
         state = await query.pull_state(tx, context.settings, repo, int(number))
         present = await pulls.comment(tx, repo, int(number))
-    if state.current is None:
+        text = await _text(tx, state)
+        anew = await _text(tx, state, anew=True)
+    if text is None or anew is None or state.current is None:
         return
-    body, digest = body_of(state.current.view)
-    if present and present["digest"] == digest:
+    if present and present["digest"] == text.digest:
         return
-    client = context.github.client(repo, pull_requests="write")
-    written = await _write(context, client, state, present, body)
+    client = context.github.sparing(repo, pull_requests="write")
+    edited = await _edit_ours(context, client, state, present, text.body)
+    due = _is_due(context.settings, state.current.view, present)
+    said = text if edited or not due else anew
+    written = edited or (await _create(client, state, said.body) if due else None)
     async with context.store.transaction() as tx:
-        await pulls.wrote_comment(tx, repo, int(number), comment_id=written, digest=digest)
+        await pulls.wrote_comment(tx, repo, int(number), comment_id=written, digest=said.digest)
+        head = state.current.view.head_sha
+        await pulls.mentioned(tx, repo, int(number), head, said.live if written else (), anew=not edited)
 
 
-def body_of(pull: Pull) -> tuple[str, str]:
-    """Return the comment a pull request should have, and what identifies it."""
-    body = comment.render(pull)
-    return body, hashlib.sha256(body.encode()).hexdigest()
+async def follow(tx: Transaction, settings: Settings, state: PullState) -> None:
+    """Ask for the comment when what it should say is not what it says."""
+    if settings.comment == "off" or state.current is None:
+        return
+    present = await pulls.comment(tx, state.repo, state.number)
+    there = present is not None and (present["comment_id"] is not None or not present["digest"])
+    if not there and not _is_due(settings, state.current.view, present):
+        return
+    text = await _text(tx, state)
+    if text is None or (present is not None and present["digest"] == text.digest):
+        metrics.WRITES_SAVED.inc()
+        return
+    interval = settings.publish_interval
+    tx.enqueue("comment", f"{state.repo}#{state.number}", delay=interval, patience=6 * interval)
 
 
-async def _write(
-    context: Context, client: Client, state: query.PullState, present: Row | None, body: str
-) -> int:
-    """Edit the comment that is there, else make it; returns its id."""
-    if present and present["comment_id"] is not None and await _edit(client, present["comment_id"], body):
-        return int(present["comment_id"])
+def _is_due(settings: Settings, pull: Pull, present: Row | None) -> bool:
+    """Whether there is something that a comment is made for, not only edited: also after somebody deleted it."""
+    since = present["written_at"] if present else 0
+    answering = any(one.awaited and one.at > since for one in pull.answers)
+    return settings.comment == "always" or comment.worth_saying(pull) or answering
+
+
+async def _text(tx: Transaction, state: PullState, *, anew: bool = False) -> Text | None:
+    """Return what the comment should say; `anew`: it takes the place of one that is gone.
+
+    On-calls are mentioned from a backend's first failure on a head for as long as it holds. Once the text has been
+    without them they are only named: nobody is called twice to one head.
+    """
+    if state.current is None:
+        return None
+    pull = state.current.view
+    over = await pulls.mentions(tx, state.repo, state.number, pull.head_sha)
+    calling = [
+        one
+        for one in comment.calling(pull)
+        if not over.get(one.repo.casefold(), False) and not (anew and one.repo.casefold() in over)
+    ]
+    mention = {(one.repo, login) for one in calling for login in one.oncalls}
+    live = tuple(one.repo.casefold() for one in calling)
+    return Text(body=comment.render(pull, mention=mention), live=live)
+
+
+async def _edit_ours(
+    context: Context, client: Client, state: PullState, present: Row | None, body: str
+) -> int | None:
+    """Edit the comment that is there; returns its id, None when there is none."""
+    known = present["comment_id"] if present else None
+    if known is not None:
+        return int(known) if await _edit(client, known, body) else None
     if present is None:
         async with context.store.transaction() as tx:
             await pulls.intend_comment(tx, state.repo, state.number)
     found = await _find(context, client, state.number)
-    if found is not None and await _edit(client, found, body):
-        return found
+    return found if found is not None and await _edit(client, found, body) else None
+
+
+async def _create(client: Client, state: PullState, body: str) -> int:
     created = await client.post(client.path(f"issues/{state.number}/comments"), data={"body": body})
     log.info("comment made", repo=state.repo, pull=state.number)
     return int(created["id"])

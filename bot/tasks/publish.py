@@ -1,25 +1,27 @@
 """publish: a pull request's check runs are made true again (key: `owner/repo#number`).
 
-Each run compares what should be there with what we wrote last and acts on the difference. A check run's intent is
-recorded before it is made, so that one made by a process that died is found again instead of made twice.
+Each run compares what should be there with what we wrote last and acts on the difference, gates and verdicts first.
+What cannot be written now is written by the next run, as it should be then.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot import query
-from bot.domain import comment, desired
-from bot.errors import GitHubRefused, GiveUp
+from bot import metrics, query
+from bot.domain import desired
+from bot.domain.labels import in_doubt
+from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import pulls
-from bot.tasks.comment import body_of
+from bot.tasks import comment
+from bot.tasks.check import write
 
 if TYPE_CHECKING:
     from bot.context import Context
-    from bot.domain.desired import Write
-    from bot.github import Client
+    from bot.domain.desired import Plan
     from bot.query import Head, PullState
     from bot.store import Transaction
     from bot.store.queue import Task
@@ -27,9 +29,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.tasks.publish")
 
 Row = dict[str, Any]
-MOST_HEADS = 10  # newest heads whose check runs are kept true
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
-NOT_FOUND = 404
+MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 async def run(context: Context, task: Task) -> None:
@@ -37,25 +38,28 @@ async def run(context: Context, task: Task) -> None:
     repo, number = parse_key(task.key)
     async with context.store.read() as tx:
         state = await query.pull_state(tx, context.settings, repo, number)
-        todo = await _writes(tx, context, state)
+        doubtful = in_doubt(state.record, await pulls.label_events(tx, repo, number))
+        files = await _known_files(tx, state)
     if not context.settings.is_upstream(repo) or not state.heads:
         return
+    if doubtful:
+        state = replace(state, labels=await _labels(context, state))
+    if files is None:
+        files = await _changed_files(context, state)
+    async with context.store.read() as tx:
+        plan = await _plan(tx, context, state, files)
+    metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
-    refusals = []
-    for write in todo:
-        if write.not_before <= now:
-            try:
-                await _write(context, state, write)
-            except GitHubRefused as error:
-                log.warning("check run refused", name=write.check.name, reason=str(error))
-                refusals.append(f"{write.check.name}: {error}")
+    await_turn, refusals = await _write_all(context, state, plan, now)
     async with context.store.transaction() as tx:
-        later = [write.not_before for write in todo if write.not_before > now]
+        later = [one.not_before for one in plan.writes if one.not_before > now]
         if later:
             tx.enqueue("publish", task.key, delay=(min(later) - now) / 1000)
         if _waits_for_quiet(state):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
-        await _follow_with_comment(tx, context, state, task.key)
+        await comment.follow(tx, context.settings, state)
+    if await_turn:
+        raise await_turn
     if refusals:
         raise GiveUp("; ".join(refusals))
 
@@ -68,99 +72,114 @@ def parse_key(key: str) -> tuple[str, int]:
     return repo, int(number)
 
 
-async def _writes(tx: Transaction, context: Context, state: PullState) -> list[Write]:
+async def _write_all(
+    context: Context, state: PullState, plan: Plan, now: int
+) -> tuple[RetryLater | None, list[str]]:
+    """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
+    refusals, wait = [], None
+    for one in plan.writes:
+        if one.not_before > now:
+            continue
+        try:
+            await write(context, state, one)
+        except GitHubRefused as error:
+            log.warning("check run refused", name=one.check.name, reason=str(error))
+            refusals.append(f"{one.check.name}: {error}")
+        except RetryLater as error:
+            if error.after is None:  # GitHub is broken or out of reach: no use in trying the others
+                return error, refusals
+            if wait is None or wait.after is None or error.after < wait.after:
+                wait = error
+    return wait, refusals
+
+
+async def _plan(tx: Transaction, context: Context, state: PullState, files: frozenset[str]) -> Plan:
+    """Return everything that has to be written: gates first, then verdicts, then the rest."""
     settings = context.settings
     present = await pulls.checks_of(tx, state.repo, state.number)
+    gate_name = f"{settings.check_prefix} / gate"
     terms = desired.Terms(
         prefix=settings.check_prefix,
         label_prefixes=settings.label_prefixes,
         labels=state.labels,
-        gate=await pulls.gate_exists(tx, state.repo, f"{settings.check_prefix} / gate"),
+        gate=await pulls.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    todo = []
-    for head in state.heads[:MOST_HEADS]:
+    plan = await _gates(tx, state, terms)
+    for head in state.heads[: query.MOST_HEADS]:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
-        todo += desired.writes(head.view, told, head.entries, rows, terms)
-    return todo
+        here = replace(terms, files=files) if head is state.current else terms
+        plan += desired.backends(head.view, told, head.entries, rows, here)
+    return replace(plan, writes=tuple(sorted(plan.writes, key=lambda one: not one.urgent)))
 
 
-async def _write(context: Context, state: PullState, write: Write) -> None:
-    client = context.github.client(state.repo, checks="write")
-    check_run_id = write.check_run_id
-    if check_run_id is None:
-        check_run_id = await _find_or_create(context, client, state, write)
-    else:
-        check_run_id = await _update(client, check_run_id, write)
-    async with context.store.transaction() as tx:
-        await pulls.wrote_check(
-            tx,
-            write.check.external_id,
-            check_run_id=check_run_id,
-            status=write.check.status,
-            conclusion=write.check.conclusion,
-            digest=write.digest,
-            basis=write.basis,
-            label_ended=write.label_ended,
-        )
+async def _gates(tx: Transaction, state: PullState, terms: desired.Terms) -> Plan:
+    """Return what has to be written of the gates: on this pull request's heads, and where a merge queue waits.
+
+    Of several open pull requests with one head, the first decides: a commit has one gate.
+    """
+    heads: list[tuple[str, Head]] = [
+        (head.view.head_sha, head)
+        for head in state.heads[: query.MOST_HEADS]
+        if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
+    ]
+    if state.current is not None:
+        groups = await pulls.merge_groups(tx, state.repo, state.number)
+        heads += [(sha, state.current) for sha in groups]
+    made = await pulls.gates_on(tx, state.repo, [sha for sha, _ in heads], terms.gate_name)
+    plan = desired.Plan()
+    for sha, head in heads:
+        view = replace(head.view, head_sha=sha)
+        told = {key: facts.dispatch for key, facts in head.facts.items()}
+        on_it = [row for row in made if row["head_sha"] == sha]
+        plan += desired.gate(view, told, on_it, terms, due=head.expecting)
+    return plan
 
 
-async def _find_or_create(context: Context, client: Client, state: PullState, write: Write) -> int:
-    check = write.check
-    async with context.store.transaction() as tx:
-        fresh = await pulls.intend_check(
-            tx,
-            {
-                "external_id": check.external_id,
-                "upstream_repo": state.repo,
-                "pr_number": state.number,
-                "head_sha": check.head_sha,
-                "name": check.name,
-                "status": "intended",
-                "conclusion": None,
-                "basis": write.basis,
-                "label_ended": False,
-            },
-        )
-    if not fresh and (made := await _find(context, client, write)):
-        return await _update(client, made, write)
-    created = await client.post(client.path("check-runs"), data=check.body())
-    return int(created["id"])
-
-
-async def _find(context: Context, client: Client, write: Write) -> int | None:
-    """Return the check run an earlier attempt made, recognised by its external_id and our App."""
-    url = client.path("commits/{sha}/check-runs{?check_name,filter,app_id,per_page}")
-    wanted = {
-        "sha": write.check.head_sha,
-        "check_name": write.check.name,
-        "filter": "all",
-        "app_id": str(context.github.app_id),
-        "per_page": "100",
-    }
-    async for run in client.getiter(url, wanted, iterable_key="check_runs"):
-        if run["external_id"] == write.check.external_id and run["app"]["id"] == context.github.app_id:
-            return int(run["id"])
-    return None
-
-
-async def _update(client: Client, check_run_id: int, write: Write) -> int:
-    """Update a check run by id; one that GitHub has deleted is made again."""
-    body = write.check.body()
+async def _labels(context: Context, state: PullState) -> frozenset[str]:
+    """Return the labels GitHub shows now; ours where it does not say."""
+    client = context.github.reader(state.repo, pull_requests="read")
+    url = client.path(f"issues/{state.number}/labels{{?per_page}}")
     try:
-        await client.patch(client.path(f"check-runs/{check_run_id}"), data=body)
+        return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
     except GitHubRefused as error:
-        if error.status != NOT_FOUND:
-            raise
-        created = await client.post(client.path("check-runs"), data=body)
-        return int(created["id"])
-    return check_run_id
+        log.warning("labels cannot be read", repo=state.repo, pull=state.number, reason=str(error))
+        return state.labels
+
+
+async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
+    """Return the files the pull request changes, as far as any failed test asks for them; None: GitHub knows."""
+    head = state.current
+    if head is None or not any(
+        test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
+    ):
+        return frozenset()
+    return await pulls.changed_files(tx, state.repo, state.number, head.view.head_sha)
+
+
+async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
+    """Ask GitHub which files the newest head changes, once; nothing is annotated where it does not say."""
+    client = context.github.client(state.repo, pull_requests="read")
+    url = client.path(f"pulls/{state.number}/files{{?per_page}}")
+    paths: list[str] = []
+    try:
+        async for one in client.getiter(url, {"per_page": "100"}):
+            paths.append(one["filename"])
+            if len(paths) == MOST_FILES:
+                break
+    except (GitHubRefused, RetryLater) as error:
+        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
+        return frozenset()
+    head = state.heads[0].view.head_sha
+    async with context.store.transaction() as tx:
+        await pulls.keep_changed_files(tx, state.repo, state.number, head, paths)
+    return frozenset(paths)
 
 
 def _waits_for_quiet(state: PullState) -> bool:
     """Whether a backend that GitHub cannot confirm waits for a minute without news."""
-    return any(_unconfirmable(head) for head in state.heads[:MOST_HEADS])
+    return any(_unconfirmable(head) for head in state.heads[: query.MOST_HEADS])
 
 
 def _unconfirmable(head: Head) -> bool:
@@ -171,17 +190,3 @@ def _unconfirmable(head: Head) -> bool:
         and not entry.confirm
         for backend in head.view.backends
     )
-
-
-async def _follow_with_comment(tx: Transaction, context: Context, state: PullState, key: str) -> None:
-    """Ask for the comment when what it should say is not what it says."""
-    settings = context.settings
-    head = state.current
-    if settings.comment == "off" or head is None:
-        return
-    present = await pulls.comment(tx, state.repo, state.number)
-    if present is None and settings.comment == "failures" and not comment.worth_saying(head.view):
-        return
-    if present is None or present["digest"] != body_of(head.view)[1]:
-        interval = settings.publish_interval
-        tx.enqueue("comment", key, delay=interval, patience=6 * interval)

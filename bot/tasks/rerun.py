@@ -1,7 +1,7 @@
 """rerun: somebody pressed a re-run button on one of our check runs (key: the delivery's GUID).
 
-The failed jobs of that backend's run are run again; where they cannot be, a fresh dispatch takes their place. The same
-press twice, or two presses for the same attempt, cause one re-run.
+Recorded here, done by `run_again`; where there is no run, a fresh dispatch takes its place. The same press twice, or two
+presses for the same attempt, cause one re-run.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 
 from bot import query, relay
 from bot.domain import verdict
-from bot.errors import GitHubRefused, GiveUp, RetryLater
+from bot.errors import GiveUp
 from bot.store import dispatches, inbox, pulls
 
 if TYPE_CHECKING:
@@ -22,10 +21,7 @@ if TYPE_CHECKING:
     from bot.store import Transaction
     from bot.store.queue import Task
 
-log = structlog.get_logger("bot.tasks.rerun")
-
 Row = dict[str, Any]
-STILL_RUNNING = 15.0  # seconds until a run that reported its end is asked about again
 SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}
 
 
@@ -35,15 +31,9 @@ async def run(context: Context, task: Task) -> None:
         stored = await inbox.find(tx, task.key)
         if stored is None:
             raise GiveUp(f"delivery {task.key} is not stored any more")
-        wish = _wish(msgspec.json.decode(stored["body"]), context.github.app_id)
-        chosen = await _chosen(tx, context, wish) if wish else []
-        asked = (
-            [row for facts in chosen for row in await _ask(tx, facts, wish["scope"], task.key)]
-            if wish
-            else []
-        )
-    for row in asked:
-        await _send(context, row, task.key)
+        wish = _wish(msgspec.json.decode(stored["body"]), context.github.app_id) or {}
+        for facts in await _chosen(tx, context, wish) if wish else ():
+            await ask(tx, facts, wish["scope"], cause=task.key)
 
 
 def _wish(body: Row, app_id: int) -> Row | None:
@@ -83,20 +73,23 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     return found
 
 
-async def _ask(tx: Transaction, facts: Facts, scope: str, cause: str) -> list[Row]:
-    """Record which runs are to be run again; a backend without any gets a fresh dispatch at once."""
+async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
+    """Have a backend's runs run again, `failed` or `all` jobs of them; without any run it is dispatched afresh.
+
+    Returns False when that was asked for already.
+    """
     dispatch = facts.dispatch
     attempts = verdict.expected_attempts(facts)
-    pending = [row for row in facts.reruns if row["state"] == "asked"]
     if not attempts:
-        if dispatch["state"] != "pending":
-            await relay.afresh(tx, dispatch, f"attempt of {dispatch['id']}")
-        return []
+        if dispatch["state"] in {"pending", "held"}:
+            return False
+        await relay.afresh(tx, dispatch, f"attempt of {dispatch['id']}")
+        return True
     red = {job.run_id for job in verdict.latest(facts.jobs) if job.red or not job.finished}
     scope = scope if red else "all"  # nothing failed: there are no failed jobs to run again
-    asked = []
+    asked = False
     for run_id, attempt in attempts.items():
-        if scope == "all" or run_id in red:
+        if (scope == "all" or run_id in red) and _reported(facts, run_id) == attempt:
             row = {
                 "dispatch_id": dispatch["id"],
                 "run_id": run_id,
@@ -104,50 +97,11 @@ async def _ask(tx: Transaction, facts: Facts, scope: str, cause: str) -> list[Ro
                 "scope": scope,
                 "cause": cause,
             }
-            if _reported(facts, run_id) == attempt and await dispatches.ask_rerun(tx, row):
-                asked.append(row)
-    return asked or [row for row in pending if row["cause"] == cause]
+            if await dispatches.ask_rerun(tx, row):
+                tx.enqueue("run_again", f"{dispatch['id']}/{attempt}/{run_id}")
+                asked = True
+    return asked
 
 
 def _reported(facts: Facts, run_id: str) -> int:
     return max((job["run_attempt"] for job in facts.jobs if job["run_id"] == run_id), default=0)
-
-
-async def _send(context: Context, row: Row, cause: str) -> None:
-    """Ask GitHub to run a run again, unless it does so already; else dispatch afresh."""
-    async with context.store.read() as tx:
-        dispatch = await dispatches.get(tx, row["dispatch_id"])
-    assert dispatch is not None
-    sent = await _rerun_on_github(context, dispatch, row)
-    async with context.store.transaction() as tx:
-        await dispatches.settle_rerun(tx, row, "sent" if sent else "impossible")
-        if not sent:
-            await relay.afresh(tx, dispatch, f"{row['run_id']} attempt {row['from_attempt']}")
-        tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
-    log.info(
-        "re-run",
-        backend=dispatch["backend"],
-        run=row["run_id"],
-        fresh_dispatch=not sent,
-        cause=cause,
-    )
-
-
-async def _rerun_on_github(context: Context, dispatch: Row, row: Row) -> bool:
-    """Return whether GitHub runs the run again; False when it never will (too old, unknown, not on GitHub)."""
-    run_id = row["run_id"]
-    if not (run_id.isascii() and run_id.isdigit()):
-        return False
-    client = context.relay.client(dispatch["backend"], actions="write")
-    verb = "rerun" if row["scope"] == "all" else "rerun-failed-jobs"
-    try:
-        found = await client.getitem(client.path(f"actions/runs/{run_id}"))
-        if found["run_attempt"] > row["from_attempt"]:
-            return True
-        if found["status"] != "completed":
-            raise RetryLater(f"run {run_id} has not ended yet", after=STILL_RUNNING)
-        await client.post(client.path(f"actions/runs/{run_id}/{verb}"), data={})
-    except GitHubRefused as error:
-        log.info("cannot be run again", backend=dispatch["backend"], run=run_id, reason=str(error))
-        return False
-    return True

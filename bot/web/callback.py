@@ -101,6 +101,10 @@ def given(claims: Claims, body: bytes) -> Given:
 
 def _read(claims: Claims, body: bytes) -> Given | Rejected:
     """Read one report of a batch; a refusal is its own."""
+    if len(body) > LIMIT:
+        return Rejected(
+            413, "body_too_large", f"the report is larger than {LIMIT // 2**20} MiB, the most it may be"
+        )
     try:
         return given(claims, body)
     except Rejected as refusal:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
@@ -18,18 +19,12 @@ from bot.errors import Rejected
 SMALL = 64 * 1024  # bytes of a body that need no room
 MOST_BYTES = 128 * 1024 * 1024  # of larger bodies, from their reading to their answer
 MOST_BODIES = 64  # larger ones at once
-PATIENCE = 10.0  # seconds a body waits for room; GitHub waits no longer for an answer
+PATIENCE = 20.0  # seconds a body waits for room
 
-MOST_CONNECTIONS = 2_000
 FILES = 200  # what else may be open: the database's files and its connections, calls to GitHub
-CROWD = 0.5  # of the connections there may be: from there on idle ones are closed soon
-KEEPALIVE = 75.0  # seconds an idle connection is kept; proxies commonly let go of it after 60
-SHORT_KEEPALIVE = 5.0  # seconds, in a crowd
-HEAD_SECONDS = 10.0  # until the first request's head is there
 CONNECTION: dict[str, Any] = {
     "access_log": None,
     "auto_decompress": False,
-    "keepalive_timeout": KEEPALIVE,
     "lingering_time": 2.0,  # seconds to let a refused body run out, so that its sender reads why
     "read_bufsize": SMALL // 2,  # bytes; aiohttp stops reading at twice as many
 }
@@ -80,25 +75,41 @@ class Room:
         self._left.set()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How many connections there may be, and for how many seconds an idle one is kept."""
+
+    connections: int = 2_000
+    head: float = 10.0  # until a first request's head is there
+    keepalive: float = 75.0  # proxies commonly let go of a connection after 60
+    crowded: float = 5.0  # once half the connections there may be are open
+
+
 class Connection(web.RequestHandler):
     """A connection that knows how long it has been waiting for its sender."""
 
-    __slots__ = ("_head_due",)
+    __slots__ = ("_head_due", "_limits")
+
+    def __init__(self, server: web.Server, *, limits: Limits) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(server, loop=loop, keepalive_timeout=limits.keepalive, **CONNECTION)
+        self._limits = limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the sender some seconds to ask for something."""
         super().connection_made(transport)
-        self._head_due = self._loop.call_later(HEAD_SECONDS, self._close_unless_asked)
+        self._head_due = self._loop.call_later(self._limits.head, self._close_unless_asked)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget about it."""
         self._head_due.cancel()
         super().connection_lost(exc)
 
-    def idle_for(self, now: float) -> float:
+    def idle_for(self) -> float:
         """Return for how many seconds no whole head of a request has come; 0 while a request is being served."""
-        waiting = self._waiter is not None and not self._waiter.done()
-        return now - self._next_keepalive_close_time + KEEPALIVE if waiting else 0.0
+        if self._waiter is None or self._waiter.done():
+            return 0.0
+        return self._loop.time() - self._next_keepalive_close_time + self._limits.keepalive
 
     def _close_unless_asked(self) -> None:
         if not self._request_count:
@@ -110,45 +121,44 @@ class TurnedAway(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say it without waiting for the request."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(FULL)
-        transport.close()
+        talking = cast("asyncio.WriteTransport", transport)
+        talking.write(FULL)
+        talking.close()
 
 
 class Gate:
     """Makes the protocol of each new connection: the factory a listening socket wants."""
 
-    def __init__(self, server: web.Server, *, most: int | None = None) -> None:
+    def __init__(self, server: web.Server, limits: Limits) -> None:
         self._server = server
-        self._most = most or most_connections()
+        self._limits = limits
         self._next_look = 0.0
 
     def __call__(self) -> asyncio.BaseProtocol:
         """Return what is to talk on one more connection."""
-        loop = asyncio.get_running_loop()
-        count = len(self._server.connections)
-        if count >= self._most * CROWD and loop.time() >= self._next_look:
-            self._next_look = loop.time() + 1
-            self._close_idle(loop.time())
-        if count >= self._most:
-            log.warning("turned away", connections=count)
+        count, now = len(self._server.connections), asyncio.get_running_loop().time()
+        if count * 2 >= self._limits.connections and now >= self._next_look:
+            self._next_look = now + self._limits.crowded / 5
+            log.warning("many connections", open=count, most=self._limits.connections)
+            self._close_idle()
+        if count >= self._limits.connections:
             return TurnedAway()
-        return Connection(self._server, loop=loop, **CONNECTION)
+        return Connection(self._server, limits=self._limits)
 
-    def _close_idle(self, now: float) -> None:
+    def _close_idle(self) -> None:
         for connection in self._server.connections:
-            if isinstance(connection, Connection) and connection.idle_for(now) >= SHORT_KEEPALIVE:
+            if isinstance(connection, Connection) and connection.idle_for() >= self._limits.crowded:
                 connection.force_close()
 
 
 def most_connections() -> int:
-    """Return how many connections may be open: fewer than there may be open files."""
+    """Return how many connections there may be: fewer than there may be open files."""
     if sys.platform == "win32":
-        return MOST_CONNECTIONS
+        return Limits.connections
     import resource  # noqa: PLC0415 - not on Windows
 
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(MOST_CONNECTIONS, max(soft - FILES, FILES)) if soft >= 0 else MOST_CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits.connections if files < 0 else max(min(Limits.connections, files - FILES), FILES)
 
 
 ROOM: web.AppKey[Room] = web.AppKey("room", Room)

@@ -466,7 +466,8 @@ async def test_a_static_key_is_good_for_l2_at_most_and_for_one_backend(bot, pull
         assert (status, answer["error"]) == (403, "forbidden")
         assert "static key" in answer["detail"]
     key, _ = await made_key(bot, L2)
-    assert (await bot.report(bot.dispatch(L4), token=key))[0] == 404
+    status, answer = await bot.report(bot.dispatch(L4), token=key)  # as L2, whose dispatch this is not
+    assert (status, answer["error"]) == (403, "forbidden")
     assert await bot.rows("oot_workflow_job") == []
 
 
@@ -497,3 +498,21 @@ async def test_strangers_are_told_to_stop_by_address_and_listed_backends_get_thr
     assert (await bot.report(bot.dispatch(L4)))[0] == 200
     bot.clock.advance(61)
     assert (await bot.report(bot.dispatch(L4), token="no token"))[0] == 401
+
+
+@SQLITE
+async def test_the_command_line_reports_as_the_action_does(bot, pull, tmp_path):
+    key, _ = await made_key(bot, L2)
+    (tmp_path / "key.txt").write_text(key)
+    (tmp_path / "event.json").write_text(json.dumps({"client_payload": bot.dispatch(L2).client_payload}))
+    told = ["--event", str(tmp_path / "event.json"), "--token-file", str(tmp_path / "key.txt"), "--deadline", "20",
+            "--workflow-name", "lab", "--job-name", "test", "--run-id", "build-77"]  # fmt: skip
+    for status in (["--status", "in_progress"], ["--status", "completed", "--conclusion", "failure"]):
+        code, out, err = await ootbot(bot, "report", *status, *told)
+        assert code == 0, err
+        assert "took the report" in out
+    (row,) = await bot.rows("oot_workflow_job")
+    assert (row["workflow_name"], row["run_id"], row["conclusion"]) == ("lab", "build-77", "failure")
+    code, _, err = await ootbot(bot, "report", "--status", "completed", "--conclusion", "success", *told)
+    assert code == 1
+    assert "409" in err

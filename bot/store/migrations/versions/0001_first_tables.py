@@ -14,6 +14,24 @@ depends_on = None
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
 
+# table -> what a repository's rows are ordered by; autogenerate does not see indexes of expressions on SQLite
+ORDERED_BY = {
+    "check_run": "id",
+    "check_suite": "id",
+    "installation": "id",
+    "issue": "id",
+    "issue_comment": "id",
+    "issue_label_event": "guid",
+    "pull_label_event": "guid",
+    "pull_request": "id",
+    "pull_review": "id",
+    "pull_review_comment": "id",
+    "push": "guid",
+    "repository": "id",
+    "workflow_job": "id",
+    "workflow_run": "id",
+}
+
 
 def upgrade() -> None:
     op.create_table(
@@ -754,3 +772,5 @@ def upgrade() -> None:
         sqlite_where=sa.text("status != 'completed'"),
         postgresql_where=sa.text("status != 'completed'"),
     )
+    for table, key in ORDERED_BY.items():
+        op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)

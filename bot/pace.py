@@ -1,0 +1,114 @@
+"""When may the next call to GitHub go? Budgets of each installation, and who goes first when they are short.
+
+Nobody waits long here: what cannot go within seconds is sent back to the queue, so that a burst of one kind never
+holds the worker's slots while a gate waits for one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot import metrics
+from bot.errors import RetryLater
+
+if TYPE_CHECKING:
+    from bot.clock import Clock
+
+MINUTE, HOUR = 60_000, 3_600_000  # milliseconds
+DISPATCHES_PER_MIN = 180  # at once or spread: what GitHub counts are minutes
+CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses the 501st
+RESERVED = 4  # one creation of so many is kept for gates and verdicts
+SOON = 2_000  # milliseconds that anything may wait in its slot
+LONGEST = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
+WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
+
+
+@dataclass(kw_only=True)
+class _Ledger:
+    """What one installation has used; times in epoch milliseconds, oldest first."""
+
+    next_write: float = 0.0
+    blocked_until: float = 0.0
+    creations: deque[float] = field(default_factory=deque)
+    dispatches: deque[float] = field(default_factory=lambda: deque(maxlen=DISPATCHES_PER_MIN))
+
+
+class Pace:
+    """How fast GitHub is written to."""
+
+    def __init__(self, clock: Clock, *, writes_per_min: int) -> None:
+        self._clock = clock
+        self._interval = MINUTE / writes_per_min
+        self._per_minute = writes_per_min
+        self._per_hour = CREATIONS_PER_HOUR * writes_per_min // 60
+        self._ledgers: dict[str, _Ledger] = {}
+
+    def block(self, who: str, seconds: float) -> None:
+        """Let nothing go for a while: GitHub has asked for that."""
+        self._ledger(who).blocked_until = self._clock.now() + round(seconds * 1000)
+
+    async def turn(self, who: str, method: str, url: str, *, spare: bool) -> None:
+        """Return when a call may go. `spare`: only while there is budget to spare, gates and verdicts go first.
+
+        Raises RetryLater when that is not soon; nothing was sent then.
+        """
+        ledger, now = self._ledger(who), self._clock.now()
+        if ledger.blocked_until > now:
+            raise RetryLater(f"GitHub asked us to wait with {who}", after=(ledger.blocked_until - now) / 1000)
+        if method not in WRITES or who == "app":
+            return
+        if url.endswith("/dispatches"):
+            at = _reserve_dispatch(ledger, now)
+        else:
+            at = self._reserve_write(ledger, now, creating=_creates(method, url), spare=spare)
+        metrics.WRITE_WAIT.observe((at - now) / 1000)
+        if at > now:
+            await self._clock.sleep((at - now) / 1000)
+
+    def _reserve_write(self, ledger: _Ledger, now: int, *, creating: bool, spare: bool) -> float:
+        at = max(float(now), ledger.next_write)
+        if at - now > (SOON if spare else LONGEST):
+            raise RetryLater("writes before this one take their time", after=(at - now) / 1000)
+        if creating:
+            if (wait := self._until_room(ledger.creations, at, spare=spare)) > 0:
+                raise RetryLater("the budget for new checks and comments is used up", after=wait / 1000)
+            ledger.creations.append(at)
+            self._show(ledger.creations, at)
+        ledger.next_write = at + self._interval
+        return at
+
+    def _until_room(self, creations: deque[float], at: float, *, spare: bool) -> float:
+        """Return the milliseconds until one more creation fits both budgets."""
+        while creations and creations[0] <= at - HOUR:
+            creations.popleft()
+        wait = 0.0
+        for limit, window in ((self._per_minute, MINUTE), (self._per_hour, HOUR)):
+            most = max(limit - limit // RESERVED, 1) if spare else limit
+            if len(creations) >= most:
+                wait = max(wait, creations[-most] + window - at)
+        return wait
+
+    def _show(self, creations: deque[float], at: float) -> None:
+        lately = sum(one > at - MINUTE for one in creations)
+        metrics.BUDGET_LEFT.labels("minute").set(self._per_minute - lately)
+        metrics.BUDGET_LEFT.labels("hour").set(self._per_hour - len(creations))
+
+    def _ledger(self, who: str) -> _Ledger:
+        return self._ledgers.setdefault(who, _Ledger())
+
+
+def _reserve_dispatch(ledger: _Ledger, now: int) -> float:
+    at = float(now)
+    if len(ledger.dispatches) == DISPATCHES_PER_MIN:
+        at = max(at, ledger.dispatches[0] + MINUTE)
+    if at - now > SOON:
+        raise RetryLater("the budget for dispatches is used up", after=(at - now) / 1000)
+    ledger.dispatches.append(at)
+    return at
+
+
+def _creates(method: str, url: str) -> bool:
+    """Whether a call makes something that GitHub counts as content; re-runs and cancellations do not."""
+    return method == "POST" and "/actions/" not in url

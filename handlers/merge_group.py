@@ -1,0 +1,38 @@
+"""merge_group: a merge queue waits for the gate on a commit of its own, or does not any more."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gidgethub.routing import Router
+
+from bot.delivery import record_repository
+from bot.store import pulls
+
+if TYPE_CHECKING:
+    from bot.delivery import Delivery
+    from bot.store import Transaction
+
+QUEUE_REF = re.compile(r"refs/heads/gh-readonly-queue/.+/pr-([1-9][0-9]{0,15})-[0-9a-f]{40,64}")
+
+router = Router()
+
+
+@router.register("merge_group")
+async def merge_group(event: Delivery, tx: Transaction) -> None:
+    """Have the verdict on the pull request whose turn it is repeated on the queue's commit.
+
+    GitHub merges it only when those before it in the queue have passed, each with a commit of its own.
+    """
+    record_repository(tx, event, event.data.get("repository"))
+    group = event.data.get("merge_group")
+    ref, sha = (group.get("head_ref"), group.get("head_sha")) if isinstance(group, dict) else (None, None)
+    found = QUEUE_REF.fullmatch(ref) if isinstance(ref, str) else None
+    if tx.replaying or found is None or not isinstance(sha, str):
+        return
+    if event.action == "checks_requested":
+        await pulls.begin_merge_group(tx, event.repo, sha, int(found[1]))
+        tx.enqueue("publish", f"{event.repo}#{found[1]}")
+    elif event.action == "destroyed":
+        await pulls.end_merge_group(tx, event.repo, sha)

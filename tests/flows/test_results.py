@@ -1,0 +1,392 @@
+"""From a backend's reports to what is believed of them: lies, lateness, outages, GitHub's own word."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bot.store import Store
+from bot.web.routes import make_app
+from tests.harness import L2, L3, L4, UPSTREAM, replace, report_body
+from tests.serving import SQLITE, serving
+
+EVIL = "evil/evil"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    return made
+
+
+async def put_in_force(bot, text):
+    """Put another allowlist in force."""
+    Path(bot.context.settings.allowlist).write_text(text)
+    await bot.wait(61)
+
+
+async def post(bot, body, repo, **claims):
+    token = bot.issuer.mint(**({"repository": repo, "run_id": "900", "run_attempt": 1} | claims))
+    return await bot.request(
+        "POST", "/api/oot/callback", json=body, headers={"Authorization": f"Bearer {token}"}
+    )
+
+
+def suite(dispatch, *, status="completed", conclusion="success", job="build", run_id="900"):
+    return report_body(dispatch, status=status, conclusion=conclusion, job=job, run_id=run_id, attempt=1)
+
+
+# -- what a report says of its dispatch counts for nothing
+
+
+async def forged(bot):
+    """A report that claims everything that would help it."""
+    body = suite(bot.dispatch(L3))
+    body["payload"] = {
+        "repository": {"full_name": EVIL},
+        "pull_request": {"number": 999, "head": {"sha": "e" * 40}, "labels": [{"name": "ciflow/oot/npu"}]},
+    }
+    return await post(bot, body | {"event_type": "push"}, L3, run_id="901", run_attempt=3)
+
+
+async def test_u1_a_report_lands_on_the_commit_of_its_dispatch_whatever_it_says(bot, github, pull):
+    await github.label(pull, "ciflow/oot/npu")
+    await bot.settle()
+    assert (await forged(bot))[0] == 200
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("completed", "success")
+    assert {run.head_sha for run in github.check_runs_all(UPSTREAM)} == {pull.head_sha}
+
+
+async def test_u2_a_label_in_the_report_opens_no_check_run(bot, github, pull):
+    assert (await forged(bot))[0] == 200
+    await bot.settle(horizon=20)
+    assert "oot / npu" not in bot.checks(UPSTREAM, pull.head_sha)
+
+
+@SQLITE
+async def test_every_lie_is_flagged_and_counted(bot, pull):
+    names = ("event_type", "upstream_repo", "pr_number", "head_sha", "labels", "run_id", "run_attempt")
+
+    async def counted():
+        lines = (await bot.get("/metrics"))[1].splitlines()
+        found = {}
+        for name in names:
+            line = f'ootbot_report_mismatches_total{{field="{name}"}}'
+            found[name] = sum(float(each.rpartition(" ")[2]) for each in lines if each.startswith(line))
+        return found
+
+    before = await counted()
+    assert (await forged(bot))[0] == 200
+    assert await counted() == {name: count + 1 for name, count in before.items()}
+    (row,) = await bot.rows("oot_workflow_job")
+    assert set(row["flags"]) == {"no_start", *(f"{name}_mismatch" for name in names)}
+    stands = ("upstream_repo", "pr_number", "head_sha", "event_type", "run_id", "run_attempt")
+    assert [row[name] for name in stands] == [UPSTREAM, pull.number, pull.head_sha, "pull_request", "901", 3]
+
+
+@SQLITE
+async def test_an_honest_report_contradicts_nothing(bot, github, pull):
+    await github.label(pull, "ciflow/oot/npu")
+    await github.push_commit(pull)
+    await bot.settle()
+    assert (await bot.report(bot.dispatch(L3), status="in_progress"))[0] == 200
+    (row,) = await bot.rows("oot_workflow_job")
+    assert row["flags"] == {}
+
+
+# -- outages
+
+
+async def test_u3_a_report_is_kept_while_github_cannot_be_reached_and_is_shown_later(bot, github, pull):
+    github.faults.add(path=rf"/repos/{UPSTREAM}/", status=502, times=4)
+    assert (await bot.report(bot.dispatch(L4), conclusion="failure"))[0] == 200
+    again = await bot.report(bot.dispatch(L4), conclusion="failure")
+    assert again == (200, {"ok": True, "status": "completed", "duplicate": True})
+    await bot.settle(horizon=120)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+
+
+@SQLITE
+async def test_u3_while_the_database_is_locked_nothing_is_half_kept_and_the_retry_succeeds(bot, pull):
+    store = Store(bot.context.settings.database, clock=bot.clock, busy_timeout=0.05)
+    dispatch = bot.dispatch(L4)
+    async with serving(bot, make_app(replace(bot.context, store=store))) as served:
+        with contextlib.closing(sqlite3.connect(bot.context.settings.data_dir / "ootbot.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            status, answer = await served.report(dispatch, job="a")
+            assert (status, answer["error"]) == (503, "store_unavailable")
+            answers = await asyncio.gather(*(served.report(dispatch, job=str(n)) for n in range(10)))
+            assert {status for status, _ in answers} == {503}
+        assert await bot.rows("oot_workflow_job") == []
+        assert await bot.rows("oot_rate") == []
+        assert await served.report(dispatch, job="a") == (200, {"ok": True, "status": "completed"})
+    await store.close()
+
+
+@SQLITE
+async def test_u15_a_report_is_answered_without_a_call_to_github(bot, github, pull):
+    before = len(github.calls)
+    await asyncio.gather(*(bot.report(bot.dispatch(L4), job=str(n)) for n in range(20)))
+    assert len(github.calls) == before
+
+
+@SQLITE
+async def test_u14_what_was_refused_or_came_in_the_same_moment_does_not_confuse_the_count(bot, pull):
+    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, rate_limit: 5}}}}")
+    dispatch = bot.dispatch(L4)
+    refused = [await bot.report(dispatch, conclusion="green") for _ in range(20)]
+    assert {status for status, _ in refused} == {400}
+    answers = await asyncio.gather(*(bot.report(dispatch, job=str(n)) for n in range(12)))
+    assert sorted(status for status, _ in answers) == [200] * 5 + [429] * 7
+    assert len(await bot.rows("oot_workflow_job")) == 5
+
+
+# -- names and ids
+
+
+STRANGE = [
+    "build:cuda",
+    "build/cuda",
+    "build",
+    "3",
+    "a b  c",
+    "测试 🚀",
+    "x" * 300,
+    "build\\cuda",
+    "<b>&amp;",
+    "null",
+]
+RUNS = ["8d0c4c1e-7b1f-4a52-9d2e-0d6f2b9c41aa", 900, "900:1", "a/b", "0"]
+
+
+async def test_u10_u11_every_name_and_id_is_a_job_of_its_own_and_comes_back_as_it_was(bot, pull):
+    dispatch = bot.dispatch(L2)
+    told = [(name, name, run) for name, run in itertools.product(STRANGE, RUNS)]
+    for workflow, job, run in told:
+        body = suite(dispatch, status="in_progress", job=job, run_id=run)
+        body["workflow"]["name"] = workflow
+        assert (await post(bot, body, L2, run_id=str(run)))[0] == 200
+    _, answer = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    shown = [(row["workflow_name"], row["job_name"], row["run_id"]) for row in answer["jobs"]]
+    assert sorted(shown) == sorted((workflow, job, str(run)) for workflow, job, run in told)
+    await bot.wait(6 * 3600 + 120)
+    rows = await bot.rows("oot_workflow_job")
+    assert {(row["conclusion"], row["run_attempt"], row["downstream_repo"]) for row in rows} == {
+        ("timed_out", 1, L2)
+    }
+
+
+# -- runs nobody dispatched
+
+
+def nightly(commit, *, event="nightly", **workflow):
+    said = {
+        "status": "completed",
+        "conclusion": "failure",
+        "name": "nightly",
+        "job_name": "all",
+        "run_id": "77",
+    }
+    return {"event_type": event, "delivery_id": commit, "workflow": said | workflow}
+
+
+NIGHTLY = f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}, org/other]"
+
+
+async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, github, pull):
+    await put_in_force(bot, NIGHTLY)
+    before = bot.checks(UPSTREAM, pull.head_sha)
+    for event in ("nightly", "periodic"):
+        assert await post(bot, nightly(pull.head_sha, event=event, job_name=event), L2) == (
+            200, {"ok": True, "status": "completed"})  # fmt: skip
+    _, answer = await bot.get(f"/api/oot/backends/{L2}")
+    marks = {row["event_type"]: row["flags"]["unverified"] for row in answer["jobs"]}
+    assert marks == {"nightly": True, "periodic": True}
+    await bot.settle()
+    _, answer = await bot.get(f"/api/oot/backends/{L2}")
+    for row in answer["jobs"]:
+        assert "unverified" not in row["flags"]
+        assert (row["head_sha"], row["pr_number"], row["upstream_repo"]) == (pull.head_sha, None, UPSTREAM)
+    assert answer["backend"]["failure"] == 2
+    assert bot.checks(UPSTREAM, pull.head_sha) == before
+
+
+async def test_u13_a_commit_nobody_knows_is_refused_and_stays_out_of_the_statistics(bot, pull):
+    await put_in_force(bot, NIGHTLY)
+    assert (await post(bot, nightly("f" * 40), L2))[0] == 200
+    await bot.settle(horizon=60)
+    _, answer = await bot.get(f"/api/oot/backends/{L2}")
+    assert [row["flags"].get("refused") for row in answer["jobs"]] == [True]
+    assert (answer["backend"]["runs"], answer["backend"]["failure"]) == (0, 0)
+
+
+@SQLITE
+async def test_u13_what_is_no_nightly_report_is_refused(bot, pull):
+    await put_in_force(bot, NIGHTLY)
+    cases = [
+        (nightly("not-a-commit"), L2, (400, "invalid_report")),
+        (nightly("a" * 39), L2, (400, "invalid_report")),
+        (nightly("f" * 40, status="in_progress"), L2, (400, "invalid_report")),
+        (nightly("f" * 40, event="pull_request"), L2, (404, "unknown_dispatch")),
+        (nightly("f" * 40, event="push"), L2, (404, "unknown_dispatch")),
+        (nightly("f" * 40), "org/other", (403, "forbidden")),
+    ]
+    for body, repo, expected in cases:
+        status, answer = await post(bot, body, repo)
+        assert (status, answer["error"]) == expected
+    assert await bot.rows("oot_workflow_job") == []
+
+
+async def test_a_nightly_report_of_an_l4_backend_touches_no_pull_request(bot, github, pull):
+    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, events: [pull_request, nightly]}}}}")
+    before = bot.checks(UPSTREAM, pull.head_sha)
+    assert (await post(bot, nightly(pull.head_sha), L4))[0] == 200
+    await bot.wait(300)
+    assert bot.checks(UPSTREAM, pull.head_sha) == before
+    assert github.comments(pull) == []
+
+
+# -- GitHub's own word on L4
+
+
+async def green(bot, run_id, repo=L4):
+    """The backend says that all went well."""
+    for status in ("in_progress", "completed"):
+        assert (await bot.report(bot.dispatch(repo), status=status, run_id=str(run_id)))[0] == 200
+
+
+async def test_a_green_report_of_a_run_that_failed_is_a_failure_that_says_so(bot, github, pull):
+    run = await github.start_run(L4)
+    await green(bot, run.id)
+    await github.finish_run(run, "failure")
+    await bot.settle(horizon=30)
+    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
+    assert (status, conclusion) == ("completed", "failure")
+    assert "concluded failure" in title
+
+
+async def test_a_run_that_nothing_of_ours_started_proves_nothing(bot, github, pull):
+    run = await github.start_run(L4, event="push")
+    await green(bot, run.id)
+    await github.finish_run(run, "success")
+    await bot.settle(horizon=30)
+    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
+    assert (status, conclusion) == ("completed", "failure")
+    assert "started by push" in title
+
+
+async def test_the_run_of_another_repository_proves_nothing(bot, github, pull):
+    run = await github.start_run(L3)
+    await github.finish_run(run, "success")
+    await green(bot, run.id)
+    await bot.settle(horizon=30)
+    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
+    assert (status, conclusion) == ("completed", "failure")
+    assert f"no run {run.id}" in title
+
+
+async def test_a_run_that_never_ends_times_out_after_the_entrys_own_patience(bot, github):
+    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, job_timeout: 30m}}}}")
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    run = await github.start_run(L4)
+    await green(bot, run.id)
+    await bot.wait(20 * 60)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("in_progress", None)
+    await bot.wait(25 * 60)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "timed_out")
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+
+
+async def test_without_confirmation_a_minute_of_silence_ends_it(bot, github):
+    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, confirm: false}}}}")
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await green(bot, "build-7f3a")
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("in_progress", None)
+    await bot.wait(130)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "success")
+    assert not [call for call in github.calls if f"{L4}/actions/runs/" in call.path]
+
+
+async def test_a_run_that_a_dispatch_started_itself_is_the_only_one_that_may_report_on_it(bot, github):
+    await put_in_force(bot, f"L2: [{{repo: {L2}, dispatch: workflow, workflow_file: ci.yml}}]")
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    sent = bot.dispatch(L2)
+    dispatch = SimpleNamespace(
+        repo=sent.repo, client_payload=json.loads(sent.client_payload["client_payload"])
+    )
+    (started,) = [row["run_id"] for row in await bot.rows("oot_dispatch") if row["run_id"]]
+    status, answer = await bot.report(dispatch, run_id="123456789")
+    assert (status, answer["error"]) == (403, "forbidden")
+    assert started in answer["detail"]
+    assert (await bot.report(dispatch, run_id=started))[0] == 200
+
+
+# -- any order ends in the same place
+
+
+def stories(seed, count):
+    """Orders and repetitions of all that can happen to one job; the label is on at the end."""
+    chance = random.Random(seed)
+    for _ in range(count):
+        events = ["begin", "end", "end", "begin", "sweep", "label", "unlabel"]
+        chance.shuffle(events)
+        yield [*events[: chance.randrange(4, 8)], "end", "label"]
+
+
+async def live(bot, github, story):
+    """Let one pull request go through a story; returns its row and its check run."""
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    for event in story:
+        if event == "label":
+            await github.label(pull, "ciflow/oot/npu")
+        elif event == "unlabel":
+            await github.unlabel(pull, "ciflow/oot/npu")
+        elif event == "sweep":
+            await bot.wait(6 * 3600 + 61)
+        else:
+            counts = {"test_results": {"passed": 3, "failed": 1}} if event == "end" else {}
+            status = "completed" if event == "end" else "in_progress"
+            await bot.report(dispatch, status=status, conclusion="failure", **counts)
+        await bot.settle()
+    await bot.wait(20)
+    (row,) = [row for row in await bot.rows("oot_workflow_job") if row["pr_number"] == pull.number]
+    kept = (
+        "status",
+        "conclusion",
+        "head_sha",
+        "run_id",
+        "passed_tests",
+        "failed_tests",
+        "job_name",
+        "source",
+    )
+    assert row["head_sha"] == pull.head_sha
+    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / npu"]
+    return {name: row[name] for name in kept if name != "head_sha"}, (
+        status,
+        conclusion,
+        title.partition(" in ")[0].partition(" (")[0],
+    )
+
+
+async def test_any_order_and_repetition_of_reports_sweeps_and_labels_ends_the_same(bot, github):
+    expected = await live(bot, github, ["label", "begin", "end"])
+    assert expected[1][:2] == ("completed", "neutral")
+    for story in stories(seed=4, count=5):
+        assert await live(bot, github, story) == expected, story
