@@ -31,4 +31,6 @@ def configure(*, fmt: str, level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    # what strangers send malformed is answered, not logged: it could fill the disk; our own errors the guard logs
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     logging.basicConfig(format="%(levelname)s %(name)s %(message)s", level=logging.WARNING, stream=sys.stderr)

@@ -12,13 +12,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from bot import metrics
 from bot.delivery import Delivery
 from bot.domain import backoff
-from bot.domain.reading import Unreadable
+from bot.domain.reading import Unreadable, decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
 from bot.store import inbox, queue
 from bot.store.queue import Task
@@ -156,16 +155,14 @@ class Worker:
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
     async def _handle(self, tx: Transaction, one: Stored) -> None:
-        try:
-            if len(one.body) > LARGE:
-                data = await asyncio.to_thread(msgspec.json.decode, one.body)
-            else:
-                data = msgspec.json.decode(one.body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise Unreadable(f"the body is not JSON: {error}") from error
+        large = len(one.body) > LARGE
+        data = await asyncio.to_thread(decode, one.body) if large else decode(one.body)
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
-        await self._router.dispatch(event, tx)
+        try:
+            await self._router.dispatch(event, tx)
+        except RecursionError as error:  # what can just be decoded need not be fit to be written again
+            raise Unreadable("the body is nested too deeply") from error
 
     async def _failed(self, one: Stored, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS

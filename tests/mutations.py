@@ -84,7 +84,7 @@ def ghosts(payload, _chance):
 
 def bury(payload, chance):
     container, key, path = any_place(payload, chance)
-    for _ in range(depth := chance.choice((10, 65, 400))):
+    for _ in range(depth := chance.choice((10, 65, 200))):
         container[key] = chance.choice(([container[key]], {"a": container[key]}))
     return f"{named(path)} {depth} deep"
 
@@ -130,8 +130,9 @@ def huge_number(raw, chance):
     return raw.replace(b": 1", b": " + digits, 1)
 
 
-def nest_deeper_than_anything(raw, _chance):
-    return raw[:-1] + b', "deep": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+def nest_deeply(raw, chance):
+    depth = chance.choice((600, 950, 985, 50_000))
+    return raw[:-1] + b', "deep": ' + b"[" * depth + b"]" * depth + b"}"
 
 
 def named(path):
@@ -152,4 +153,4 @@ CHANGES = (
     bury,
     lengthen,
 )
-DAMAGES = (truncate, repeat_a_key, repeat_a_key, flip_bytes, huge_number, nest_deeper_than_anything)
+DAMAGES = (truncate, repeat_a_key, repeat_a_key, flip_bytes, huge_number, nest_deeply)

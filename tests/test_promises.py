@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from pathlib import Path
 
@@ -47,3 +48,14 @@ def test_the_settings_reference_says_what_the_code_says():
 
 def test_the_example_allowlist_is_valid():
     assert allowlist.parse((ROOT / "config" / "allowlist.example.yml").read_text()).entries
+
+
+def test_every_link_between_our_documents_leads_somewhere():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "actions").rglob("*.md")]
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert dead == []

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 MAX_INT = 2**63 - 1
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
 
@@ -26,6 +28,19 @@ class Kind(StrEnum):
     BOOL = "bool"
     TIME = "time"  # epoch milliseconds
     JSON = "json"
+
+
+_decoder = msgspec.json.Decoder(float_hook=float)
+
+
+def decode(body: bytes) -> Any:
+    """Return what a webhook's body says; a number no float can hold is infinite. Raises Unreadable."""
+    try:
+        return _decoder.decode(body)
+    except RecursionError as error:
+        raise Unreadable("the body is nested too deeply") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unreadable(f"the body is not JSON: {error}") from error
 
 
 def read(source: Any, path: tuple[str, ...], kind: Kind) -> Any:

@@ -107,10 +107,9 @@ class Intake:
             try:
                 new = [connection.execute(SQLITE_INSERT, row).rowcount > 0 for row in rows]
                 connection.execute("COMMIT")
-            except BaseException:
+            finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                raise
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
         return new

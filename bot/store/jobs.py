@@ -197,11 +197,12 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
 
 async def accepted_lately(tx: Transaction, callers: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return how many reports of each caller were accepted in the last minute, and when the oldest of them was."""
-    query = sa.select(oot_rate.c.caller, sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second))
-    query = query.where(
+    count, oldest = sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)
+    query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
         oot_rate.c.caller.in_(sorted(callers)), oot_rate.c.second > tx.now // 1000 - RATE_WINDOW
-    ).group_by(oot_rate.c.caller)
-    return {caller: (int(count), int(oldest)) for caller, count, oldest in await tx.run(query)}
+    )
+    rows = await tx.rows(query.group_by(oot_rate.c.caller))
+    return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
 
 
 async def count_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:

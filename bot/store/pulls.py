@@ -89,6 +89,14 @@ async def wrote_check(tx: Transaction, external_id: str, **values: Any) -> None:
     await tx.run(change.values(values | {"written_at": tx.now}))
 
 
+async def doubt(tx: Transaction, repo: str, head_sha: str, name: str) -> None:
+    """Have a check run of a commit written again although it says what it should."""
+    change = sa.update(oot_check).where(
+        oot_check.c.head_sha == head_sha, oot_check.c.upstream_repo == repo, oot_check.c.name == name
+    )
+    await tx.run(change.values(digest=""))
+
+
 async def comment(tx: Transaction, repo: str, number: int) -> Row | None:
     """Return what we know of our comment on a pull request."""
     query = sa.select(oot_comment).where(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 
 from bot import relay
 from bot.domain.authors import may_approve
+from bot.domain.reading import decode
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import inbox
 
@@ -29,7 +29,7 @@ async def run(context: Context, task: Task) -> None:
         stored = await inbox.find(tx, task.key)
     if stored is None:
         raise GiveUp(f"delivery {task.key} is not stored any more")
-    body = msgspec.json.decode(stored["body"])
+    body = decode(stored["body"])
     try:
         repo, login = body["repository"]["full_name"], body["sender"]["login"]
         number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]

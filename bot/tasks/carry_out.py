@@ -81,7 +81,15 @@ async def _answer(tx: Transaction, state: PullState, asked: Asked, command: Comm
     refused = [_label(head, key) for key in chosen if not _may(asked, command.verb, head.entries.get(key))]
     if refused:
         raise Refused(f"{asked.login} may not {command.verb} {words.listing(refused)}: {_who(command.verb)}")
-    return " ".join([await _do(tx, state, key, asked, command) for key in chosen])
+    done, vain = [], []
+    for key in chosen:
+        try:
+            done.append(await _do(tx, state, key, asked, command))
+        except Refused as reason:
+            vain.append(f"{reason}.")
+    if not done:
+        raise Refused(" ".join(vain))
+    return " ".join([*done, *vain])
 
 
 async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command: Command) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 
 from bot.domain import commands as language
+from bot.domain.reading import decode
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import commands, inbox
 from bot.tasks.carry_out import Asked, carry_out
@@ -36,7 +36,7 @@ async def run(context: Context, task: Task) -> None:
         stored = await inbox.find(tx, task.key)
     if stored is None:
         raise GiveUp(f"delivery {task.key} is not stored any more")
-    body = msgspec.json.decode(stored["body"])
+    body = decode(stored["body"])
     try:
         about = _about(body, task.key)
         given = language.parse(body["comment"]["body"])

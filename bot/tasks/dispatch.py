@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 
 from bot import callback_token
 from bot.domain.dispatch import client_payload, inputs, refusal
-from bot.domain.reading import show_time
+from bot.domain.reading import decode, show_time
 from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs, secrets
 
@@ -124,7 +123,7 @@ async def _payload(tx: Transaction, context: Context, dispatch: Row, entry: Entr
     return client_payload(
         event_type=dispatch["event_type"],
         delivery_id=dispatch["delivery_id"],
-        payload=msgspec.json.decode(source["body"]),
+        payload=decode(source["body"]),
         callback_url=f"{context.settings.url}/api/oot/callback",
         callback_token=callback_token.make(dispatch, await secrets.key(tx, "callback")),
         as_input=entry.dispatch == "workflow",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired
+from bot.domain import desired, verdict
 from bot.domain.labels import in_doubt
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import pulls
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.tasks.publish")
 
 Row = dict[str, Any]
+CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run that it has said nothing of
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
 MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
@@ -57,6 +58,8 @@ async def run(context: Context, task: Task) -> None:
             tx.enqueue("publish", task.key, delay=(min(later) - now) / 1000)
         if _waits_for_quiet(state):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
+        for run in _unheard_of(state):
+            tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await comment.follow(tx, context.settings, state)
     if await_turn:
         raise await_turn
@@ -175,6 +178,22 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
     async with context.store.transaction() as tx:
         await pulls.keep_changed_files(tx, state.repo, state.number, head, paths)
     return frozenset(paths)
+
+
+def _unheard_of(state: PullState) -> list[str]:
+    """Return the runs whose green awaits GitHub's word and of which it has said none: keys of `confirm`."""
+    awaited = [
+        (head.facts[backend.repo.casefold()], backend.repo.casefold())
+        for head in state.heads[: query.MOST_HEADS]
+        for backend in head.view.backends
+        if backend.state == "confirming"
+    ]
+    return [
+        f"{key}/{run}/{attempt}"
+        for facts, key in awaited
+        for run, attempt in verdict.expected_attempts(facts).items()
+        if (run, attempt) not in facts.words
+    ]
 
 
 def _waits_for_quiet(state: PullState) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from bot import relay
+from bot.domain.reading import decode
 from bot.errors import GiveUp
 from bot.store import inbox
 
@@ -26,6 +25,6 @@ async def run(context: Context, task: Task) -> None:
             raise GiveUp(f"delivery {task.key} is not stored any more")
         to_be_told = RELAYS[stored["event"]]
         try:
-            await to_be_told(tx, context.settings, task.key, msgspec.json.decode(stored["body"]))
+            await to_be_told(tx, context.settings, task.key, decode(stored["body"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise GiveUp(f"the {stored['event']} event lacks what a dispatch needs: {error!r}") from error

@@ -1,17 +1,16 @@
 """rerun: somebody pressed a re-run button on one of our check runs (key: the delivery's GUID).
 
-Recorded here, done by `run_again`; where there is no run, a fresh dispatch takes its place. The same press twice, or two
-presses for the same attempt, cause one re-run.
+Recorded here, done by `run_again`; where there is no run, a fresh dispatch takes its place. The same press twice, or
+two presses for the same attempt, cause one re-run. On the gate there is nothing to run: it is written anew.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bot import query, relay
 from bot.domain import verdict
+from bot.domain.reading import Kind, decode, read
 from bot.errors import GiveUp
 from bot.store import dispatches, inbox, pulls
 
@@ -31,25 +30,29 @@ async def run(context: Context, task: Task) -> None:
         stored = await inbox.find(tx, task.key)
         if stored is None:
             raise GiveUp(f"delivery {task.key} is not stored any more")
-        wish = _wish(msgspec.json.decode(stored["body"]), context.github.app_id) or {}
+        wish = _wish(decode(stored["body"]), context.github.app_id) or {}
         for facts in await _chosen(tx, context, wish) if wish else ():
             await ask(tx, facts, wish["scope"], cause=task.key)
 
 
 def _wish(body: Row, app_id: int) -> Row | None:
     """Return what was asked for: `check_run_id` or `head_sha`, the repository and the scope; None when not of us."""
-    about = body.get("check_run") or body.get("check_suite") or {}
-    repo = (body.get("repository") or {}).get("full_name")
-    if (about.get("app") or {}).get("id") != app_id or not repo:
+    kind = "check_run" if "check_run" in body else "check_suite"
+    repo, sha = read(body, ("repository", "full_name"), Kind.TEXT), read(body, (kind, "head_sha"), Kind.TEXT)
+    identifier = read(body, (kind, "id"), Kind.INT)
+    if read(body, (kind, "app", "id"), Kind.INT) != app_id or not (repo and sha and identifier):
         return None
-    scope = "failed"
+    scope: str | None = "failed"
     if body.get("action") == "requested_action":
-        identifier = (body.get("requested_action") or {}).get("identifier")
-        if identifier not in SCOPES:
-            return None
-        scope = SCOPES[identifier]
-    run_id = about.get("id") if "check_run" in body else None
-    return {"repo": repo, "scope": scope, "check_run_id": run_id, "head_sha": about.get("head_sha")}
+        scope = SCOPES.get(read(body, ("requested_action", "identifier"), Kind.TEXT) or "")
+    if scope is None:
+        return None
+    return {
+        "repo": repo,
+        "scope": scope,
+        "check_run_id": identifier if kind == "check_run" else None,
+        "head_sha": sha,
+    }
 
 
 async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
@@ -58,6 +61,9 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     check = await pulls.check_by_id(tx, wish["check_run_id"]) if wish["check_run_id"] else None
     if wish["check_run_id"] and check is None:
         return []
+    gate = f"{context.settings.check_prefix} / gate"
+    if check is None or check["name"] == gate:
+        await pulls.doubt(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
     rows = await dispatches.on_head(tx, repo, sha)
     numbers = {check["pr_number"]} if check else {row["pr_number"] for row in rows}
     found = []

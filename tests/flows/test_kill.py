@@ -17,7 +17,7 @@ from bot.clock import SystemClock
 from bot.demo.github.faults import Fault, Faults
 from bot.tasks import PERIODIC
 from tests.harness import L1, L2, L3, L4, UPSTREAM, report_body
-from tests.process import Process, options_for, until
+from tests.process import PATIENCE, Process, options_for, until
 
 # Where it is killed, in order: after a step of the story; while it starts or the moment it answers; at the next
 # write to such a path, before that has an effect, or after it, so that only the answer is lost.
@@ -89,6 +89,11 @@ class Ambush(Faults):
             return
         self.up.set()
 
+    async def answering(self):
+        """Return when the bot can be spoken to."""
+        async with asyncio.timeout(PATIENCE):
+            await self.up.wait()
+
     async def ended(self):
         """Return when no restart is under way."""
         if self._starting:
@@ -119,7 +124,7 @@ class Player:
 
     async def deliver_what_was_lost(self):
         """Press Redeliver for every event that the bot never took."""
-        await self.ambush.up.wait()
+        await self.ambush.answering()
         taken = {delivery.guid for delivery in self.github.deliveries if delivery.ok}
         lost = {delivery.guid: delivery for delivery in self.github.deliveries if delivery.guid not in taken}
         for delivery in lost.values():
@@ -155,7 +160,7 @@ class Player:
         }
         body = report_body(dispatch, **(chosen | said))
         while True:
-            await self.ambush.up.wait()
+            await self.ambush.answering()
             token = self.issuer.mint(repository=dispatch.repo.full_name, run_id=str(run_id))
             headers = {"Authorization": f"Bearer {token}"}
             with contextlib.suppress(aiohttp.ClientError):
@@ -246,7 +251,7 @@ async def test_a_killed_bot_loses_nothing_and_says_nothing_twice(github, issuer,
             check_what_people_see(player, pull, first)
             check_dispatches(player, pull, first)
             check_what_is_stored(player)
-        except AssertionError as error:
+        except (AssertionError, TimeoutError) as error:
             error.add_note(f"kills still to come: {ambush.left}; the bot said:")
             error.add_note("\n".join(process.said[-30:]))
             raise

@@ -253,7 +253,7 @@ async def test_every_token_a_ci_really_makes_is_believed(issuer, clock, verifier
     assert wrong == {}
 
 
-async def test_no_other_token_is_believed(issuer, clock, verifier):
+async def test_u9_no_other_token_is_believed(issuer, clock, verifier):
     cases, wrong = refused(Maker(issuer, clock)), {}
     for name, (token, expected, word) in cases.items():
         try:

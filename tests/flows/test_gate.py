@@ -1,0 +1,275 @@
+"""The one check that branch protection requires: never green by absence, never missing once it exists."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.domain.checkrun import gate_check
+from bot.domain.view import Backend, State
+from tests import harness
+from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
+
+TWO_BLOCKING = f"L4:\n  tpu: {{{L4}: [dave]}}\n  npu: {{{L3}: [carol]}}\n"
+NO_BLOCKING = f"L2: [{L2}]\n"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    return made
+
+
+def gate(bot, sha):
+    found = bot.checks(UPSTREAM, sha).get("oot / gate")
+    return found and found[1:]
+
+
+async def list_backends(bot, text):
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+    bot.clock.advance(60)
+    await bot.settle()
+
+
+async def finish(bot, github, repo, conclusion="success"):
+    """A backend's run, its report and GitHub's own word on it."""
+    run = await github.start_run(repo, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(repo), conclusion=conclusion, run_id=str(run.id))
+    await github.finish_run(run, conclusion)
+    await bot.settle()
+
+
+def drawn(*backends):
+    """A gate's conclusion and title."""
+    check = gate_check(backends, prefix="oot", head_sha="a" * 40, external_id="", page_url="")
+    return check.conclusion, check.title
+
+
+def tpu(state, level=4, **fields):
+    return Backend(repo="org/tpu", device="tpu", level=level, state=state, **fields)
+
+
+PASSED = Backend(repo="org/gpu", device="gpu", level=4, state=State.SUCCESS)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.SUCCESS])
+def test_any_backend_that_has_not_passed_keeps_it_from_green(state):
+    conclusion, title = drawn(PASSED, tpu(state))
+    assert conclusion == ("failure" if state.finished else None)
+    assert "tpu" in title or "ok-to-test" in title
+
+
+def test_a_backend_of_unknown_level_keeps_it_from_green_even_when_it_passed():
+    assert drawn(PASSED, tpu(State.SUCCESS, level=0))[0] is None
+
+
+def test_all_passed_is_green_and_lower_levels_do_not_count():
+    low = Backend(repo="org/npu", device="npu", level=3, state=State.FAILURE)
+    assert drawn(PASSED, tpu(State.SUCCESS), low) == ("success", "2 blocking backends passed")
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_an_ignored_backend_counts_as_passed_and_is_counted(state):
+    ignored = tpu(state, ignored_by="alice", ignored_reason="lab moves")
+    assert drawn(PASSED, ignored) == ("success", "1 blocking backend passed, 1 ignored")
+
+
+async def test_it_waits_for_a_blocking_backend_that_was_never_told(bot, github, pull):
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
+    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    assert gate(bot, pull.head_sha) == (None, "waiting for npu")
+
+
+@pytest.mark.parametrize(
+    ("reported", "githubs_word", "expected"),
+    [
+        ("success", "success", "success"),
+        ("success", "failure", "failure"),
+        ("success", "cancelled", "failure"),
+        ("failure", "success", "failure"),
+        ("timed_out", "failure", "failure"),
+        ("cancelled", "cancelled", "failure"),
+        ("neutral", "success", "failure"),
+        ("skipped", "success", "failure"),
+        ("action_required", "success", "failure"),
+    ],
+)
+async def test_it_follows_the_report_and_githubs_own_word(bot, github, pull, reported, githubs_word, expected):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    assert gate(bot, pull.head_sha)[0] is None
+    await bot.report(bot.dispatch(L4), conclusion=reported, run_id=str(run.id))
+    await github.finish_run(run, githubs_word)
+    await bot.settle()
+    assert gate(bot, pull.head_sha)[0] == expected
+
+
+async def test_all_green_is_green_within_one_publish(bot, github, pull):
+    await list_backends(bot, TWO_BLOCKING)
+    await finish(bot, github, L4)
+    await bot.settle(horizon=10)
+    assert gate(bot, pull.head_sha) == (None, "waiting for npu")
+    await finish(bot, github, L3)
+    assert gate(bot, pull.head_sha) == ("success", "2 blocking backends passed")
+
+
+async def test_a_backend_raised_to_blocking_while_it_runs_blocks(bot, github, pull):
+    """Green takes GitHub's own word from then on, although it was dispatched at a level that does not."""
+    await finish(bot, github, L4)
+    await bot.report(bot.dispatch(L3), status="in_progress", run_id="77")
+    await list_backends(bot, TWO_BLOCKING)
+    assert gate(bot, pull.head_sha) == (None, "waiting for npu")
+    await bot.report(bot.dispatch(L3), run_id="77")
+    await bot.settle(horizon=10)
+    assert gate(bot, pull.head_sha)[0] == "failure"
+
+
+async def test_a_backend_lowered_while_it_runs_does_not_block_but_its_check_is_concluded(bot, github, pull):
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id="77")
+    await bot.settle()
+    await list_backends(bot, f"L3: {{tpu: {{{L4}: [dave]}}}}\n")
+    assert gate(bot, pull.head_sha) == ("success", "no blocking backend")
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
+    await bot.report(bot.dispatch(L4), run_id="77")
+    await bot.wait(90)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "success")
+
+
+async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking_backend(bot, github, pull):
+    await list_backends(bot, NO_BLOCKING)
+    assert gate(bot, pull.head_sha) == ("success", "no blocking backend")
+    later = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    assert gate(bot, later.head_sha) == ("success", "no blocking backend")
+    head = await github.push_commit(later)
+    await bot.settle()
+    assert gate(bot, head) == ("success", "no blocking backend")
+    await list_backends(bot, ALLOWLIST)
+    assert gate(bot, head)[0] is None
+
+
+async def test_where_it_never_existed_there_is_none(bot, github):
+    await list_backends(bot, NO_BLOCKING)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert gate(bot, pull.head_sha) is None
+
+
+async def test_without_any_valid_allowlist_nothing_turns_green(github, issuer, clock, settings, tmp_path):
+    (tmp_path / "allowlist.yml").write_text("L9: what?")
+    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM)
+        await bot.wait(120)
+        assert gate(bot, pull.head_sha) is None
+        await list_backends(bot, ALLOWLIST)
+        await bot.wait(60)
+        assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
+async def test_a_broken_allowlist_leaves_the_last_good_one_in_force(bot, github, pull):
+    await list_backends(bot, "L4: [")
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    head = await github.push_commit(pull)
+    await bot.settle()
+    assert gate(bot, head) == (None, "waiting for tpu")
+
+
+async def test_while_github_is_down_it_stays_as_it_was_and_is_right_afterwards(bot, github, pull):
+    github.faults.add(method="POST|PATCH", path="check-runs", status=502, times=5)
+    await finish(bot, github, L4, "failure")
+    assert gate(bot, pull.head_sha)[0] is None
+    await bot.wait(300)
+    assert gate(bot, pull.head_sha)[0] == "failure"
+
+
+async def test_re_requested_it_is_only_written_anew(bot, github, pull):
+    await finish(bot, github, L4)
+    before = len(github.dispatches)
+    run = next(run for run in github.check_runs(UPSTREAM, pull.head_sha) if run.name == "oot / gate")
+    await github.rerequest(run.id)
+    assert run.suite.reset
+    await bot.settle()
+    assert not run.suite.reset
+    assert len(github.dispatches) == before
+    assert not [call for call in github.calls if "/rerun" in call.path]
+    assert [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)].count("oot / gate") == 1
+
+
+async def test_held_back_by_policy_it_says_what_is_needed(bot, github):
+    await list_backends(bot, f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
+    pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
+    await bot.settle()
+    assert gate(bot, pull.head_sha) == (None, "needs oot/ok-to-test")
+
+
+async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github, pull):
+    await finish(bot, github, L4, "failure")
+    assert gate(bot, pull.head_sha)[0] == "failure"
+    second = await github.open_pull(UPSTREAM, author="mallory")
+    second.head_sha = pull.head_sha
+    await github.edit_title(second, "the same commit once more")
+    await bot.settle()
+    await github.close(second)
+    await bot.settle()
+    assert gate(bot, pull.head_sha)[0] == "failure"
+
+
+# Merge queues
+
+
+def group(repo, sha, number, action="checks_requested", **fields):
+    return {
+        "action": action,
+        "repository": {"id": repo.id, "full_name": repo.full_name, "private": False},
+        "merge_group": {
+            "head_sha": sha,
+            "head_ref": f"refs/heads/gh-readonly-queue/main/pr-{number}-{'b' * 40}",
+            "base_sha": "b" * 40,
+            "base_ref": "refs/heads/main",
+        } | fields,
+    }  # fmt: skip
+
+
+@pytest.fixture
+async def queued(github, pull):
+    """A commit of the merge queue."""
+    return await github.push(UPSTREAM, "queue", message="merge")
+
+
+async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_request(bot, github, pull, queued):
+    repo = github.world.repo(UPSTREAM)
+    await bot.send("merge_group", group(repo, queued, pull.number))
+    await bot.settle()
+    assert gate(bot, queued) == (None, "waiting for tpu")
+    assert list(bot.checks(UPSTREAM, queued)) == ["oot / gate"]
+    await finish(bot, github, L4)
+    assert gate(bot, queued) == gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
+
+
+async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull, queued):
+    await finish(bot, github, L4, "failure")
+    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
+    await bot.settle()
+    assert gate(bot, queued)[0] == "failure"
+
+
+async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pull, queued):
+    repo = github.world.repo(UPSTREAM)
+    await bot.send("merge_group", group(repo, queued, pull.number))
+    await bot.settle()
+    await bot.send("merge_group", group(repo, queued, pull.number, action="destroyed", reason="dequeued"))
+    await finish(bot, github, L4)
+    assert gate(bot, queued)[0] is None
+    assert gate(bot, pull.head_sha)[0] == "success"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"head_ref": "refs/heads/main"}, {"head_ref": None}, {"head_sha": 7}, {"head_ref": "gh-readonly-queue/x"}],
+)
+async def test_a_merge_group_nobody_can_read_turns_nothing_green(bot, github, pull, queued, fields):
+    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number, **fields))
+    await bot.settle()
+    assert gate(bot, queued) is None
