@@ -77,8 +77,9 @@ class Worker:
         for task in (*self._running, *loops):
             task.cancel()
         await asyncio.gather(*self._running, *loops, return_exceptions=True)
-        async with self._store.transaction() as tx:
-            await queue.release(tx, owner=self._owner)
+        with contextlib.suppress(StoreUnavailable):  # then the leases run out
+            async with self._store.transaction() as tx:
+                await queue.release(tx, owner=self._owner)
 
     def stop(self) -> None:
         """Take no new work."""

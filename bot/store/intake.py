@@ -106,6 +106,7 @@ class Intake:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 new = [connection.execute(SQLITE_INSERT, row).rowcount > 0 for row in rows]
+                self._store.require_file()
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:

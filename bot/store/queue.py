@@ -35,22 +35,24 @@ class Task:
 
 async def enqueue(tx: Transaction, requests: Sequence[Request]) -> None:
     """Add tasks, or join those that wait already."""
-    soon = [request for request in requests if request.patience is None]
-    debounced = [request for request in requests if request.patience is not None]
     insert = tx.insert(task)
     earliest = sa.case((insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at)
+    soon = [_new(tx, request) for request in requests if request.patience is None]
+    if soon:
+        await tx.run(_joining(insert, earliest), soon)
     latest = task.c.created_at + sa.bindparam("patience", type_=sa.BigInteger)
     pushed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
-    for group, due in ((soon, earliest), (debounced, pushed)):
-        statement = insert.on_conflict_do_update(
-            index_elements=["kind", "key"],
-            index_where=sa.text("state = 'waiting'"),
-            set_={"due_at": due},
-        )
-        for request in group:
-            values = _new(tx, request)
-            extra = {} if request.patience is None else {"patience": request.patience}
-            await tx.run(statement.values(values), extra or None)
+    for request in requests:
+        if request.patience is not None:
+            statement = _joining(insert.values(_new(tx, request)), pushed)
+            await tx.run(statement, {"patience": request.patience})
+
+
+def _joining(insert: Any, due_at: Any) -> Any:
+    """Return the insert that joins a waiting task of the same key instead, moving it to `due_at`."""
+    return insert.on_conflict_do_update(
+        index_elements=["kind", "key"], index_where=sa.text("state = 'waiting'"), set_={"due_at": due_at}
+    )
 
 
 def _new(tx: Transaction, request: Request) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -47,6 +48,8 @@ class Store:
         self._reader = self._engine.execution_options(ootbot_read=True, **({} if self.sqlite else SNAPSHOT))
         self.turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
         self.intake = Intake(self)
+        self.failure: tuple[int, str] | None = None  # when a write was last refused by the database, and why
+        self._file: tuple[int, int] | None = None
         self._busy_timeout = busy_timeout
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
         self._leader: asyncio.Task[None] | None = None
@@ -55,6 +58,8 @@ class Store:
         """Bring the schema up to date."""
         async with self._engine.connect() as conn:
             await conn.run_sync(migrate.upgrade)
+        if self.sqlite:
+            self._file = _identity(self.url.database)
 
     async def close(self) -> None:
         """Let the running group end, then close every connection."""
@@ -66,11 +71,16 @@ class Store:
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end, rolled back on any error."""
-        with _unavailable():
-            async with self.turn, self._engine.begin() as conn:
-                tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
-                yield tx
-                await tx.flush()
+        try:
+            with _unavailable():
+                self.require_file()
+                async with self.turn, self._engine.begin() as conn:
+                    tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+                    yield tx
+                    await tx.flush()
+        except StoreUnavailable as error:
+            self.note_failure(error)
+            raise
         if tx.stirred:
             self.work_waiting.set()
 
@@ -78,6 +88,7 @@ class Store:
     async def read(self) -> AsyncIterator[Transaction]:
         """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
         with _unavailable():
+            self.require_file()
             async with self._reader.connect() as conn:
                 yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
 
@@ -97,6 +108,18 @@ class Store:
                 ) as error:
                     await conn.invalidate()
                     raise StoreUnavailable(f"the database cannot be used: {error}") from error
+
+    def note_failure(self, error: StoreUnavailable) -> None:
+        """Remember that the database refused a write, for those who ask whether all is well."""
+        self.failure = (self.clock.now(), str(error))
+
+    def require_file(self) -> None:
+        """Raise StoreUnavailable when SQLite's file is gone: it would go on writing to what nobody finds again."""
+        if self._file is not None and _identity(self.url.database) != self._file:
+            name = self.url.database
+            raise StoreUnavailable(
+                f"{name} is gone or was replaced: put it back, or start with what is there"
+            )
 
     def connect_sqlite(self) -> sqlite3.Connection:
         """SQLite only: a connection of the standard library, for one thread of its own."""
@@ -195,6 +218,15 @@ def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def _identity(path: str | None) -> tuple[int, int] | None:
+    """Return what tells a file from every other, None when there is none."""
+    try:
+        found = Path(path or "").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _driver(url: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.store import Transaction
 
 LOOKS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
+LATELY = 15  # seconds
 TOO_OLD = 24 * 3_600_000  # milliseconds since the last complete look
 
 
@@ -38,6 +39,7 @@ async def readyz(request: web.Request) -> web.Response:
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
+        missing += _refused_writes(context)
         if version is None:
             why = newest["error"] if newest else "not read yet"
             missing.append(f"allowlist: no valid version of {context.settings.allowlist}: {why}")
@@ -52,6 +54,13 @@ async def readyz(request: web.Request) -> web.Response:
         ]
     body = {"ok": not missing, "missing": missing, "notes": notes}
     return web.json_response(body, status=503 if missing else 200)
+
+
+def _refused_writes(context: Context) -> list[str]:
+    """Say that the database was lately read but not written: locked, full, or its file gone."""
+    at, why = context.store.failure or (0, "")
+    ago = (context.clock.now() - at) // 1000
+    return [f"database: a write failed {ago} s ago: {why}"[:300]] if ago < LATELY else []
 
 
 async def metrics(request: web.Request) -> web.Response:

@@ -11,6 +11,7 @@ from bot.domain.stats import grade
 if TYPE_CHECKING:
     from bot.domain.allowlist import Entry
     from bot.domain.records import RecordType
+    from bot.domain.view import Job
     from bot.web.health import Health
     from bot.web.pulls import Section, Shown
 
@@ -94,6 +95,18 @@ def pull(shown: Shown) -> Row:
     }
 
 
+def failing(one: Job) -> Row:
+    """Return how a failing job compares with the same job elsewhere, and the run that shows it."""
+    return {
+        "workflow_name": one.workflow,
+        "job_name": one.name,
+        "run_id": one.run_id,
+        "run_attempt": one.run_attempt,
+        "history": one.history and str(one.history),
+        "evidence_url": one.evidence_url,
+    }
+
+
 def section(one: Section) -> Row:
     """Return where one backend stands on the shown head."""
     backend = one.backend
@@ -112,5 +125,6 @@ def section(one: Section) -> Row:
         "oncalls": list(backend.oncalls),
         "ignored_by": backend.ignored_by,
         "ignored_reason": backend.ignored_reason,
+        "failing": [failing(job) for job in backend.failing],
         "source": "relay" if one.relayed else "callback",
     }

@@ -95,7 +95,9 @@ async def test_it_waits_for_a_blocking_backend_that_was_never_told(bot, github, 
         ("action_required", "success", "failure"),
     ],
 )
-async def test_it_follows_the_report_and_githubs_own_word(bot, github, pull, reported, githubs_word, expected):
+async def test_it_follows_the_report_and_githubs_own_word(
+    bot, github, pull, reported, githubs_word, expected
+):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
     await bot.settle()
@@ -267,7 +269,12 @@ async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pul
 
 @pytest.mark.parametrize(
     "fields",
-    [{"head_ref": "refs/heads/main"}, {"head_ref": None}, {"head_sha": 7}, {"head_ref": "gh-readonly-queue/x"}],
+    [
+        {"head_ref": "refs/heads/main"},
+        {"head_ref": None},
+        {"head_sha": 7},
+        {"head_ref": "gh-readonly-queue/x"},
+    ],
 )
 async def test_a_merge_group_nobody_can_read_turns_nothing_green(bot, github, pull, queued, fields):
     await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number, **fields))

@@ -49,7 +49,9 @@ async def test_it_may_come_before_during_or_after_the_run(bot, github, prefix, a
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("order", sorted(set(itertools.permutations(("begin", "end", "on", "off", "on")))))
+@pytest.mark.parametrize(
+    "order", sorted(set(itertools.permutations(("begin", "end", "on", "off", "on"))))[::3]
+)
 async def test_in_the_end_only_what_is_on_counts(bot, github, order):
     """A report of the beginning that comes last is refused, as always: the verdict is the same."""
     pull = await github.open_pull(UPSTREAM)

@@ -1,0 +1,299 @@
+"""What people ask for in comments: who may, what happens, how we answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests import harness
+from tests.harness import L1, L3, L4, UPSTREAM
+
+WRITER, AUTHOR, ON_CALL, STRANGER = "wendy", "octocat", "dave", "mallory"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    github.set_permission(UPSTREAM, WRITER, "write")
+    made = await github.open_pull(UPSTREAM, author=AUTHOR)
+    await bot.settle()
+    return made
+
+
+async def say(bot, github, pull, text, by=WRITER):
+    """Comment, let the bot work, and return the reactions under the comment."""
+    bot.clock.advance(1)
+    said = await github.comment(pull, text, by)
+    await bot.settle()
+    return [reaction.content for reaction in said.reactions]
+
+
+async def ours(bot, github, pull):
+    """What our comment says, empty without one."""
+    await bot.settle(horizon=60)
+    said = [comment.body for comment in github.comments(pull) if comment.app is not None]
+    assert len(said) <= 1
+    return said[0] if said else ""
+
+
+async def failed(bot, github, repo=L4):
+    """A backend's run that failed."""
+    run = await github.start_run(repo, event="repository_dispatch", name="CI")
+    job = await github.start_job(run, "build")
+    await bot.report(bot.dispatch(repo), conclusion="failure", run_id=str(run.id))
+    await github.finish_job(job, "failure")
+    await github.finish_run(run, "failure")
+    await bot.settle()
+    return run
+
+
+def told(github, repo):
+    return [one for one in github.dispatches if one.repo.full_name == repo]
+
+
+async def test_help_is_answered_in_our_comment_to_anybody(bot, github, pull):
+    assert await say(bot, github, pull, "/oot help", STRANGER) == ["eyes", "rocket"]
+    assert "rerun" in await ours(bot, github, pull)
+
+
+async def test_status_says_how_a_backend_stands(bot, github, pull):
+    await failed(bot, github)
+    assert await say(bot, github, pull, "/oot status tpu", STRANGER) == ["eyes", "rocket"]
+    assert "tpu: 1 of 1 job failed" in await ours(bot, github, pull)
+
+
+async def test_rerun_runs_the_failed_backends_again(bot, github, pull):
+    run = await failed(bot, github)
+    assert await say(bot, github, pull, "/oot rerun", AUTHOR) == ["eyes", "rocket"]
+    assert run.run_attempt == 2
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "verb"), [("/oot rerun tpu", "rerun-failed-jobs"), ("/oot rerun TPU --all", "rerun")]
+)
+async def test_rerun_takes_names_and_all_jobs(bot, github, pull, text, verb):
+    await failed(bot, github)
+    await say(bot, github, pull, text, ON_CALL)
+    assert len([call for call in github.calls if call.path.endswith(f"/{verb}")]) == 1
+
+
+async def test_run_dispatches_afresh(bot, github, pull):
+    assert await say(bot, github, pull, f"/oot run tpu {L1}") == ["eyes", "rocket"]
+    assert (len(told(github, L4)), len(told(github, L1)), len(told(github, L3))) == (2, 2, 1)
+    first, second = told(github, L4)
+    assert first.client_payload["delivery_id"] != second.client_payload["delivery_id"]
+    await bot.report(second, conclusion="failure")
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "failure")
+
+
+async def test_run_tells_a_backend_that_was_listed_after_the_event(bot, github, pull):
+    github.add_repo("org/late")
+    text = harness.ALLOWLIST + "  gpu: {org/late: [erin]}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+    bot.clock.advance(60)
+    await bot.settle()
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for gpu, tpu"
+    await say(bot, github, pull, "/oot run gpu")
+    await bot.settle(horizon=20)
+    assert len(told(github, "org/late")) == 1
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gpu"][:2] == ("queued", None)
+
+
+async def test_run_does_not_get_round_the_policy(bot, github):
+    text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+    bot.clock.advance(60)
+    github.set_permission(UPSTREAM, WRITER, "write")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM, author=STRANGER, author_association="NONE")
+    await bot.settle()
+    for text in ("/oot run tpu", "/oot rerun tpu"):
+        assert await say(bot, github, pull, text) == ["eyes", "confused"]
+    assert told(github, L4) == []
+    assert "ok-to-test" in await ours(bot, github, pull)
+
+
+async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    job = await github.start_job(run, "build")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    assert await say(bot, github, pull, "/oot cancel tpu", AUTHOR) == ["eyes", "rocket"]
+    assert (run.conclusion, job.conclusion) == ("cancelled", "cancelled")
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "cancelled")
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+    assert "@dave" not in await ours(bot, github, pull)
+
+
+async def test_cancel_of_what_has_ended_changes_nothing(bot, github, pull):
+    await failed(bot, github)
+    assert await say(bot, github, pull, "/oot cancel", AUTHOR) == ["eyes", "confused"]
+    assert "nothing runs here" in await ours(bot, github, pull)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "failure")
+
+
+async def test_ignore_opens_the_gate_on_this_head_only_and_says_who_and_why(bot, github, pull):
+    await failed(bot, github)
+    assert await say(bot, github, pull, "/oot ignore tpu the lab moves") == ["eyes", "rocket"]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"] == (
+        "completed", "success", "0 blocking backends passed, 1 ignored",
+    )  # fmt: skip
+    gate = next(run for run in github.check_runs(UPSTREAM, pull.head_sha) if run.name == "oot / gate")
+    assert "`wendy`" in gate.output.summary
+    assert "the lab moves" in gate.output.summary
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "failure")
+    assert "the lab moves" in await ours(bot, github, pull)
+    head = await github.push_commit(pull)
+    await bot.settle()
+    assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("in_progress", None)
+
+
+@pytest.mark.parametrize(
+    ("by", "allowed"),
+    [
+        (WRITER, {"rerun", "run", "cancel", "ignore"}),
+        (AUTHOR, {"rerun", "cancel"}),
+        (ON_CALL, {"rerun", "run", "cancel"}),
+        (STRANGER, set()),
+        ("carol", set()),  # on call for another backend
+    ],
+)
+async def test_who_may_do_what(bot, github, pull, by, allowed):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    may = set()
+    for line in ("/oot ignore tpu because", "/oot rerun tpu", "/oot cancel tpu", "/oot run tpu"):
+        if "rocket" in await say(bot, github, pull, line, by):
+            may.add(line.split()[1])
+    assert may == allowed
+
+
+async def test_a_refusal_says_what_it_takes(bot, github, pull):
+    assert await say(bot, github, pull, "/oot run tpu", STRANGER) == ["eyes", "confused"]
+    said = await ours(bot, github, pull)
+    assert "mallory may not run tpu" in said
+    assert "write access" in said
+    assert len(told(github, L4)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/oot dance", "no such command"),
+        ("/oot run mars", "no backend is called mars"),
+        ("/oot ignore tpu", "which backend and why"),
+        ("/oot rerun", "nothing has failed here"),
+    ],
+)
+async def test_what_is_not_understood_is_confusing_and_the_comment_says_why(bot, github, pull, text, why):
+    assert await say(bot, github, pull, text) == ["eyes", "confused"]
+    assert why in await ours(bot, github, pull)
+
+
+async def test_what_people_write_cannot_do_anything_in_our_comment(bot, github, pull):
+    await say(bot, github, pull, "/oot run @alice|<b>x</b>#1 [l](https://evil.example)", STRANGER)
+    said = await ours(bot, github, pull)
+    assert "@alice" not in said
+    assert "<b>" not in said.replace("<details>", "")
+    assert "](https://evil" not in said
+
+
+@pytest.mark.parametrize("text", ["`/oot run tpu`", "> /oot run tpu", "try\n```\n/oot run tpu\n```"])
+async def test_code_and_quotes_are_no_commands(bot, github, pull, text):
+    assert await say(bot, github, pull, text) == []
+    assert len(told(github, L4)) == 1
+
+
+async def test_an_edit_is_never_a_command(bot, github, pull):
+    said = await github.comment(pull, "nothing", WRITER)
+    await github.edit_comment(said, "/oot run tpu")
+    await bot.settle()
+    assert said.reactions == []
+    assert len(told(github, L4)) == 1
+
+
+async def test_what_an_app_says_is_never_a_command(bot, github, pull):
+    said = await github.comment(pull, "nothing", WRITER)
+    delivery = github.deliveries[-1]
+    body = json.loads(json.dumps(delivery.payload))
+    body["comment"] |= {"body": "/oot run tpu", "user": {"login": "other[bot]", "id": 5, "type": "Bot"}}
+    await bot.send("issue_comment", body)
+    await bot.settle()
+    assert said.reactions == []
+    assert len(told(github, L4)) == 1
+
+
+async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
+    await failed(bot, github)
+    await say(bot, github, pull, "/oot run tpu\n/oot status")
+    commented = [one for one in github.deliveries if one.event == "issue_comment"][0]
+    await github.redeliver(commented)
+    await bot.send("issue_comment", commented.payload)
+    await bot.settle()
+    assert len(told(github, L4)) == 2
+    rows = await bot.rows("oot_command")
+    assert [(row["verb"], row["state"]) for row in rows] == [("run", "done"), ("status", "done")]
+
+
+async def test_a_lost_answer_in_the_middle_does_not_do_it_twice(bot, github, pull):
+    github.faults.add(method="POST", path="/reactions$", when="after", status=502, times=3)
+    said = await github.comment(pull, "/oot run tpu", WRITER)
+    await bot.settle(horizon=300)
+    assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
+    assert len(told(github, L4)) == 2
+
+
+async def test_every_command_leaves_a_row_that_says_who_what_when_and_what_came_of_it(bot, github, pull):
+    await say(bot, github, pull, "/oot ignore tpu the lab moves")
+    await say(bot, github, pull, "/oot ignore tpu because I say so", STRANGER)
+    done, refused = sorted(await bot.rows("oot_command"), key=lambda row: row["created_at"])
+    assert (done["login"], done["verb"], done["state"], done["head_sha"]) == (
+        WRITER, "ignore", "done", pull.head_sha,
+    )  # fmt: skip
+    assert done["text"] == "/oot ignore tpu the lab moves"
+    assert (refused["login"], refused["state"]) == (STRANGER, "refused")
+    assert done["delivery_id"] in {delivery.guid for delivery in github.deliveries}
+    (ignored,) = await bot.rows("oot_ignore")
+    assert (ignored["login"], ignored["reason"]) == (WRITER, "the lab moves")
+
+
+async def test_a_permission_is_asked_for_once_in_five_minutes(bot, github, pull):
+    for _ in range(3):
+        await say(bot, github, pull, "/oot run tpu", STRANGER)
+    asked = [call for call in github.calls if call.path.endswith(f"/collaborators/{STRANGER}/permission")]
+    assert len(asked) == 1
+    github.set_permission(UPSTREAM, STRANGER, "write")
+    bot.clock.advance(301)
+    assert await say(bot, github, pull, "/oot run tpu", STRANGER) == ["eyes", "rocket"]
+
+
+async def test_somebody_who_never_stops_is_not_answered_any_more(bot, github, pull):
+    reactions = [await say(bot, github, pull, "/oot status\n" * 5, STRANGER) for _ in range(14)]
+    assert reactions[0] == ["eyes", "rocket"]
+    assert reactions[-1] == []
+
+
+async def test_on_a_closed_pull_request_nothing_is_run(bot, github, pull):
+    await github.close(pull)
+    await bot.settle()
+    before = len(github.dispatches)
+    assert await say(bot, github, pull, "/oot run tpu") == ["eyes", "confused"]
+    assert len(github.dispatches) == before
+
+
+async def test_without_comments_only_reactions_answer(github, issuer, clock, settings):
+    chosen = harness.replace(settings, comment="off")
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM, author=AUTHOR)
+        await bot.settle()
+        assert await say(bot, github, pull, "/oot help", STRANGER) == ["eyes", "rocket"]
+        assert await say(bot, github, pull, "/oot dance", STRANGER) == ["eyes", "confused"]
+        assert await ours(bot, github, pull) == ""
+
+
+async def test_a_command_on_an_issue_or_elsewhere_is_nobodys(bot, github, pull):
+    elsewhere = await github.open_pull(L4, author=AUTHOR)
+    assert await say(bot, github, elsewhere, "/oot help") == []

@@ -1,0 +1,330 @@
+"""Check runs as GitHub has them: one for each job, marks in the files, polite writing, any order of events."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from bot.errors import RetryLater
+from bot.pace import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, Pace
+from tests import harness
+from tests.harness import L2, L3, L4, UPSTREAM
+
+JOBS = f"""
+L3: {{npu: {{repo: {L3}, oncalls: [carol], checks: jobs}}}}
+L4: [{{repo: {L4}, oncalls: [dave], device: tpu, checks: jobs}}]
+"""
+CHECKS = "https://api.github.example/repos/o/r/check-runs"
+
+
+async def opened(bot, github, text=None, **options):
+    """A pull request under this allowlist."""
+    if text:
+        (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+        bot.clock.advance(60)
+        await bot.settle()
+    pull = await github.open_pull(UPSTREAM, **options)
+    await bot.settle()
+    return pull
+
+
+def made(github, pull, name):
+    return [run for run in github.check_runs_all(UPSTREAM, pull.head_sha) if run.name == name]
+
+
+# Checks of jobs
+
+
+async def test_each_job_has_a_check_of_its_own_where_that_is_asked_for(bot, github):
+    pull = await opened(bot, github, JOBS)
+    for job, conclusion in (("build", "success"), ("test / 1", "failure")):
+        await bot.report(bot.dispatch(L4), conclusion=conclusion, job=job, run_id="1")
+    await bot.report(bot.dispatch(L4), status="in_progress", job="slow", run_id="1")
+    await bot.settle(horizon=20)
+    checks = bot.checks(UPSTREAM, pull.head_sha)
+    assert {name: checks[name][:2] for name in checks} == {
+        "oot / gate": ("completed", "failure"),
+        "oot / tpu": ("completed", "failure"),
+        "oot / tpu / CI / build": ("completed", "success"),
+        "oot / tpu / CI / test / 1": ("completed", "failure"),
+        "oot / tpu / CI / slow": ("in_progress", None),
+    }
+    assert len({run.external_id for run in github.check_runs_all(UPSTREAM, pull.head_sha)}) == 5
+
+
+async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):
+    pull = await opened(bot, github, JOBS)
+    for attempt, conclusion in ((1, "failure"), (2, "success")):
+        await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id="1", attempt=attempt)
+        await bot.settle(horizon=20)
+    assert [run.conclusion for run in made(github, pull, "oot / tpu / CI / build")] == ["failure", "success"]
+
+
+async def test_checks_of_jobs_follow_the_label_as_well(bot, github):
+    pull = await opened(bot, github, JOBS)
+    await bot.report(bot.dispatch(L3), status="in_progress")
+    await bot.settle()
+    assert not made(github, pull, "oot / npu / CI / build")
+    bot.clock.advance(5)
+    await github.label(pull, "ciflow/oot/npu")
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu / CI / build"][:2] == ("in_progress", None)
+    bot.clock.advance(5)
+    await github.unlabel(pull, "ciflow/oot/npu")
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu / CI / build"][:2] == ("completed", "neutral")
+
+
+async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_once(bot, github):
+    pull = await opened(bot, github, JOBS)
+    for run, conclusion in (("1", "failure"), ("2", "success")):
+        await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id=run)
+    await bot.settle(horizon=20)
+    assert len(made(github, pull, "oot / tpu / CI / build")) == 2
+    before = len([call for call in github.calls if "check-runs" in call.path])
+    for _ in range(3):
+        async with bot.store.transaction() as tx:
+            tx.enqueue("publish", f"{UPSTREAM}#{pull.number}")
+        await bot.settle(horizon=20)
+    assert len([call for call in github.calls if "check-runs" in call.path]) == before
+
+
+# Marks in the files
+
+
+def failed(*places):
+    return [
+        {"name": f"test_{number}", "file": file, "line": line, "message": f"expected {number}"}
+        for number, (file, line) in enumerate(places)
+    ]
+
+
+async def test_only_failed_tests_in_files_of_the_pull_request_are_marked(bot, github):
+    pull = await opened(bot, github, files=("src/op.py", "src/other.py"))
+    tests = failed(
+        ("src/op.py", 3), ("./src/other.py", 9), ("src/far.py", 1), ("/src/op.py", 3), ("op.py", 3), (None, 4),
+        ("src/op.py", None), ("src/op.py", 0),
+    )  # fmt: skip
+    tests.append({"name": "in words", "message": "failed at src/op.py:7", "stacktrace": "src/op.py:7"})
+    await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests)
+    await bot.settle()
+    (check,) = made(github, pull, "oot / tpu")
+    marks = [(one["path"], one["start_line"], one["message"]) for one in check.output.annotations]
+    assert marks == [("src/op.py", 3, "expected 0"), ("src/other.py", 9, "expected 1")]
+
+
+async def test_marks_are_sent_in_lots_and_none_twice_even_when_an_answer_is_lost(bot, github):
+    pull = await opened(bot, github, files=("src/op.py",))
+    github.faults.add(method="PATCH", path=r"/check-runs/\d+$", when="after", status=502, times=2)
+    tests = failed(*(("src/op.py", line) for line in range(1, 121)))
+    await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests)
+    await bot.wait(300)
+    (check,) = made(github, pull, "oot / tpu")
+    assert [one["start_line"] for one in check.output.annotations] == list(range(1, 121))
+    sent = [
+        call.body["output"].get("annotations", ())
+        for call in github.calls
+        if call.method == "PATCH" and "check-runs" in call.path
+    ]
+    assert max(map(len, sent)) == 50
+
+
+async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github):
+    pull = await opened(bot, github, files=("src/op.py",))
+    for job, line in (("z", 5), ("a", 3)):
+        tests = [{"name": f"test_{job}", "file": "src/op.py", "line": line}]
+        await bot.report(bot.dispatch(L4), conclusion="failure", job=job, run_id="1", failed_tests=tests)
+        await bot.settle(horizon=20)
+    (check,) = made(github, pull, "oot / tpu")
+    assert sorted(one["start_line"] for one in check.output.annotations) == [3, 5]
+    asked = [call for call in github.calls if call.path.endswith(f"/pulls/{pull.number}/files")]
+    assert len(asked) == 1
+
+
+# Writing politely
+
+
+def pace(clock, writes_per_min=60):
+    return Pace(clock, writes_per_min=writes_per_min)
+
+
+async def test_a_write_a_second_and_no_more(clock):
+    polite = pace(clock)
+    began = clock.now()
+    for _ in range(10):
+        await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)
+    assert clock.now() - began == 9_000
+
+
+async def test_what_can_wait_is_sent_back_while_gates_and_verdicts_go(clock):
+    polite = pace(clock)
+    for _ in range(45):
+        await polite.turn("org", "POST", CHECKS, spare=True)
+    with pytest.raises(RetryLater) as waits:
+        await polite.turn("org", "POST", CHECKS, spare=True)
+    assert 0 < waits.value.after <= 60
+    for _ in range(14):
+        await polite.turn("org", "POST", CHECKS, spare=False)
+    await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=True)
+    await polite.turn("other", "POST", CHECKS, spare=True)
+
+
+@pytest.mark.parametrize("spare", [True, False])
+async def test_no_minute_and_no_hour_holds_more_creations_than_allowed(clock, spare):
+    polite, at = pace(clock), []
+    end = clock.now() + 3 * 3_600_000
+    while clock.now() < end:
+        try:
+            await polite.turn("org", "POST", CHECKS, spare=spare)
+            at.append(clock.now())
+        except RetryLater as error:
+            clock.advance(error.after)
+    for limit, window in ((60, 60_000), (CREATIONS_PER_HOUR, 3_600_000)):
+        most = max(sum(start <= one < start + window for one in at) for start in at[::7])
+        assert most <= (limit * 3 // 4 if spare else limit)
+
+
+async def test_dispatches_have_a_budget_of_their_own(clock):
+    polite = pace(clock)
+    for _ in range(DISPATCHES_PER_MIN):
+        await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
+    with pytest.raises(RetryLater):
+        await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
+    await polite.turn("org", "POST", CHECKS, spare=False)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (429, {"Retry-After": "90"}, None),
+        (403, {"X-RateLimit-Remaining": "0"}, None),
+        (403, {}, {"message": "You have exceeded a secondary rate limit"}),
+        (502, {}, None),
+    ],
+)
+async def test_after_a_ban_nothing_is_lost_and_what_is_true_then_is_written(
+    bot, github, status, headers, body
+):
+    github.faults.add(method="POST", path="check-runs$", status=status, headers=headers, body=body)
+    pull = await opened(bot, github)
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), conclusion="failure", run_id=str(run.id))
+    await bot.wait(3700)
+    assert {name: seen[:2] for name, seen in bot.checks(UPSTREAM, pull.head_sha).items()} == {
+        "oot / gate": ("completed", "failure"),
+        "oot / tpu": ("completed", "failure"),
+    }
+    names = [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
+    assert sorted(names) == ["oot / gate", "oot / tpu"]
+    written = [
+        call.body["status"]
+        for call in github.calls
+        if call.path.endswith("check-runs") and call.status == 201
+    ]
+    assert set(written) <= {"completed", "queued", "in_progress"}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_burst_of_pull_requests_has_its_gates_first(github, issuer, clock, settings):
+    polite = harness.replace(settings, writes_per_min=60)
+    async with harness.running(polite, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        labels = [f"{prefix}npu" for prefix in ("ciflow/oot/",)]
+        pulls = [await github.open_pull(UPSTREAM, labels=labels) for _ in range(30)]
+        await bot.settle(horizon=1200)
+        calls = [
+            call.body["name"]
+            for call in github.calls
+            if call.path.endswith("check-runs") and call.status == 201
+        ]
+        last_gate = max(at for at, name in enumerate(calls) if name == "oot / gate")
+        assert len(calls) == 90
+        assert last_gate < 60
+        for pull in pulls:
+            assert len(bot.checks(UPSTREAM, pull.head_sha)) == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_thousand_reports_within_a_minute_cost_few_writes(github, issuer, clock, settings):
+    chosen = harness.replace(settings, rate_limit_per_min=2000)
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await opened(bot, github)
+        before = len(github.calls)
+        token = issuer.mint(repository=L4, run_id="1", run_attempt=1)
+        for number in range(1000):
+            job = f"job {number // 2}"
+            status = ("in_progress", "completed")[number % 2]
+            await bot.report(bot.dispatch(L4), status=status, job=job, run_id="1", token=token)
+            bot.clock.advance(0.06)
+            if number % 5 == 0:
+                await bot.settle()
+        await bot.settle(horizon=60)
+        writes = [
+            call
+            for call in github.calls[before:]
+            if call.method != "GET" and "access_tokens" not in call.path
+        ]
+        assert len(writes) <= 60
+
+
+# Any order
+
+
+EVENTS = ("a1", "a2", "b1", "b2", "label", "sweep", "rerun")
+
+
+def orders(count):
+    """Orders in which each job begins before it ends and the re-run finds a run; always the same ones."""
+
+    def possible(order):
+        place = {event: at for at, event in enumerate(order)}
+        return place["a1"] < place["a2"] and place["b1"] < place["b2"] and place["a1"] < place["rerun"]
+
+    every = [order for order in itertools.permutations(EVENTS) if possible(order)]
+    return random.Random(5).sample(every, count)
+
+
+async def played(bot, github, order):
+    """Play one order of events on a pull request of its own; return what its checks say in the end."""
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    run = await github.start_run(L3, event="repository_dispatch", name="CI")
+    reports = {"a": ("unit", "failure"), "b": ("docs", "success")}
+    for event in order:
+        bot.clock.advance(20)
+        if event == "label":
+            await github.label(pull, "ciflow/oot/npu")
+        elif event == "sweep":
+            bot.clock.advance(6 * 3600 + 60)
+        elif event == "rerun":
+            await github.comment(pull, "/oot rerun npu", "alice")
+        else:
+            job, conclusion = reports[event[0]]
+            status = "in_progress" if event[1] == "1" else "completed"
+            answer = await bot.report(
+                dispatch, status=status, conclusion=conclusion, job=job, run_id=str(run.id)
+            )
+            assert answer[0] == 200
+        await bot.settle(horizon=12)
+    job = await github.start_job(run, "unit")
+    await github.finish_job(job, "failure")
+    await github.finish_run(run, "failure")
+    await bot.settle(horizon=60)
+    for status in ("in_progress", "completed"):
+        await bot.report(dispatch, status=status, job="unit", run_id=str(run.id), attempt=2)
+        await bot.settle(horizon=12)
+    checks = bot.checks(UPSTREAM, pull.head_sha)
+    status, conclusion, title = checks["oot / npu"]
+    return run.run_attempt, status, conclusion, title.partition(" in ")[0], sorted(checks)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_in_every_order_of_label_reports_sweep_and_rerun_the_checks_end_alike(bot, github):
+    natural = await played(bot, github, EVENTS)
+    assert natural[:4] == (2, "completed", "success", "2 jobs passed")
+    for order in orders(110):
+        assert await played(bot, github, order) == natural, order
+    assert L2 not in {backend.split(" / ")[-1] for backend in natural[-1]}

