@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
 STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
-APPLIED = Counter("ootbot_deliveries_applied_total", "Deliveries taken from the inbox.")
+APPLIED = Counter(
+    "ootbot_deliveries_applied_total", "Deliveries taken from the inbox, parked or of no handler.", ["outcome"]
+)
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])
 ALLOWLIST_OK = Gauge("ootbot_allowlist_ok", "1 when the allowlist read last is in force, 0 when it is wrong.")
@@ -42,8 +44,10 @@ WRITES_SAVED = Counter(
 )
 
 
-def applied(taken: Sequence[Stored], *, now: int) -> None:
-    """Count deliveries that were taken from the inbox and how long they lay there."""
-    APPLIED.inc(len(taken))
+def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> None:
+    """Count deliveries taken from the inbox, those without a handler apart, and how long they lay there."""
+    without = sum(one.event not in events for one in taken)
+    APPLIED.labels("no_handler").inc(without)
+    APPLIED.labels("taken").inc(len(taken) - without)
     for one in taken:
         APPLY_DELAY.observe(max(now - one.received_at, 0) / 1000)

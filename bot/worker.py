@@ -115,7 +115,7 @@ class Worker:
             log.debug("batch failed", error=repr(error), deliveries=len(taken))
             for one in taken:
                 await self._apply_alone(one)
-        metrics.applied(taken, now=self._clock.now())
+        metrics.applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
     async def replay(self, batch: Sequence[Held]) -> dict[str, str]:
@@ -177,6 +177,7 @@ class Worker:
         )
         async with self._store.transaction() as tx:
             if hopeless:
+                metrics.APPLIED.labels("parked").inc()
                 await inbox.settle(tx, [one], "parked", reason)
             else:
                 due_at = tx.now + backoff.delay(one.attempts + 1)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import json
 import sys
 import uuid
+from pathlib import Path
 
-SECRET = "a webhook secret"
-UPSTREAM = "pytorch/pytorch"
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.harness import SECRET, UPSTREAM, sign
+
 MIB = 1024 * 1024
 SLOW, LARGE = 1_000, 20
 
@@ -29,11 +30,10 @@ def issue(size: int) -> bytes:
 
 def head(body: bytes) -> bytes:
     """The head of a delivery, correctly signed."""
-    signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
     return (
         "POST /api/github/webhooks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"X-GitHub-Event: issues\r\nX-GitHub-Delivery: {uuid.uuid4()}\r\n"
-        f"X-Hub-Signature-256: sha256={signature}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"X-Hub-Signature-256: {sign(body, SECRET)}\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode()
 
 
@@ -74,7 +74,8 @@ async def main(port: int) -> None:
     body = issue(25 * MIB)
     slow = [asyncio.create_task(drip(port)) for _ in range(SLOW)]
     statuses = await asyncio.gather(*(send(port, head(body), body) for _ in range(LARGE)))
-    print(json.dumps(statuses), flush=True)
+    sys.stdout.write(json.dumps(statuses) + "\n")
+    sys.stdout.flush()
     await asyncio.gather(*slow)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 import handlers
 from bot.commands import reference
-from bot.domain import allowlist
+from bot.domain import allowlist, records
 from bot.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -59,3 +59,10 @@ def test_every_link_between_our_documents_leads_somewhere():
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert dead == []
+
+
+def test_the_merge_rule_of_every_table_is_written_down():
+    text = (ROOT / "docs" / "records.md").read_text()
+    for kind in records.TYPES.values():
+        key = ", ".join(f"`{name}`" for name in kind.key) if kind.key != ("guid",) else "delivery GUID"
+        assert f"| `{kind.table}` | {key} | {kind.rule} |" in text

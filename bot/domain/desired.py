@@ -240,7 +240,8 @@ def _write(
     now_is = digest(check)
     if row is not None and row["digest"] == now_is and row["check_run_id"] is not None:
         return None
-    verdict = check.status == "completed"
+    concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
+    verdict = check.status == "completed" and concluding  # more words to the same verdict can wait
     return Write(
         check=check,
         basis=basis,

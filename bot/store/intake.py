@@ -24,6 +24,8 @@ Row = tuple[Any, ...]
 MOST_ROWS = 500  # of one batch
 MOST_BYTES = 32 * 1024 * 1024  # of one batch's bodies
 
+PATIENCE = 4.0  # seconds until other writers must have let it begin: GitHub waits 10 s for the answer
+
 SQLITE_INSERT = (
     f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
     "ON CONFLICT (guid) DO NOTHING"
@@ -75,6 +77,7 @@ class Intake:
                 answers: Sequence[bool | BaseException] = (
                     [outcome] * len(batch) if isinstance(outcome, BaseException) else outcome
                 )
+                self._store.note(outcome)
                 self._store.work_waiting.set()
                 for (_, future), answer in zip(batch, answers, strict=True):
                     if future.done():
@@ -97,7 +100,7 @@ class Intake:
         return batch
 
     async def _sqlite(self, rows: Sequence[Row]) -> list[bool]:
-        async with self._store.turn:
+        async with self._store.turn(PATIENCE):
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._insert, rows)
 
     def _insert(self, rows: Sequence[Row]) -> list[bool]:
@@ -112,6 +115,9 @@ class Intake:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
+            if self._connection is not None:  # who knows what state it is in
+                self._connection.close()
+                self._connection = None
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
         return new
 

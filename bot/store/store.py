@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+PATIENCE = 4.0  # seconds somebody who waits for an answer waits for other writers
 GROUP_LIMIT = 200  # writers that may share one transaction
 # PostgreSQL otherwise shows every statement another moment
 SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -46,9 +47,11 @@ class Store:
         self.work_waiting = asyncio.Event()  # set whenever a commit may have left something to do
         self._engine = self._create_engine(busy_timeout)
         self._reader = self._engine.execution_options(ootbot_read=True, **({} if self.sqlite else SNAPSHOT))
-        self.turn = asyncio.Lock() if self.sqlite else contextlib.nullcontext()
+        self._turn = asyncio.Lock()
         self.intake = Intake(self)
-        self.failure: tuple[int, str] | None = None  # when a write was last refused by the database, and why
+        self.failure: tuple[int, str] | None = (
+            None  # when the database refused a write and why, until a delivery is stored
+        )
         self._file: tuple[int, int] | None = None
         self._busy_timeout = busy_timeout
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
@@ -69,17 +72,20 @@ class Store:
         await self._engine.dispose()
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
-        """One transaction: committed at the end, rolled back on any error."""
+    async def transaction(self, *, patience: float | None = None) -> AsyncIterator[Transaction]:
+        """One transaction: committed at the end, rolled back on any error.
+
+        With `patience` it is refused when other writers do not let it begin within so many seconds.
+        """
         try:
             with _unavailable():
                 self.require_file()
-                async with self.turn, self._engine.begin() as conn:
+                async with self.turn(patience), self._engine.begin() as conn:
                     tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
                     yield tx
                     await tx.flush()
         except StoreUnavailable as error:
-            self.note_failure(error)
+            self.note(error)
             raise
         if tx.stirred:
             self.work_waiting.set()
@@ -109,9 +115,25 @@ class Store:
                     await conn.invalidate()
                     raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
-    def note_failure(self, error: StoreUnavailable) -> None:
-        """Remember that the database refused a write, for those who ask whether all is well."""
-        self.failure = (self.clock.now(), str(error))
+    @contextlib.asynccontextmanager
+    async def turn(self, patience: float | None = None) -> AsyncIterator[None]:
+        """Wait until no other writer of this process is at work; SQLite only, PostgreSQL needs no turns."""
+        if not self.sqlite:
+            yield
+            return
+        try:
+            async with asyncio.timeout(patience):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(f"others have kept the database for over {patience:g} s") from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def note(self, outcome: object) -> None:
+        """Remember whether the database refused what was written last, for those who ask whether all is well."""
+        self.failure = (self.clock.now(), str(outcome)) if isinstance(outcome, StoreUnavailable) else None
 
     def require_file(self) -> None:
         """Raise StoreUnavailable when SQLite's file is gone: it would go on writing to what nobody finds again."""
@@ -154,7 +176,7 @@ class Store:
 
     async def _commit_together(self, group: Sequence[tuple[Any, asyncio.Future[Any]]]) -> bool:
         try:
-            async with self.transaction() as tx:
+            async with self.transaction(patience=PATIENCE) as tx:
                 answers = [await _attempt(work, tx) for work, _ in group]
         except StoreUnavailable as error:
             answers = [error] * len(group)
@@ -168,7 +190,7 @@ class Store:
         if future.done():
             return
         try:
-            async with self.transaction() as tx:
+            async with self.transaction(patience=PATIENCE) as tx:
                 answer = await _attempt(work, tx)
         except Exception as error:  # noqa: BLE001 - handed to the caller who asked for this write
             answer = error

@@ -229,7 +229,7 @@ async def test_what_an_app_says_is_never_a_command(bot, github, pull):
 async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
     await failed(bot, github)
     await say(bot, github, pull, "/oot run tpu\n/oot status")
-    commented = [one for one in github.deliveries if one.event == "issue_comment"][0]
+    commented = next(one for one in github.deliveries if one.event == "issue_comment")
     await github.redeliver(commented)
     await bot.send("issue_comment", commented.payload)
     await bot.settle()

@@ -156,23 +156,23 @@ async def test_who_does_not_come_out_with_a_request_is_hung_up_on(bot, call, sai
 
 
 async def test_idle_connections_are_kept_until_there_is_a_crowd(bot, call):
-    async with gated(bot, connections=6, crowded=0.05) as port:
+    async with gated(bot, connections=6, crowded=0.05) as port, asyncio.timeout(5):
         idle, keep = await call(port)
-        assert await status_of(idle) == 200
         await idle.readuntil(b"}")
-        loop = asyncio.get_running_loop()
-        asleep_until = loop.time() + 0.1
-        busy, asks = await call(port)
-        while loop.time() < asleep_until:
-            asks.write(HEALTHZ)
-            assert (await busy.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
+        other = await call(port)
+        await busy_for(0.1, *other)
         keep.write(HEALTHZ)
         assert (await idle.readuntil(b"}")).startswith(b"HTTP/1.1 200 ")
-        asleep_until = loop.time() + 0.1
-        while loop.time() < asleep_until:
-            asks.write(HEALTHZ)
-            await busy.readuntil(b"}")
+        await busy_for(0.1, *other)
         for _ in range(2):
             await call(port)
-        async with asyncio.timeout(5):
-            assert await idle.read() == b""
+        assert await idle.read() == b""
+
+
+async def busy_for(seconds, reader, writer):
+    """Keep a connection in use for that long."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        writer.write(HEALTHZ)
+        await reader.readuntil(b"}")
