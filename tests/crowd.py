@@ -47,7 +47,7 @@ async def drip(port: int) -> None:
             answered = asyncio.create_task(reader.read())
             while not answered.done():
                 writer.write(b" ")
-                await asyncio.wait([answered], timeout=0.5)
+                await asyncio.wait([answered], timeout=1)
             answered.exception()
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
+DELISTED = "this backend takes no part any more: it left the allowlist"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
 
 
@@ -32,7 +33,7 @@ class Write:
 
     check: CheckRun
     basis: str
-    label_ended: bool  # concluded only because the pull request lost the label
+    label_ended: bool  # concluded only because the pull request lost the label, or the backend its entry
     check_run_id: int | None
     digest: str
     urgent: bool  # a gate or a verdict: goes before the rest when the budget is short
@@ -166,10 +167,12 @@ def _of_backend(
     row = by_name.get(check.name)
     if row is not None and row["basis"] != basis and (shown or row["status"] == "completed"):
         row = None  # it was about something else; one that has lost its label is ended all the same
+    silenced = entry is None and not backend.state.finished  # its reports are refused: no verdict will come
     begun = dispatch["level"] > 3 and row is not None  # at a level that asks for no label
+    stays, why_not = (shown or begun) and not silenced, DELISTED if entry is None else LABEL_GONE
     if not by_job:
         check = annotated(check, backend.failing, terms.files)
-    yield _shown(check, basis, row, terms) if shown or begun else _ended(check, row, terms)
+    yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
     jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
     for job, of_job in zip(backend.jobs, jobs, strict=True):
         row = by_id.get(of_job.external_id)
@@ -177,7 +180,8 @@ def _of_backend(
             told = annotated(of_job, [job] if job.red else [], terms.files)
             basis = of_job.external_id
             begun = dispatch["level"] > 3 and row is not None
-            yield _shown(told, basis, row, terms) if shown or begun else _ended(told, row, terms)
+            stays = (shown or begun) and not silenced
+            yield _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
 
 
 def _job_id(dispatch: Row, job: Job) -> str:
@@ -195,15 +199,15 @@ def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write 
     return _write(check, basis, row, terms)
 
 
-def _ended(check: CheckRun, row: Row | None, terms: Terms) -> Write | None:
-    """Return the write that ends an unfinished check run whose label is gone; one that never began stays away."""
+def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | None:
+    """Return the write that ends an unfinished check run nobody asks for; one that never began stays away."""
     if row is None or row["status"] == "completed":
         return None
     ended = replace(
         check,
         status="completed",
         conclusion="neutral",
-        title=LABEL_GONE,
+        title=why,
         external_id=row["external_id"],
         annotations=(),
     )

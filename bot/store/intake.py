@@ -90,13 +90,17 @@ class Intake:
             self._leader = None
 
     def _next_batch(self) -> list[tuple[Row, asyncio.Future[bool]]]:
-        size, count = 0, 0
-        for row, _ in self._waiting[:MOST_ROWS]:
-            size += len(row[-1])
-            if count and size > MOST_BYTES:
-                break
-            count += 1
-        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        """Take what fits together, the first in any case: small bodies pass large ones that have to wait."""
+        batch: list[tuple[Row, asyncio.Future[bool]]] = []
+        rest, size = [], 0
+        for one in self._waiting:
+            grown = size + len(one[0][-1])
+            if not batch or (grown <= MOST_BYTES and len(batch) < MOST_ROWS):
+                batch.append(one)
+                size = grown
+            else:
+                rest.append(one)
+        self._waiting = rest
         return batch
 
     async def _sqlite(self, rows: Sequence[Row]) -> list[bool]:

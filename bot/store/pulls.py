@@ -94,7 +94,7 @@ async def doubt(tx: Transaction, repo: str, head_sha: str, name: str) -> None:
     change = sa.update(oot_check).where(
         oot_check.c.head_sha == head_sha, oot_check.c.upstream_repo == repo, oot_check.c.name == name
     )
-    await tx.run(change.values(digest=""))
+    await tx.run(change.values(digest="", written_at=0))
 
 
 async def comment(tx: Transaction, repo: str, number: int) -> Row | None:

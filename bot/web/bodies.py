@@ -56,7 +56,7 @@ async def _read_arriving(request: web.Request, limit: int, deadline: asyncio.Tim
             waited = asyncio.get_running_loop().time() - waits_from
             deadline.reschedule(due and due + waited)
             has_room = True
-    return b"".join(chunks)
+    return b"".join(chunks) if size <= LARGE else await asyncio.to_thread(b"".join, chunks)
 
 
 def require_utf8(body: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.web import admin, api, callback, operator, pages, results, webhooks
+from bot.web import admin, api, callback, openapi, operator, pages, results, webhooks
 from bot.web.keys import BODY_SECONDS, CONTEXT
 from bot.web.limits import ROOM, Room
 from bot.web.middleware import guard
@@ -40,4 +40,5 @@ def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None 
     app.add_routes(api.routes)
     app.add_routes(admin.routes)
     pages.setup(app)
+    openapi.setup(app)
     return app

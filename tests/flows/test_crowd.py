@@ -70,7 +70,7 @@ class Visitors:
             assert answer.status == status, await answer.text()
             await answer.read()
         self.seconds[path].append(time.perf_counter() - began)
-        await asyncio.sleep(0.05)  # other processes are at work
+        await asyncio.sleep(0.1)  # other processes are at work
 
 
 def headers(body):

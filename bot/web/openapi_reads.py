@@ -1,0 +1,181 @@
+"""What can be read? Results and records, described."""
+
+from __future__ import annotations
+
+from bot.domain.records import TYPES
+from bot.domain.view import State
+from bot.web import api, parameters, record_api
+from bot.web.openapi_parts import (
+    FLAG,
+    OK,
+    READER,
+    TEXT,
+    TIME,
+    UNAVAILABLE,
+    WHOLE,
+    WRONG_PARAMETER,
+    Refusal,
+    Schema,
+    answer,
+    in_path,
+    in_query,
+    limit,
+    listed,
+    matching,
+    maybe,
+    members,
+    operation,
+    ref,
+    repository,
+    table,
+    whole,
+)
+
+NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
+DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
+
+
+def paths() -> Schema:
+    """Return the reads by address and method."""
+    return {
+        "/api/oot/summary": {"get": _summary()},
+        "/api/oot/backends/{org}/{repo}": {"get": _backend()},
+        "/api/oot/pulls/{owner}/{repo}/{number}": {"get": _pull()},
+        "/api/oot/allowlist": {"get": _allowlist()},
+        "/api/records/{table}/{owner}/{repo}": {"get": _records()},
+        "/api/records/{table}/{owner}/{repo}/{id}": {"get": _record()},
+    }
+
+
+def _summary() -> Schema:
+    shown = members({"ok": OK, "days": WHOLE, "backends": listed(ref("Backend"))})
+    return operation(
+        "summary",
+        "How does every backend do?",
+        tag="Results",
+        who=READER,
+        parameters=[
+            DAYS,
+            whole("level", 4, "only backends of this level"),
+            in_query("q", TEXT, "only backends whose name or device holds these words"),
+        ],
+        answers={200: answer("From L4 down, the worst first", shown)},
+        refusals=[WRONG_PARAMETER, NOTHING, UNAVAILABLE],
+    )
+
+
+def _backend() -> Schema:
+    shown = members({"ok": OK, "days": WHOLE, "backend": ref("Backend"), "jobs": listed(ref("Job"))})
+    return operation(
+        "backend",
+        "How does one backend do?",
+        tag="Results",
+        who=READER,
+        parameters=[*repository("org"), DAYS, limit(api.JOBS)],
+        answers={200: answer("Its numbers and its newest jobs", shown)},
+        refusals=[
+            WRONG_PARAMETER,
+            NOTHING,
+            (404, "unknown_backend", "neither on the allowlist nor ever heard of"),
+            UNAVAILABLE,
+        ],
+    )
+
+
+def _pull() -> Schema:
+    counts = {
+        "type": "object",
+        "properties": {str(state): WHOLE for state in State},
+        "additionalProperties": False,
+    }
+    head = members({"sha": TEXT, "current": FLAG, "backends": counts})
+    shown = {
+        "ok": OK,
+        "pull": ref("PullRequest"),
+        "heads": listed(head),
+        "backends": listed(ref("OnHead")),
+        "jobs": listed(ref("Job")),
+    }
+    return operation(
+        "pullRequest",
+        "What do the backends say of a pull request?",
+        tag="Results",
+        who=READER,
+        parameters=[
+            *repository(),
+            in_path("number", {"type": "integer", "minimum": 1}, "number of the pull request"),
+            in_query("sha", matching(parameters.SHA.pattern), "one of its heads, or how it begins"),
+        ],
+        answers={
+            200: answer(
+                "The backends on its newest head, or on `sha`; jobs of all heads, or of it", members(shown)
+            )
+        },
+        refusals=[
+            WRONG_PARAMETER,
+            NOTHING,
+            (404, "unknown_pull_request", "nobody told us about it, or it is private"),
+            (404, "unknown_commit", "`sha` is no head of it"),
+            UNAVAILABLE,
+        ],
+    )
+
+
+def _allowlist() -> Schema:
+    newest = members({"source": TEXT, "valid": FLAG, "errors": listed(TEXT), "loaded_at": TIME})
+    shown = {"ok": OK, "in_force": FLAG, "entries": listed(ref("Entry")), "newest": maybe(newest)}
+    return operation(
+        "allowlist",
+        "Which backends take part, on which terms?",
+        tag="Results",
+        who=READER,
+        answers={
+            200: answer("The entries in force, and whether the newest version is valid", members(shown))
+        },
+        refusals=[NOTHING, UNAVAILABLE],
+    )
+
+
+def _records() -> Schema:
+    shown = members({"ok": OK, "rows": listed(_any_record()), "next": maybe(TEXT)})
+    return operation(
+        "records",
+        "What is held of a repository?",
+        tag="Records",
+        who=READER,
+        more="The repository `-/-` stands for none, as with installations.",
+        parameters=[
+            table(),
+            *repository(),
+            limit(record_api.ROWS),
+            in_query("before", TEXT, "`next` of the page before"),
+        ],
+        answers={
+            200: answer(
+                "Newest first; `next` is the `before` of the page that follows, null at the end", shown
+            )
+        },
+        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), UNAVAILABLE],
+    )
+
+
+def _record() -> Schema:
+    which = "the number of an issue or pull request, the delivery's GUID of an event, otherwise GitHub's id"
+    return operation(
+        "record",
+        "What is held of one issue, pull request, run ...?",
+        tag="Records",
+        who=READER,
+        parameters=[
+            table(),
+            *repository(),
+            in_path("id", matching(parameters.IDENTIFIER.pattern), which),
+            whole("attempt", 1_000_000, "of a workflow run; the newest when left out"),
+        ],
+        answers={200: answer("One flat object with GitHub's names", _any_record())},
+        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table or record"), UNAVAILABLE],
+    )
+
+
+def _any_record() -> Schema:
+    return {"anyOf": [ref(f"record_{name}") for name in TYPES]}
