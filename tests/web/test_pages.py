@@ -154,7 +154,7 @@ async def test_a_failed_backend_is_open_with_its_jobs_tests_and_times(bot, pull)
     text = " ".join(re.sub(r"<[^>]+>", " ", mine).split())
     assert "✕ failed tpu L4 1 of 2 passed, 1 failed" in text
     assert "on call: dave" in text
-    assert "test CI ✕ failed 90 s" in text
+    assert "test CI ✕ failed no baseline 90 s" in text
     assert "2 failed , 8430 passed, 20 skipped" in text
     assert "ops · test_add ops.py:12 3 != 4" in text
     assert "Traceback\n  here" in mine
