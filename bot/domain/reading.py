@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_INT = 2**63 - 1
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
@@ -27,6 +31,8 @@ class Kind(StrEnum):
     TEXT = "text"
     BOOL = "bool"
     TIME = "time"  # epoch milliseconds
+    TEXTS = "texts"  # a list, without what is no text
+    INTS = "ints"
     JSON = "json"
 
 
@@ -45,13 +51,7 @@ def decode(body: bytes) -> Any:
 
 def read(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
     """Return the member at `path` as `kind`, or None; a step `name[]` maps the rest over a list."""
-    value = source
-    for depth, step in enumerate(path):
-        if not isinstance(value, dict):
-            return None
-        if step.endswith("[]"):
-            return _read_list(value.get(step[:-2]), path[depth + 1 :])
-        value = value.get(step)
+    value = _find(source, path)
     return None if value is None else CASTS[kind](value)
 
 
@@ -126,17 +126,30 @@ def _as_json(value: Any) -> Any:
     return value
 
 
-def _read_list(values: Any, path: tuple[str, ...]) -> list[Any] | None:
-    if not isinstance(values, list):
+def _find(source: Any, path: tuple[str, ...]) -> Any:
+    value = source
+    for depth, step in enumerate(path):
+        if not isinstance(value, dict):
+            return None
+        if step.endswith("[]"):
+            items, rest = value.get(step[:-2]), path[depth + 1 :]
+            return [_find(item, rest) for item in items] if isinstance(items, list) else None
+        value = value.get(step)
+    return value
+
+
+def _list_of(cast: Callable[[object], Any], value: object) -> list[Any] | None:
+    if not isinstance(value, list):
         return None
-    found = (read(item, path, Kind.JSON) for item in values)
-    return [item for item in found if item is not None]
+    return [one for item in value if (one := cast(item)) is not None]
 
 
-CASTS = {
+CASTS: dict[Kind, Callable[[Any], Any]] = {
     Kind.INT: as_int,
     Kind.TEXT: as_text,
     Kind.BOOL: _as_bool,
     Kind.TIME: as_time,
+    Kind.TEXTS: partial(_list_of, as_text),
+    Kind.INTS: partial(_list_of, as_int),
     Kind.JSON: _as_json,
 }

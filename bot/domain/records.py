@@ -181,7 +181,7 @@ def _type(table: str, columns: str, *, at: str, key: str = "id", rule: Rule = Ru
 ISSUE = _type(
     "issue",
     """id int, node_id text, number int, title text, body text, state text, state_reason text
-    user.login text, user.id int, author_association text, labels[].name json, assignees[].login json
+    user.login text, user.id int, author_association text, labels[].name texts, assignees[].login texts
     milestone.title text, comments int, locked bool, active_lock_reason text, html_url text
     created_at time, updated_at time, closed_at time""",
     at="issue",
@@ -203,8 +203,8 @@ ISSUE_COMMENT = _type(
 PULL_REQUEST = _type(
     "pull_request",
     """id int, node_id text, number int, title text, body text, state text, draft bool, locked bool
-    user.login text, user.id int, author_association text, labels[].name json, assignees[].login json
-    requested_reviewers[].login json, milestone.title text
+    user.login text, user.id int, author_association text, labels[].name texts, assignees[].login texts
+    requested_reviewers[].login texts, milestone.title text
     head.sha text, head.ref text, head.repo.full_name text, head.repo.id int
     base.sha text, base.ref text, merged bool, merge_commit_sha text, merged_by.login text
     comments int, review_comments int, commits int, additions int, deletions int, changed_files int
@@ -235,7 +235,7 @@ PULL_REVIEW_COMMENT = _type(
 PUSH = _type(
     "push",
     """ref text, before text, after text, created bool, deleted bool, forced bool, base_ref text, compare text
-    commits[].id json, head_commit.id text, head_commit.message text, head_commit.timestamp time
+    commits[].id texts, head_commit.id text, head_commit.message text, head_commit.timestamp time
     pusher.name text, sender.login text""",
     at="",
     key="guid",
@@ -245,7 +245,7 @@ WORKFLOW_RUN = _type(
     "workflow_run",
     """id int, run_attempt int, node_id text, name text, display_title text, path text, event text, status text
     conclusion text, workflow_id int, check_suite_id int, run_number int, head_branch text, head_sha text
-    head_repository.full_name text, actor.login text, triggering_actor.login text, pull_requests[].number json
+    head_repository.full_name text, actor.login text, triggering_actor.login text, pull_requests[].number ints
     html_url text, created_at time, updated_at time, run_started_at time""",
     at="workflow_run",
     key="id run_attempt",
@@ -253,7 +253,7 @@ WORKFLOW_RUN = _type(
 WORKFLOW_JOB = _type(
     "workflow_job",
     """id int, run_id int, run_attempt int, node_id text, name text, workflow_name text, status text
-    conclusion text, head_sha text, head_branch text, labels json, runner_id int, runner_name text
+    conclusion text, head_sha text, head_branch text, labels texts, runner_id int, runner_name text
     runner_group_id int, runner_group_name text, steps json, html_url text
     created_at time, started_at time, completed_at time""",
     at="workflow_job",
@@ -263,7 +263,7 @@ CHECK_RUN = _type(
     "check_run",
     """id int, node_id text, name text, external_id text, head_sha text, status text, conclusion text
     check_suite.id int, app.id int, app.slug text, output.title text, output.summary text
-    output.annotations_count int, pull_requests[].number json, details_url text, html_url text
+    output.annotations_count int, pull_requests[].number ints, details_url text, html_url text
     started_at time, completed_at time""",
     at="check_run",
     rule=Rule.FURTHEST,
@@ -271,7 +271,7 @@ CHECK_RUN = _type(
 CHECK_SUITE = _type(
     "check_suite",
     """id int, node_id text, head_branch text, head_sha text, status text, conclusion text, before text, after text
-    app.id int, app.slug text, pull_requests[].number json, latest_check_runs_count int
+    app.id int, app.slug text, pull_requests[].number ints, latest_check_runs_count int
     created_at time, updated_at time""",
     at="check_suite",
 )
@@ -279,13 +279,13 @@ REPOSITORY = _type(
     "repository",
     """id int, node_id text, name text, full_name text, private bool, owner.login text, owner.id int, fork bool
     description text, archived bool, disabled bool, visibility text, default_branch text, language text
-    topics json, html_url text, created_at time, updated_at time, pushed_at time""",
+    topics texts, html_url text, created_at time, updated_at time, pushed_at time""",
     at="repository",
 )
 INSTALLATION = _type(
     "installation",
     """id int, account.login text, account.id int, account.type text, app_id int, app_slug text
-    target_type text, target_id int, repository_selection text, permissions json, events json
+    target_type text, target_id int, repository_selection text, permissions json, events texts
     suspended_at time, created_at time, updated_at time""",
     at="installation",
 )

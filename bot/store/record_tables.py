@@ -15,6 +15,8 @@ KINDS: dict[Kind, Any] = {
     Kind.TEXT: sa.Text,
     Kind.BOOL: sa.Boolean,
     Kind.TIME: Big,
+    Kind.TEXTS: Json,
+    Kind.INTS: Json,
     Kind.JSON: Json,
 }
 

@@ -49,6 +49,8 @@ KINDS: dict[Kind, Schema] = {
     Kind.TEXT: TEXT,
     Kind.BOOL: FLAG,
     Kind.TIME: TIME,
+    Kind.TEXTS: listed(TEXT),
+    Kind.INTS: listed(WHOLE),
     Kind.JSON: {"type": ["array", "object", "string", "number", "boolean"]},
 }
 STORED: dict[type, Schema] = {str: TEXT, int: WHOLE, float: NUMBER, bool: FLAG}
