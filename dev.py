@@ -60,9 +60,13 @@ def demo(args: list[str]) -> int:
 
 
 def test(args: list[str]) -> int:
-    """Run pytest with the arguments given."""
+    """Run pytest with the arguments given; without any, on all cores, and what measures time alone after that."""
     environment("test")
-    return run(str(PYTHON), "-m", "pytest", *args)
+    pytest = (str(PYTHON), "-m", "pytest")
+    if [arg for arg in args if arg != "--nightly"]:
+        return run(*pytest, *args)
+    workers = ("-n", str(min(os.cpu_count() or 1, 8)), "--dist", "worksteal")
+    return run(*pytest, "-m", "not alone", *workers, *args) or run(*pytest, "-m", "alone", *args)
 
 
 def check(args: list[str]) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import aiohttp
 import sqlalchemy as sa
-from aiohttp import web
+from aiohttp import web, web_app
 
 from bot.app import make_context, make_worker
 from bot.demo.github import SimulatedGitHub
@@ -213,6 +213,7 @@ async def running(settings, *, github, issuer, app, clock):
                 yield bot
             finally:
                 await runner.cleanup()
+                web_app._cached_build_middleware.cache_clear()  # it would keep every bot of the suite in memory
 
 
 __all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "UPSTREAM", "Bot", "Issuer", "ManualClock",

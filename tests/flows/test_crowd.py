@@ -19,6 +19,7 @@ FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 PATH = "/api/github/webhooks"
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(
         FILES < crowd.SLOW + 500, reason=f"{FILES} open files are too few for {crowd.SLOW} connections"
     ),

@@ -542,6 +542,7 @@ async def test_a_result_of_a_push_is_taken_and_a_silent_one_is_said_to_have_neve
 # Speed
 
 
+@pytest.mark.alone
 async def test_twenty_dispatches_leave_within_three_seconds_though_one_backend_hangs(
     app_key, tmp_path, issuer
 ):

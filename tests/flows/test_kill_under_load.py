@@ -209,6 +209,7 @@ def check(load, found):
     assert found.get("integrity", "ok") == "ok"
 
 
+@pytest.mark.alone
 async def test_a_bot_that_is_killed_under_load_loses_nothing_it_acknowledged(tmp_path, database_url, app_key):
     kills = 6 if database_url else 60
     load, found = await survive(tmp_path, database_url, app_key, kills, seed=f"ordinary {kills}")
@@ -218,6 +219,7 @@ async def test_a_bot_that_is_killed_under_load_loses_nothing_it_acknowledged(tmp
 
 
 @pytest.mark.nightly
+@pytest.mark.alone
 @SQLITE
 async def test_a_thousand_kills_lose_nothing(tmp_path, database_url, app_key):
     load, found = await survive(tmp_path, database_url, app_key, 1_000, seed="nightly")
