@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.sansio import Event
 
+from bot.domain.reading import as_text
 from bot.domain.records import REPOSITORY, from_payload
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ class Delivery(Event):
     @property
     def action(self) -> str:
         """The body's action, empty when it has none."""
-        action = self.data.get("action")
-        return action if isinstance(action, str) else ""
+        return as_text(self.data.get("action")) or ""
 
     @property
     def repo(self) -> str:
         """The full name of the repository it is about, empty when there is none."""
         repository = self.data.get("repository")
         name = repository.get("full_name") if isinstance(repository, dict) else None
-        return name if isinstance(name, str) else ""
+        return as_text(name) or ""
 
 
 def record(tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool = False) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import structlog
 from bot import metrics
 from bot.delivery import Delivery
 from bot.domain import backoff
-from bot.domain.reading import Unreadable, decode
+from bot.domain.reading import Unreadable, clean, decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
 from bot.store import inbox, queue
 from bot.store.queue import Task
@@ -38,6 +38,7 @@ SLOTS = 20  # tasks running at once
 POLL = 1.0  # seconds between looks at the database when nobody rang
 HEARTBEAT = 20.0  # seconds between renewals of leases
 GRACE = 7.0  # seconds running tasks get to finish on shutdown
+STORING = (1.0, 5.0, 15.0)  # seconds until a task's end is stored again where the database refused it
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
 UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
@@ -64,7 +65,8 @@ class Worker:
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
         self._owner = secrets.token_hex(8)
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
+        self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -115,7 +117,8 @@ class Worker:
             log.debug("batch failed", error=repr(error), deliveries=len(taken))
             for one in taken:
                 await self._apply_alone(one)
-        metrics.applied(taken, events=self._events, now=self._clock.now())
+        else:
+            metrics.applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
     async def replay(self, batch: Sequence[Held]) -> dict[str, str]:
@@ -147,6 +150,8 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
             await self._failed(one, error)
+        else:
+            metrics.applied([one], events=self._events, now=self._clock.now())
 
     async def _handle_all(self, tx: Transaction, taken: Sequence[Stored]) -> None:
         known = [one for one in taken if one.event in self._events]
@@ -167,7 +172,7 @@ class Worker:
 
     async def _failed(self, one: Stored, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
-        reason = f"{type(error).__name__}: {error}"[:2000]
+        reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
             "delivery failed",
             delivery=one.guid,
@@ -177,8 +182,7 @@ class Worker:
         )
         async with self._store.transaction() as tx:
             if hopeless:
-                metrics.APPLIED.labels("parked").inc()
-                await inbox.settle(tx, [one], "parked", reason)
+                metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))
             else:
                 due_at = tx.now + backoff.delay(one.attempts + 1)
                 await inbox.postpone(tx, one, due_at=due_at, error=reason)
@@ -187,23 +191,32 @@ class Worker:
         free = SLOTS - len(self._running)
         if free <= 0:
             return 0
-        async with self._store.transaction() as tx:
-            claimed = await queue.claim(tx, owner=self._owner, limit=free)
-        for task in claimed:
-            running = asyncio.create_task(self._run_task(task))
-            self._running.add(running)
-            running.add_done_callback(self._task_ended)
+        async with self._claiming:
+            async with self._store.transaction() as tx:
+                claimed = await queue.claim(tx, owner=self._owner, limit=free)
+            for task in claimed:
+                running = asyncio.create_task(self._run_task(task))
+                self._running[running] = task.id
+                running.add_done_callback(self._task_ended)
         return len(claimed)
 
     def _task_ended(self, running: asyncio.Task[None]) -> None:
-        self._running.discard(running)
+        del self._running[running]
         if not running.cancelled() and (error := running.exception()):
-            log.error("a task's end could not be stored; its lease will run out", error=repr(error))
+            log.error("a task's end could not be stored; it will run again", error=repr(error))
         self._store.work_waiting.set()
 
     async def _run_task(self, task: Task) -> None:
         with structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause):
             outcome = await self._attempt(task)
+        for wait in STORING:
+            with contextlib.suppress(StoreUnavailable):
+                return await self._end_task(task, outcome)
+            await self._clock.sleep(wait)
+        return await self._end_task(task, outcome)
+
+    async def _end_task(self, task: Task, outcome: Exception | None) -> None:
+        """Store what became of a task, in one transaction with what follows."""
         async with self._store.transaction() as tx:
             if isinstance(outcome, RetryLater):
                 wait = backoff.delay(task.attempts)
@@ -253,7 +266,9 @@ class Worker:
         while True:
             await asyncio.sleep(HEARTBEAT)
             try:
-                async with self._store.transaction() as tx:
+                async with self._claiming, self._store.transaction() as tx:
+                    # what is ours and does not run here: its end, or its beginning, could not be stored
+                    await queue.release(tx, owner=self._owner, but=list(self._running.values()))
                     await queue.renew(tx, owner=self._owner)
                     await queue.release(tx)
             except Exception:

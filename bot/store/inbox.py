@@ -131,10 +131,18 @@ async def settle(tx: Transaction, taken: Sequence[Stored], state: str, error: st
         await tx.run(sa.update(delivery).where(delivery.c.id.in_(ids)).values(change))
 
 
+async def park(tx: Transaction, taken: Stored, error: str) -> bool:
+    """Give a delivery up; returns False when it was settled meanwhile, by another process."""
+    change = {"state": "parked", "error": error, "attempts": taken.attempts + 1}
+    still = (delivery.c.id == taken.id, delivery.c.state == "stored")
+    return bool((await tx.run(sa.update(delivery).where(*still).values(change))).rowcount)
+
+
 async def postpone(tx: Transaction, taken: Stored, *, due_at: int, error: str) -> None:
     """Leave a delivery stored, to be tried again later."""
     change = {"due_at": due_at, "error": error, "attempts": taken.attempts + 1}
-    await tx.run(sa.update(delivery).where(delivery.c.id == taken.id).values(change))
+    still = (delivery.c.id == taken.id, delivery.c.state == "stored")
+    await tx.run(sa.update(delivery).where(*still).values(change))
 
 
 async def find(tx: Transaction, guid: str) -> dict[str, Any] | None:

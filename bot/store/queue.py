@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from bot.store.tables import task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.store.transaction import Request, Transaction
 
@@ -121,9 +121,11 @@ async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> No
         await _end(tx, failed, state="done", error=error)
 
 
-async def release(tx: Transaction, *, owner: str | None = None) -> int:
-    """Return running tasks to the queue: those of `owner`, or all whose lease has ended. Returns how many."""
-    return await _release(tx, task.c.owner == owner if owner else task.c.lease_until < tx.now)
+async def release(tx: Transaction, *, owner: str | None = None, but: Collection[int] = ()) -> int:
+    """Return running tasks to the queue: those of `owner` except some, or all whose lease has ended; how many."""
+    if owner is None:
+        return await _release(tx, task.c.lease_until < tx.now)
+    return await _release(tx, (task.c.owner == owner) & task.c.id.not_in(list(but)))
 
 
 async def release_all(tx: Transaction) -> int:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MISSED = missed_delivery.c
-MOST_ASKS = 3  # for one delivery, then it counts as lost
 
 
 async def begin(tx: Transaction, app_id: int, name: str) -> Row:
@@ -86,21 +85,17 @@ async def miss(
     await tx.run(insert if lost else insert.on_conflict_do_nothing())
 
 
-async def review(tx: Transaction, app_id: int, *, asked_before: int, forget_before: int) -> list[Row]:
-    """Drop what came in or left GitHub's log, and return what was asked for in vain too often; it is lost now."""
-    mine = MISSED.app_id == app_id
+async def forget(tx: Transaction, app_id: int, *, before: int) -> None:
+    """Drop the missing deliveries that came in, or that were first sent before a time (epoch milliseconds)."""
     came = sa.exists().where(delivery.c.guid == MISSED.guid)
-    await tx.run(sa.delete(missed_delivery).where(mine, came | (MISSED.delivered_at < forget_before)))
-    vain = (mine, ~MISSED.lost, MISSED.asks >= MOST_ASKS, MISSED.asked_at < asked_before)
-    lost = await tx.rows(sa.select(missed_delivery).where(*vain))
-    await tx.run(sa.update(missed_delivery).where(*vain).values(lost=True))
-    return lost
+    old = MISSED.delivered_at < before
+    await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, came | old))
 
 
 async def to_ask(tx: Transaction, app_id: int, *, asked_before: int) -> list[Row]:
     """Return the missing deliveries that are to be asked for now, oldest first."""
     query = sa.select(missed_delivery).where(
-        MISSED.app_id == app_id, ~MISSED.lost, MISSED.asks < MOST_ASKS, MISSED.asked_at < asked_before
+        MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
     return await tx.rows(query.order_by(MISSED.delivered_at, MISSED.log_id))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain.records import TYPES
 from bot.store.tables import oot_dispatch, records
 
 if TYPE_CHECKING:
@@ -64,3 +65,17 @@ async def in_flight(
     if app_id is not None:
         query = query.where(columns.app_id == app_id)
     return await tx.rows(query.order_by(sa.func.random()).limit(limit))
+
+
+async def known_runs(tx: Transaction, ids: Sequence[int]) -> set[tuple[int, int]]:
+    """Return (id, run_attempt) of the workflow runs recorded among some ids."""
+    columns = records["workflow_run"].c
+    rows = await tx.rows(sa.select(columns.id, columns.run_attempt).where(columns.id.in_(ids)))
+    return {(row["id"], row["run_attempt"]) for row in rows}
+
+
+async def gone(tx: Transaction, table: str, row: Row) -> None:
+    """Note that GitHub does not know a record's object any more: it is not asked about again."""
+    columns = records[table].c
+    same = [columns[name] == row[name] for name in ("repository_id", *TYPES[table].key)]
+    await tx.run(sa.update(records[table]).where(*same).values(deleted_at=tx.now))

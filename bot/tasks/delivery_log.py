@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 from bot import metrics
 from bot.domain.headers import worth_keeping
-from bot.domain.reading import as_int, as_text, as_time
+from bot.domain.reading import Kind, as_time, read
 from bot.errors import GitHubRefused
 from bot.store import sweeps
 from bot.store.inbox import Incoming
@@ -27,6 +27,7 @@ log = structlog.get_logger("bot.tasks.delivery_log")
 
 BATCH = 100  # rows compared with the inbox at once; GitHub's pages have as many
 DAY = 86_400_000  # milliseconds
+GONE = frozenset({404, 410, 422})  # what GitHub says of a row that has left its log
 KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
 
 
@@ -75,10 +76,15 @@ async def unheard(
 
 
 async def take(context: Context, app: GitHubApp, row: Logged) -> bool:
-    """Store a delivery with the body the log keeps of it; returns False when the log has none to give."""
+    """Store a delivery with the body the log keeps of it; returns False when the log has none to give.
+
+    Raises GitHubRefused when we are not let in: that says nothing about the delivery.
+    """
     try:
         told = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(row.id)})
     except GitHubRefused as error:
+        if error.status not in GONE:
+            raise
         await _lose(context, app, row, str(error))
         return False
     request = told.get("request") or {}
@@ -97,15 +103,14 @@ async def take(context: Context, app: GitHubApp, row: Logged) -> bool:
 
 def as_incoming(guid: str, event: str, payload: dict[str, Any], *, source: str, **known: Any) -> Incoming:
     """Return a body that did not come through the door as the delivery it would have been."""
-    repository, installation = payload.get("repository") or {}, payload.get("installation") or {}
     return Incoming(
         guid=guid,
         event=event,
         source=source,
-        action=as_text(payload.get("action")),
-        repo=as_text(repository.get("full_name")),
-        repository_id=as_int(repository.get("id")),
-        installation_id=as_int(installation.get("id")),
+        action=read(payload, ("action",), Kind.TEXT),
+        repo=read(payload, ("repository", "full_name"), Kind.TEXT),
+        repository_id=read(payload, ("repository", "id"), Kind.INT),
+        installation_id=read(payload, ("installation", "id"), Kind.INT),
         body=msgspec.json.encode(payload),
         **known,
     )

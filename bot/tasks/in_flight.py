@@ -1,4 +1,7 @@
-"""Is what our records show as running still running? Runs, jobs and our own check runs, asked about one by one."""
+"""Is what our records show as running still running? Runs, jobs and our own check runs, asked about one by one.
+
+And is anything running that no delivery told of? Upstream's runs are listed for that.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.errors import GitHubRefused
+from bot.domain.reading import as_time
+from bot.errors import GitHubRefused, NotInstalled
 from bot.store import inbox, unsettled
 from bot.tasks.delivery_log import as_incoming
 
@@ -21,6 +25,9 @@ Row = dict[str, Any]
 QUIET = 15 * 60_000  # milliseconds something may run before we ask
 LONGEST = 36 * 86_400_000  # milliseconds: no run lasts longer than 35 days
 MOST = 50  # questions a kind and run
+MOST_LISTED = 100  # runs of a status and repository
+GOING_ON = ("in_progress", "queued")
+GONE = frozenset({404, 410})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +84,43 @@ async def _ask_about(context: Context, kind: Kind, row: Row) -> bool:
         found = await client.getitem(client.path(kind.path.format_map(row)))
     except GitHubRefused as error:
         log.info("cannot be asked about", kind=kind.name, repo=row["repo"], id=row["id"], reason=str(error))
+        if error.status in GONE and not isinstance(error, NotInstalled):
+            async with context.store.transaction() as tx:
+                await unsettled.gone(tx, kind.name, row)
         return False
     if found["status"] == row["status"]:
         return False
-    body = {
-        "action": found["status"],
-        kind.name: found,
-        "repository": {"id": row["repository_id"], "full_name": row["repo"]} | found.get("repository", {}),
-    }
-    told = f"{kind.name} {row['repository_id']} {kind.told.format_map(found)}"
+    repository = {"id": row["repository_id"], "full_name": row["repo"]}
+    return await _store(context, kind, found, repository | found.get("repository", {}))
+
+
+async def find(context: Context, repo: str) -> int:
+    """Store the runs of a repository that go on and of which we know nothing; returns how many.
+
+    Raises GitHubRefused when they cannot be listed.
+    """
+    client, found = context.github.client(repo, actions="read"), 0
+    for status in GOING_ON:
+        url = client.path("actions/runs{?status,per_page}")
+        answer = await client.getitem(url, {"status": status, "per_page": str(MOST_LISTED)})
+        runs = [run for run in answer["workflow_runs"] if _is_late(run, context.clock.now())]
+        async with context.store.read() as tx:
+            known = await unsettled.known_runs(tx, [run["id"] for run in runs])
+        for run in runs:
+            if (run["id"], run["run_attempt"]) not in known:
+                found += await _store(context, KINDS[0], run, run["repository"])
+    return found
+
+
+def _is_late(run: Row, now: int) -> bool:
+    """Whether a run's own delivery should have come by now."""
+    return (as_time(run["updated_at"]) or 0) < now - QUIET
+
+
+async def _store(context: Context, kind: Kind, found: Row, repository: Row) -> bool:
+    """Store what GitHub says of one as the delivery that should have come."""
+    body = {"action": found["status"], kind.name: found, "repository": repository}
+    told = f"{kind.name} {repository['id']} {kind.told.format_map(found)}"
     guid = str(uuid.uuid5(uuid.NAMESPACE_OID, told))
     async with context.store.transaction() as tx:
         return await inbox.put(tx, as_incoming(guid, kind.name, body, source="api"))

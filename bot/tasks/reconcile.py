@@ -6,6 +6,7 @@ for whatever is due. Its GUID is made of what it says: the same news twice is on
 
 from __future__ import annotations
 
+import random
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -65,14 +66,20 @@ async def run(context: Context, _task: Task) -> None:
         since = (await sweeps.begin(tx, context.github.app_id, NAME))["created_at"]
         relaying = await allowlists.in_force(tx) is not None  # else even what came in waits to be relayed
         settled = await _settled_until(tx, context.github.app_id) if relaying else 0
-    found = 0
+    found, refusals = await in_flight.ask(context), []
     for repo in context.settings.upstream_repo:
-        found += await _pulls(context, repo, since=since, settled=settled)
-    found += await in_flight.ask(context)
-    async with context.store.transaction() as tx:
-        await sweeps.finish(tx, context.github.app_id, NAME, reached=settled, found=found)
+        try:
+            found += await _pulls(context, repo, since=since, settled=settled)
+            found += await in_flight.find(context, repo)
+        except GitHubRefused as error:
+            log.warning("what is open and running cannot be listed", repo=repo, reason=str(error))
+            refusals.append(error)
     if found:
         log.warning("records were behind", repaired=found)
+    if refusals:
+        raise refusals[0]  # not finished: its age tells the operator
+    async with context.store.transaction() as tx:
+        await sweeps.finish(tx, context.github.app_id, NAME, reached=settled, found=found)
 
 
 async def _settled_until(tx: Transaction, app_id: int) -> int:
@@ -90,13 +97,12 @@ async def _settled_until(tx: Transaction, app_id: int) -> int:
 
 
 async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> int:
-    """Repair what is recorded of one repository's pull requests; returns how many were behind."""
+    """Repair what is recorded of one repository's pull requests; returns how many were behind.
+
+    Raises GitHubRefused when they cannot be listed.
+    """
     client = context.github.client(repo, pull_requests="read")
-    try:
-        listed = await _list(client)
-    except GitHubRefused as error:
-        log.warning("open pull requests cannot be listed", repo=repo, reason=str(error))
-        return 0
+    listed = await _list(client)
     ripe = [pull for pull in listed if pull.updated_at < settled]
     async with context.store.read() as tx:
         known = await unsettled.pulls(tx, repo, [pull.number for pull in ripe])
@@ -110,7 +116,8 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
         ]
         heard = await inbox.known(tx, [one.guid for one in news])
     fresh = [one for one in news if one.guid not in heard]
-    return sum([await _store(context, client, one, settled) for one in fresh[:MOST_PULLS]])
+    some = random.sample(fresh, min(len(fresh), MOST_PULLS))  # any: some may be refused every time
+    return sum([await _store(context, client, one, settled) for one in some])
 
 
 async def _list(client: Client) -> list[Listed]:

@@ -1,34 +1,36 @@
 """redeliver: what GitHub's delivery log holds and we never stored is asked for again.
 
 GitHub never redelivers by itself, and its log goes back three days. Each sweep walks from now to where the last
-complete one began. What is missing is remembered, asked for once a sweep, and lost after three times in vain. Where
-deliveries are pulled (see pull) nothing is asked for: they are taken out of the log.
+complete one began. What is missing is remembered and asked for, once a sweep. What was asked for in vain (our address
+may be out of GitHub's reach) is taken out of the log itself, as all deliveries are where they are pulled (see pull);
+lost is only what the log does not hold any more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from bot import metrics
-from bot.errors import GitHubRefused
+from bot.errors import GitHubRefused, RetryLater
 from bot.store import sweeps
 from bot.tasks import delivery_log
-from bot.tasks.delivery_log import DAY
+from bot.tasks.delivery_log import DAY, Logged
 
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.github import GitHubApp
     from bot.store.queue import Task
-    from bot.tasks.delivery_log import Logged
 
 log = structlog.get_logger("bot.tasks.redeliver")
 
+Row = dict[str, Any]
 NAME = "redeliver"
 OVERLAP = 30 * 60_000  # milliseconds a sweep looks back behind the last one: rows may appear late
 ON_THE_WAY = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
+MOST_ASKS = 2  # for one delivery, then it is taken
 PATIENCE = 8 * 60_000  # milliseconds until a delivery that was asked for is asked for again
 FORGET = 8 * DAY  # nothing is in any log for longer
 
@@ -45,8 +47,23 @@ async def run(context: Context, _task: Task) -> None:
     """Sweep the log of each App; where deliveries are pulled, pull does."""
     if context.settings.pulls:
         return
-    for app in delivery_log.apps(context):
+    apps = delivery_log.apps(context)
+    async with context.store.transaction() as tx:
+        for app in apps:
+            await sweeps.begin(tx, app.app_id, NAME)
+    failures = [error for app in apps if (error := await _failure(context, app))]
+    if failures:
+        raise failures[0]
+
+
+async def _failure(context: Context, app: GitHubApp) -> Exception | None:
+    """Sweep one App's log; returns what stopped it, which is no reason to leave the other's unread."""
+    try:
         await sweep(context, app)
+    except (GitHubRefused, RetryLater) as error:
+        log.warning("the delivery log cannot be swept", app=app.app_id, reason=str(error))
+        return error
+    return None
 
 
 async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -> Swept:
@@ -54,9 +71,8 @@ async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -
     until = context.clock.now() + 1 - (0 if context.settings.pulls else ON_THE_WAY)
     async with context.store.transaction() as tx:
         earlier = await sweeps.begin(tx, app.app_id, NAME)
-    if since is None:
-        since = (earlier["reached"] or 0) - OVERLAP
-    since = max(since, delivery_log.horizon(context))
+    due = max((earlier["reached"] or 0) - OVERLAP, delivery_log.horizon(context))
+    since = due if since is None else max(since, delivery_log.horizon(context))
     missing = asked = 0
     async for page in delivery_log.unheard(context, app, since=since, until=until):
         missing += len(page)
@@ -66,8 +82,9 @@ async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -
             await _remember(context, app, page)
     if not context.settings.pulls:
         asked = await _ask_for_all(context, app)
-    async with context.store.transaction() as tx:
-        await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing, asked=asked)
+    if since <= due:  # else what lies before it was not looked at
+        async with context.store.transaction() as tx:
+            await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing, asked=asked)
     if missing or asked:
         log.warning("deliveries were missing", app=app.app_id, missing=missing, asked=asked)
     return Swept(missing=missing, asked=asked)
@@ -97,18 +114,28 @@ async def _ask_for_all(context: Context, app: GitHubApp) -> int:
     """Ask for everything that is missing, at the pace GitHub wishes for writes; returns how many were asked for."""
     now = context.clock.now()
     async with context.store.transaction() as tx:
-        lost = await sweeps.review(tx, app.app_id, asked_before=now - PATIENCE, forget_before=now - FORGET)
+        await sweeps.forget(tx, app.app_id, before=now - FORGET)
         wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE)
-    for row in lost:
-        log.error("a delivery is lost: asked for in vain", delivery=row["guid"], github_event=row["event"])
-    metrics.LOST.inc(len(lost))
     for row in wanted:
-        try:
-            await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
-        except GitHubRefused as error:
-            log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
-        async with context.store.transaction() as tx:
-            await sweeps.asked(tx, row)
-        metrics.REDELIVERIES.inc()
+        if row["asks"] < MOST_ASKS:
+            await _ask_for(context, app, row)
+        else:
+            await delivery_log.take(context, app, _logged(row))
         await context.clock.sleep(60 / context.settings.writes_per_min)
     return len(wanted)
+
+
+async def _ask_for(context: Context, app: GitHubApp, row: Row) -> None:
+    try:
+        await app.as_app().post("/app/hook/deliveries/{id}/attempts", {"id": str(row["log_id"])}, data={})
+    except GitHubRefused as error:
+        if error.status not in delivery_log.GONE:
+            raise  # we are not let in: that says nothing about the delivery
+        log.warning("a delivery cannot be asked for", delivery=row["guid"], reason=str(error))
+    async with context.store.transaction() as tx:
+        await sweeps.asked(tx, row)
+    metrics.REDELIVERIES.inc()
+
+
+def _logged(row: Row) -> Logged:
+    return Logged(id=row["log_id"], guid=row["guid"], event=row["event"], delivered_at=row["delivered_at"])

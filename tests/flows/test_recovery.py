@@ -131,16 +131,50 @@ async def test_after_an_outage_everything_is_recovered_and_only_what_was_missed_
     assert {row["id"] for row in await bot.rows("workflow_job")} == jobs
 
 
-async def test_what_does_not_come_in_is_asked_for_three_times_and_then_counted_as_lost(bot, github, outage):
+async def test_while_nobody_can_reach_the_bot_it_fetches_what_it_asked_for_in_vain(bot, github, outage):
+    """Two hours behind a broken proxy, with the bot up: every sweep asks, and nothing comes in."""
     before = await metric(bot, "ootbot_deliveries_lost_total")
-    row = log_row(github, "push", {"ref": "refs/heads/main"})
-    for _ in range(8):
+    pulls = []
+    for _ in range(12):
+        pulls.append(await github.open_pull(UPSTREAM))
         await bot.wait(ROUND)
-    assert asked_for(github) == {row.guid: 3}
-    assert await metric(bot, "ootbot_deliveries_lost_total") == before + 1
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert max(asked_for(github).values()) == 2
+    assert {row.guid for row in github.deliveries if row.event == "pull_request"} <= (
+        await stored(bot)
+    ).keys()
+    for pull in pulls:
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
     outage()
     await bot.wait(ROUND)
-    assert asked_for(github) == {row.guid: 3}
+    assert await metric(bot, "ootbot_deliveries_lost_total") == before
+    assert len(github.dispatches) == 4 * len(pulls)
+
+
+async def test_what_left_githubs_log_is_lost_and_counted(bot, github, outage):
+    before = await metric(bot, "ootbot_deliveries_lost_total")
+    row = log_row(github, "push", {"ref": "refs/heads/main"})
+    await bot.wait(ROUND)
+    github.deliveries.remove(row)
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert await metric(bot, "ootbot_deliveries_lost_total") == before + 1
+
+
+async def test_a_log_we_are_not_let_into_loses_nothing(bot, github, outage):
+    before = await metric(bot, "ootbot_deliveries_lost_total")
+    row = log_row(github, "workflow_job", a_job(1))
+    github.faults.add(
+        path=r"/app/hook/deliveries/\d", method="GET|POST", status=403, body={"message": "No"}, times=40
+    )
+    for _ in range(6):
+        await bot.wait(ROUND)
+    github.faults.clear()
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert row.guid in await stored(bot)
+    assert await metric(bot, "ootbot_deliveries_lost_total") == before
 
 
 async def test_a_sweep_that_github_slows_down_goes_on_where_it_was(bot, github):
@@ -171,6 +205,34 @@ async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(
         second.webhook_url = bot.app.webhook_url
         await bot.wait(ROUND)
         assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
+
+
+async def test_one_app_that_is_refused_does_not_keep_the_others_log_from_being_swept(
+    github, issuer, clock, tmp_path, database_url, app_key
+):
+    second = github.register_app(
+        webhook_url=NOWHERE, webhook_secret=SECRET, slug="ootbot-relay", private_key_pem=app_key
+    )
+    backend = github.add_repo("org/other-backend", install=[second])
+    settings = make_settings(
+        github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
+        relay_app_id=second.app_id, relay_private_key=second.private_key_pem, relay_webhook_secret=(SECRET,),
+    )  # fmt: skip
+    github.faults.add(
+        method="GET", path="/app/hook/deliveries$", status=403, body={"message": "suspended"}, times=1
+    )
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        run = await github.start_run(backend)
+        second.webhook_url = bot.app.webhook_url
+        await bot.wait(61)  # the first sweep: the first App's is refused
+        await bot.wait(ROUND)
+        assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
+        github.faults.add(
+            method="GET", path="/app/hook/deliveries$", status=403, body={"message": "no"}, times=10_000
+        )
+        await bot.wait(25 * 3600)
+        notes = (await bot.get("/readyz"))[1]["notes"]
+        assert [str(app.app_id) in " ".join(notes) for app in (github.app, second)] == [True, True]
 
 
 @pytest.fixture
@@ -289,6 +351,36 @@ async def test_runs_jobs_and_checks_that_ended_unheard_are_found_to_have_ended(b
     assert records[ours.id] == "failure"
 
 
+async def test_a_run_that_no_delivery_told_of_is_found(bot, github):
+    run = await silently(github, github.start_run(UPSTREAM, event="push", name="CI"))
+    bot.clock.advance(16 * 60)
+    await bot.wait(ROUND)
+    assert [(row["id"], row["status"]) for row in await bot.rows("workflow_run")] == [(run.id, "in_progress")]
+    await silently(github, github.finish_run(run, "success"))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert [(row["id"], row["conclusion"]) for row in await bot.rows("workflow_run")] == [(run.id, "success")]
+
+
+async def test_a_run_that_was_deleted_is_not_asked_about_for_ever(bot, github):
+    run = await github.start_run(L4, name="CI")
+    await bot.settle()
+    del github.world.repo(L4).runs[run.id]
+    for _ in range(6):
+        await bot.wait(ROUND)
+    asked = [call for call in github.calls if f"/actions/runs/{run.id}/attempts" in call.path]
+    assert len(asked) == 1
+    assert [row["deleted_at"] is None for row in await bot.rows("workflow_run")] == [False]
+
+
+async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
+    github.faults.add(method="GET", path=r"/pulls$", status=403, body={"message": "No"}, times=10_000)
+    for _ in range(26):
+        await bot.wait(3600)
+    (note,) = (await bot.get("/readyz"))[1]["notes"]
+    assert "open and running" in note
+
+
 async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled(bot, github):
     run = await github.start_run(L4, name="CI")
     await bot.settle()
@@ -343,8 +435,13 @@ async def test_the_command_lists_what_is_missing_then_asks_for_it(bot, github, c
     code, out, err = await ootbot(bot, "redeliver", "--since", "7h", "--dry-run")
     assert out == f"{row.guid} workflow_job\n"
     assert asked_for(github) == {}
+    code, _, err = await ootbot(bot, "redeliver", "--since", "7h")
+    assert (code, "1 were missing, 1 asked for" in err) == (0, True)
+    await github.settled()
+    code, out, _ = await ootbot(bot, "redeliver", "--dry-run")
+    assert (code, out) == (0, f"{old.guid} workflow_job\n"), "what lies before it was not looked at"
     code, _, err = await ootbot(bot, "redeliver", "--since", "3d")
-    assert (code, "2 were missing, 2 asked for" in err) == (0, True)
+    assert (code, "1 were missing, 1 asked for" in err) == (0, True)
     await github.settled()
     assert {row.guid, old.guid} <= (await stored(bot)).keys()
     code, _, err = await ootbot(bot, "redeliver", "--since", "soon")
