@@ -13,11 +13,13 @@ from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from bot.store.limits import Limits
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 RATE_WINDOW = 60  # seconds
+PAGE = 500  # silent jobs concluded in one transaction
 BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
 
 _change = (
@@ -113,12 +115,15 @@ async def since(tx: Transaction, at: int, *, backend: str | None = None) -> list
     return await tx.rows(query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key))
 
 
-async def silent(tx: Transaction, *, before: int) -> list[Row]:
-    """Return jobs still in progress that began before a time."""
+async def silent(tx: Transaction, limits: Limits) -> list[Row]:
+    """Return jobs that are in progress for longer than their backends may take, oldest first."""
+    job = oot_workflow_job.c
     query = sa.select(oot_workflow_job).where(
-        oot_workflow_job.c.status == "in_progress", oot_workflow_job.c.started_at < before
+        job.status == "in_progress",
+        job.started_at < tx.now - limits.shortest,
+        job.started_at < limits.since(tx.now, sa.func.lower(job.downstream_repo)),
     )
-    return await tx.rows(query.order_by(oot_workflow_job.c.job_key).limit(500))
+    return await tx.rows(query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:

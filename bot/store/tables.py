@@ -205,7 +205,7 @@ oot_rerun = sa.Table(
     _must("run_id", sa.Text),
     _must("from_attempt", sa.Integer),
     _must("scope", sa.Text),  # failed | all
-    _must("state", sa.Text),  # asked | sent | impossible
+    _must("state", sa.Text),  # asked | sent | impossible | never_started
     _must("cause", sa.Text),
     _must("created_at", Big),
     sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),

@@ -55,7 +55,8 @@ async def run(context: Context, task: Task) -> None:
 
 async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     """Send it once; raises GiveUp and GitHubRefused when it can never be sent, RetryLater when it can later."""
-    if context.clock.now() - dispatch["created_at"] > context.settings.start_timeout * 1000:
+    patience = entry.start_timeout or context.settings.start_timeout
+    if context.clock.now() - dispatch["created_at"] > patience * 1000:
         raise GiveUp("GitHub did not take it in time")
     if dispatch["dispatched_at"] is not None and (found := await _arrived(context, dispatch, entry)):
         await _settle(context, dispatch, state="sent", run_id=found["run_id"])
