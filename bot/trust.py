@@ -92,7 +92,7 @@ def admit(known: Known, one: Given) -> Job | None:
         return None
     dispatch = known.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or known.settings.rate_limit_per_min
-    if dispatch is None:
+    if dispatch is None or dispatch["dispatched_at"] is None:  # nobody can know of what never left
         row = _of_its_own(known, entry, one)
         return Job(row=row, report=one.report, caller=entry.key, limit=limit)
     _asked_by_us(known, entry, dispatch, one.report)

@@ -201,6 +201,8 @@ def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
             continue
         if word["status"] == "missing":
             return State.FAILURE, f"GitHub knows no run {run} of this backend"
+        if word["status"] == "unreadable":
+            return State.TIMED_OUT, f"the App may not read run {run} of this backend: it needs actions: read"
         if word["status"] == "unconfirmed":
             return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
         if (started := word.get("event")) and started not in ASKED_FOR:

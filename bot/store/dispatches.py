@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.store.limits import Limits
     from bot.store.transaction import Transaction
 
@@ -65,7 +67,8 @@ async def intend(tx: Transaction, dispatch: Row) -> bool:
     change_of = sa.update(oot_dispatch).where(
         oot_dispatch.c.id == dispatch["id"], oot_dispatch.c.state == "pending"
     )
-    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": tx.now}
+    first = sa.func.coalesce(oot_dispatch.c.dispatched_at, tx.now)  # an earlier attempt may have arrived
+    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": first}
     return bool((await tx.run(change_of.values(intent))).rowcount)
 
 
@@ -153,13 +156,28 @@ async def not_installed(tx: Transaction, account: str) -> list[Row]:
 
 
 async def others_since(tx: Transaction, dispatch: Row, since: int) -> int:
-    """Return how many other dispatches went to the same backend since a time (epoch milliseconds)."""
+    """Return how many other dispatches, whose runs we do not know, went to a backend since a time (milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_dispatch.c.backend_key == dispatch["backend_key"],
         oot_dispatch.c.id != dispatch["id"],
         oot_dispatch.c.dispatched_at >= since,
+        oot_dispatch.c.run_id.is_(None),
     )
     return int((await tx.run(query)).scalar() or 0)
+
+
+async def runs_held(tx: Transaction, dispatch: Row, runs: Sequence[str]) -> set[str]:
+    """Return which of these runs of a backend belong to other dispatches."""
+    sent, job = oot_dispatch.c, oot_workflow_job.c
+    started = sa.select(sent.run_id).where(
+        sent.backend_key == dispatch["backend_key"], sent.id != dispatch["id"], sent.run_id.in_(runs)
+    )
+    reported = sa.select(job.run_id).where(
+        sa.func.lower(job.downstream_repo) == dispatch["backend_key"],
+        job.dispatch_id != dispatch["id"],
+        job.run_id.in_(runs),
+    )
+    return set((await tx.run(started.union(reported))).scalars())
 
 
 async def silent(tx: Transaction, limits: Limits) -> list[Row]:

@@ -156,7 +156,8 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
     """Return GitHub's own word on runs, given as (backend, case folded; run id): status, conclusion, by attempt.
 
     What deliveries or the API told is in `workflow_run`; what asking in vain told, in oot_run: a run GitHub does not
-    know is `missing` until it is heard of, one that did not end in time `unconfirmed` until it ends.
+    know is `missing` until it is heard of, one that did not end in time `unconfirmed`, one that it did not let us read
+    in time `unreadable`, both until it ends.
     """
     run = records["workflow_run"]
     numbers = [
@@ -182,7 +183,7 @@ async def word_of_github(tx: Transaction, backend: str, run_id: str, attempt: in
 
 def _weight(word: Row) -> int:
     """Return how much a word says: missing, then heard of, then unconfirmed, then ended."""
-    return {"missing": 0, "unconfirmed": 2, "completed": 3}.get(word["status"], 1)
+    return {"missing": 0, "unconfirmed": 2, "unreadable": 2, "completed": 3}.get(word["status"], 1)
 
 
 async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:

@@ -289,7 +289,7 @@ async def test_the_run_of_another_repository_proves_nothing(bot, github, pull):
     run = await github.start_run(L3)
     await github.finish_run(run, "success")
     await green(bot, run.id)
-    await bot.settle(horizon=30)
+    await bot.settle(horizon=200)
     status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
     assert (status, conclusion) == ("completed", "failure")
     assert f"no run {run.id}" in title
