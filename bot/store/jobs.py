@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, records
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 RATE_WINDOW = 60  # seconds
+RATE_LOCK = 1  # what tells these advisory locks from others
 PAGE = 500  # silent jobs concluded in one transaction
 BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
 
@@ -199,6 +201,15 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
     insert = tx.insert(oot_run).values(row)
     update = {"status": status, "checked_at": tx.now}
     await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
+
+
+async def take_turns(tx: Transaction, callers: Collection[str]) -> None:
+    """Let no other process accept reports of these callers until the transaction ends: both could find room for one."""
+    if callers and not tx.sqlite:  # which has one writer at a time
+        names = sa.func.unnest(sa.literal(sorted(callers), ARRAY(sa.Text))).column_valued("name")
+        digest = sa.func.hashtext(names).label("digest")
+        ordered = sa.select(digest).distinct().order_by(digest).subquery()
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(RATE_LOCK, ordered.c.digest)))
 
 
 async def accepted_lately(tx: Transaction, callers: Collection[str]) -> dict[str, tuple[int, int]]:
