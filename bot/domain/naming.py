@@ -15,10 +15,13 @@ MOST_CHARACTERS = 255
 
 
 def joined(*parts: str) -> str:
-    """Return a name; where it does not show all of its parts, or not which is which, it ends in their digest."""
+    """Return a name; where it does not show all of its parts, or not which is which, it ends in their digest.
+
+    The last part may hold a slash, as jobs of called workflows do: it is only unclear where an earlier one does.
+    """
     shown = tuple(inert.title(part, limit=MOST_CHARACTERS) for part in parts)
     name = " / ".join(shown)
-    if shown == parts and len(name) <= MOST_CHARACTERS and not any(" / " in part for part in parts):
+    if shown == parts and len(name) <= MOST_CHARACTERS and not any(" / " in part for part in parts[:-1]):
         return name
     return _marked(name, f" ({hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]})")
 
