@@ -1,7 +1,8 @@
 """Who vouches for this caller? A bearer token of a configured issuer -> verified claims.
 
 RS256 only, `exp` required, 60 s leeway. Keys are fetched once and kept; an unknown key id, or keys older than an hour,
-ask again at most once a minute, failures included, and old keys serve up to a day while an issuer is down.
+ask again at most once a minute, failures included, and old keys serve up to a day while an issuer is down. A key id is
+unknown for good only when the keys have just been fetched: it may have been published since the last time.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Verifier:
         issuer = self._issuers.get(str(hint.iss))
         if issuer is None:
             raise _invalid("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
-        key = await issuer.key(str(header.kid))
+        if not isinstance(header.kid, str) or not header.kid:
+            raise _unpublished()
+        key = await issuer.key(header.kid)
         try:
             claims = jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.config.issuer, options=CHECKS)
         except (jwt.PyJWTError, ValueError) as error:
@@ -127,22 +130,27 @@ class _Issuer:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at: int | None = None
         self._tried_at: int | None = None
+        self._fetches = 0  # that brought keys
         self._fetching = asyncio.Lock()
 
     async def key(self, kid: str) -> jwt.PyJWK:
-        """Return the key of that id; raises Rejected 401 when there is none, 503 when none can be had."""
+        """Return the key of that id; raises Rejected 401 when there is none, 503 when that cannot be told now."""
+        before = self._fetches
         if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
             async with self._fetching:
                 if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
                     await self._fetch()
         keys = self._fresh()
-        if not keys:
-            wait = str(COOLDOWN // 1000)
-            detail = f"the keys of {self.config.issuer} cannot be had right now: send it again later"
-            raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": wait})
-        if kid not in keys:
-            raise _invalid("the token is signed with a key its issuer does not publish")
-        return keys[kid]
+        if kid in keys:
+            return keys[kid]
+        if keys and self._fetches > before:
+            raise _unpublished()
+        wait = max(COOLDOWN - (self._clock.now() - (self._tried_at or 0)), 1000) // 1000
+        what = (
+            f"this key of {self.config.issuer} is new" if keys else f"no keys of {self.config.issuer} are had"
+        )
+        detail = f"{what}, and they cannot be fetched right now: send it again in {wait} s"
+        raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": str(wait)})
 
     def _fresh(self) -> dict[str, jwt.PyJWK]:
         too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
@@ -167,6 +175,7 @@ class _Issuer:
             return
         if found:  # an empty answer is never believed
             self._keys, self._fetched_at = found, self._tried_at
+            self._fetches += 1
 
 
 def _peek(token: str) -> tuple[_Header, _Hint]:
@@ -271,6 +280,10 @@ def _said(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int) else None
+
+
+def _unpublished() -> Rejected:
+    return _invalid("the token is signed with a key its issuer does not publish")
 
 
 def _invalid(detail: str) -> Rejected:

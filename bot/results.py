@@ -29,18 +29,28 @@ MOST_TRIES = 3  # against others who tell of the same new job at the same moment
 CONFIRM_AFTER = 5  # seconds: a job that reports is still running, so GitHub's word comes a little later
 
 
-async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) -> list[Answer]:
-    """Take backends' reports as if one came after the other; returns the answer to each, in order."""
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What became of some reports, to be told once it is committed."""
+
+    answers: list[Answer]  # in order
+    contradictions: list[tuple[str, str]]  # delivery and field of what was said wrongly
+
+
+async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) -> Taken:
+    """Take backends' reports as if one came after the other."""
     known = await trust.look_up(tx, settings, given)
     judged = [_judged(known, one) for one in given]
     admitted = {at: job for at, job in enumerate(judged) if isinstance(job, Job)}
+    await jobs.take_turns(tx, {job.caller for job in admitted.values()})
     meter = _Meter(spent=await jobs.accepted_lately(tx, {job.caller for job in admitted.values()}))
     recorded = await _record(tx, admitted, meter)
     answers = [recorded[at] if isinstance(said, Job) else said for at, said in enumerate(judged)]
     await jobs.count_accepted(tx, +meter.taken)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
     await keys.used(tx, {key for at in taken if (key := given[at].claims.key_id)})
-    return answers
+    wrong = [(job.report.delivery_id, name) for job in admitted.values() for name in trust.mismatches(job)]
+    return Taken(answers=answers, contradictions=wrong)
 
 
 async def relay(tx: Transaction, envelope: Envelope) -> Answer:

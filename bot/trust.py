@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
-from bot import callback_token, metrics
+from bot import callback_token
 from bot.domain.envelope import commit_of
 from bot.errors import Rejected
 from bot.store import allowlists, dispatches, jobs, secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
     from bot.domain.envelope import Envelope
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from bot.settings import Settings
     from bot.store import Transaction
 
-log = structlog.get_logger("bot.trust")
-
 Row = dict[str, Any]
+MISMATCH = "_mismatch"  # ends the flags of what a report says wrongly
 SELF_TRIGGERED = frozenset({"nightly", "periodic"})  # runs that nobody dispatched
 MOST_WITH_KEY = (
     2  # the level a static key is good for: nothing ties it to a run, so it never decides over a merge
@@ -92,7 +89,7 @@ def admit(known: Known, one: Given) -> Job | None:
         return None
     dispatch = known.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or known.settings.rate_limit_per_min
-    if dispatch is None:
+    if dispatch is None or dispatch["dispatched_at"] is None:  # nobody can know of what never left
         row = _of_its_own(known, entry, one)
         return Job(row=row, report=one.report, caller=entry.key, limit=limit)
     _asked_by_us(known, entry, dispatch, one.report)
@@ -128,7 +125,10 @@ def relayed(envelope: Envelope) -> Job:
 
 def _listed(known: Known, claims: Claims) -> Entry | None:
     """Return the caller's allowlist entry, None when unlisted callers are ignored."""
-    entry = known.allowlist.find(claims.repository) if known.allowlist else None
+    if known.allowlist is None:
+        detail = "no valid allowlist has been read yet: send this again later"
+        raise Rejected(503, "no_allowlist", detail, headers={"Retry-After": "10"})
+    entry = known.allowlist.find(claims.repository)
     if entry is None or entry.level < 2:
         if known.settings.unlisted == "ignore":
             return None
@@ -218,7 +218,7 @@ def _signed(row: Row, one: Given) -> Row:
     wrong = {name for name, value in signed.items() if value is not None and value != said[name]}
     row = row | {
         "reporter_check_run_id": claims.check_run_id,
-        "flags": row["flags"] | _flagged(wrong, report),
+        "flags": row["flags"] | _flagged(wrong),
     }
     return _identified(row, report, claims.run_id or report.run_id, claims.run_attempt or report.run_attempt)
 
@@ -237,22 +237,29 @@ def _contradictions(dispatch: Row, report: Report) -> Row:
     """Return a flag for everything the report says of its dispatch that is not so."""
     echo = report.echo
     repo = echo.upstream_repo.casefold() if isinstance(echo.upstream_repo, str) else echo.upstream_repo
+    backend = report.backend.casefold() if isinstance(report.backend, str) else report.backend
     said = {
+        "backend": (backend, dispatch["backend_key"]),
+        "level": (_level(report.level), dispatch["level"]),
         "event_type": (report.event_type or None, dispatch["event_type"]),
         "upstream_repo": (repo, dispatch["upstream_repo"].casefold()),
         "pr_number": (echo.pr_number, dispatch["pr_number"]),
         "head_sha": (echo.head_sha, dispatch["head_sha"]),
         "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
     }
-    return _flagged(
-        {name for name, (told, ours) in said.items() if told is not None and told != ours}, report
-    )
+    return _flagged(name for name, (told, ours) in said.items() if told is not None and told != ours)
 
 
-def _flagged(names: set[str], report: Report) -> Row:
-    for name in sorted(names):
-        metrics.MISMATCHES.labels(name).inc()
-        log.warning(
-            "a report contradicts its token or dispatch", field=name, delivery=report.delivery_id[:100]
-        )
-    return {f"{name}_mismatch": True for name in names}
+def _level(said: Any) -> Any:
+    """Return a level as we count it, also out of "L4"."""
+    digits = said.upper().removeprefix("L") if isinstance(said, str) else ""
+    return int(digits) if digits in {"1", "2", "3", "4"} else said
+
+
+def _flagged(names: Iterable[str]) -> Row:
+    return {f"{name}{MISMATCH}": True for name in names}
+
+
+def mismatches(job: Job) -> list[str]:
+    """Return what a report says that its token or dispatch contradicts."""
+    return sorted(name.removesuffix(MISMATCH) for name in job.row["flags"] if name.endswith(MISMATCH))

@@ -75,7 +75,7 @@ class Backend:
         if self.silent or action == "closed":
             return
         run = dispatch.run or await self.github.start_run(
-            dispatch.repo, name="CI", display_title=dispatch.event_type
+            dispatch.repo, name="CI", display_title=dispatch.event_type, actor=dispatch.app.bot_login
         )
         self._dispatches[run.id] = dispatch
         await self._attempt(run, self.planned(_head(dispatch), run.run_attempt))

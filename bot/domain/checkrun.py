@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import failures, inert, summary, words
+from bot.domain import failures, inert, naming, summary, words
 from bot.domain.view import State
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bot.domain.view import Backend, Job
 
 OUTPUT_BYTES = 65_535  # of summary and of text, each; GitHub counts bytes
-NAME_CHARACTERS = 255
 
 RERUN_FAILED = {
     "label": "Re-run failed",
@@ -96,7 +95,7 @@ def backend_check(
     """Return the check run of a backend; an L3 failure concludes as `failure_conclusion` says."""
     finished = backend.state.finished
     return CheckRun(
-        name=_name(prefix, backend.label),
+        name=naming.joined(prefix, backend.label),
         head_sha=head_sha,
         external_id=external_id,
         status=_status(backend.state),
@@ -119,10 +118,13 @@ def job_checks(
     external_id: Callable[[Job], str],
     failure_conclusion: str = "neutral",
 ) -> tuple[CheckRun, ...]:
-    """Return one check run per job of a backend, for entries that ask for `checks: jobs`."""
+    """Return one check run per job of a backend, for entries that ask for `checks: jobs`; no two of one name."""
+    names = naming.numbered(
+        naming.joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs
+    )
     return tuple(
         CheckRun(
-            name=_name(prefix, backend.label, job.workflow, job.name),
+            name=name,
             head_sha=head_sha,
             external_id=external_id(job),
             status="completed" if job.finished else "in_progress",
@@ -134,7 +136,7 @@ def job_checks(
             started_at=job.started_at,
             completed_at=job.completed_at if job.finished else None,
         )
-        for job in backend.jobs
+        for job, name in zip(backend.jobs, names, strict=True)
     )
 
 
@@ -155,7 +157,7 @@ def gate_check(
     conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
     return CheckRun(
-        name=_name(prefix, "gate"),
+        name=naming.joined(prefix, "gate"),
         head_sha=head_sha,
         external_id=external_id,
         status="completed" if conclusion else "in_progress",
@@ -194,10 +196,6 @@ def _missing(backends: Sequence[Backend]) -> str:
     if len(awaited) < len(backends):
         parts.append(f"needs {words.OK_TO_TEST}")
     return "; ".join(parts)
-
-
-def _name(*parts: str) -> str:
-    return " / ".join(inert.title(part, limit=NAME_CHARACTERS) for part in parts)[:NAME_CHARACTERS]
 
 
 def _status(state: State) -> str:

@@ -84,9 +84,11 @@ def backends(
     this head, oldest first.
     """
     wanted: list[Write | None] = []
+    jobs: set[str] = set()
     for backend in pull.backends:
         key = backend.repo.casefold()
         if key in dispatches and backend.level >= 3:
+            jobs |= {_job_id(dispatches[key], job) for job in backend.jobs}
             wanted += _of_backend(
                 backend,
                 pull.head_sha,
@@ -95,7 +97,7 @@ def backends(
                 present=present,
                 terms=terms,
             )
-    return _plan([*wanted, *_superseded(present, terms)])
+    return _plan([*wanted, *_superseded(present, terms, jobs)])
 
 
 def gate(
@@ -214,12 +216,20 @@ def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | 
     return _write(ended, row["basis"], row, terms, label_ended=True)
 
 
-def _superseded(present: Sequence[Row], terms: Terms) -> Iterator[Write | None]:
-    """Yield the writes that end check runs in whose place, under the same name, a newer one was made."""
+def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterator[Write | None]:
+    """Yield the writes that end check runs in whose place, under the same name, a newer one was made.
+
+    Those of `jobs`, the latest attempts of all jobs, have no newer one, whatever they are called.
+    """
     newest = {row["name"]: row for row in present}
     for row in present:
         unfinished = row["status"] != "completed" and row["check_run_id"] is not None
-        if unfinished and newest[row["name"]] is not row and row["name"] != terms.gate_name:
+        if (
+            row["external_id"] not in jobs
+            and unfinished
+            and newest[row["name"]] is not row
+            and row["name"] != terms.gate_name
+        ):
             check = CheckRun(
                 name=row["name"],
                 head_sha=row["head_sha"],

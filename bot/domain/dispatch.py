@@ -109,6 +109,12 @@ def refusal(status: int, message: str) -> tuple[str, str]:
     return "failed", f"GitHub answered {status}: {message}"
 
 
+def may_pass(status: int, message: str) -> bool:
+    """Return whether a refusal may only mean that a fresh token's permissions are not known everywhere yet."""
+    said = message.lower()
+    return status == 403 and "archived" not in said and "suspended" not in said
+
+
 def _fitted(payload: Row, excess: Excess) -> Row:
     """Return the payload, or as much of it as there is room for, least important first to go."""
     if excess(payload) <= 0:

@@ -16,7 +16,8 @@ from msgspec import Meta, Raw, Struct
 from bot.domain.wire import Malformed, parse_report
 
 if TYPE_CHECKING:
-    from bot.domain.wire import Echo, Report
+    from bot.domain.echo import Echo
+    from bot.domain.wire import Report
 
 REPOSITORY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -144,8 +144,8 @@ def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
         return _unheard(facts.dispatch)
     expected = expected_attempts(facts)
     reported = expected_attempts(Facts(dispatch=facts.dispatch, jobs=facts.jobs))
-    if any(expected[run] > reported.get(run, 0) for run in expected):
-        return State.QUEUED, "re-run requested"
+    if awaited := {run: attempt for run, attempt in expected.items() if attempt > reported.get(run, 0)}:
+        return _ended(facts, awaited) or _of_rerun(facts, awaited)
     if red := [job for job in jobs if job.red]:
         timed_out = all(job.conclusion == "timed_out" for job in red)
         return (State.TIMED_OUT if timed_out else State.FAILURE), ""
@@ -185,6 +185,14 @@ def _unheard(dispatch: Row) -> tuple[State, str]:
     return State.QUEUED, ""
 
 
+def _of_rerun(facts: Facts, awaited: dict[str, int]) -> tuple[State, str]:
+    """Return what a re-run nobody has reported on amounts to."""
+    vain = [row for row in facts.reruns if row["state"] == "never_started"]
+    if any(awaited.get(row["run_id"]) == row["from_attempt"] + 1 for row in vain):
+        return State.NEVER_STARTED, "the re-run asked for did not report in time"
+    return State.QUEUED, "re-run requested"
+
+
 def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
     """Return the failure when GitHub's own word contradicts the reports."""
     for run, attempt in expected.items():
@@ -193,14 +201,24 @@ def _denied(facts: Facts, expected: dict[str, int]) -> tuple[State, str] | None:
             continue
         if word["status"] == "missing":
             return State.FAILURE, f"GitHub knows no run {run} of this backend"
+        if word["status"] == "unreadable":
+            return State.TIMED_OUT, f"the App may not read run {run} of this backend: it needs actions: read"
         if word["status"] == "unconfirmed":
             return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
         if (started := word.get("event")) and started not in ASKED_FOR:
             return State.FAILURE, f"run {run} was started by {started}, not by our dispatch"
-        if word["status"] == "completed" and word["conclusion"] == "cancelled":
+    return _ended(facts, expected)
+
+
+def _ended(facts: Facts, attempts: dict[str, int]) -> tuple[State, str] | None:
+    """Return the failure when GitHub says that an attempt ended in anything but success."""
+    for run, attempt in attempts.items():
+        word = facts.words.get((run, attempt))
+        if word is None or word["status"] != "completed" or word["conclusion"] == "success":
+            continue
+        if word["conclusion"] == "cancelled":
             return State.CANCELLED, f"run {run} was cancelled"
-        if word["status"] == "completed" and word["conclusion"] != "success":
-            return State.FAILURE, f"GitHub says run {run} concluded {word['conclusion']}"
+        return State.FAILURE, f"GitHub says run {run} concluded {word['conclusion']}"
     return None
 
 

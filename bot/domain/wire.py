@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from bot.domain.echo import Echo, read_echo
 from bot.domain.reading import as_int, clean
 from bot.domain.urls import safe_url
 
@@ -42,7 +43,7 @@ class _FailedTest(Struct):
     name: str
     classname: Text = None
     file: Text = None
-    line: int | None = None
+    line: Any = None
     message: Text = None
     stacktrace: Text = None
 
@@ -75,38 +76,10 @@ class _Body(Struct):
     event_type: Text = None
     callback_token: Text = None
     payload: Raw = Raw(b"null")
-
-
-class _Named(Struct):
-    name: Any = None
-    full_name: Any = None
-
-
-class _Head(Struct):
-    sha: Any = None
-
-
-class _Pull(Struct):
-    number: Any = None
-    head: _Head | None = None
-    labels: list[_Named] | None = None
-
-
-class _Payload(Struct):
-    pull_request: _Pull | None = None
-    repository: _Named | None = None
-    after: Any = None
-    truncated: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Echo:
-    """What a report says its dispatch was about, of whatever type: compared or checked, never believed."""
-
-    upstream_repo: Any = None
-    pr_number: Any = None
-    head_sha: Any = None
-    labels: frozenset[Any] | None = None  # None: not said, or not in full
+    downstream_repo: Any = None
+    verified_repo: Any = None
+    downstream_repo_level: Any = None
+    level: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +104,13 @@ class Report:
     skipped: int | None
     failed_tests: list[dict[str, Any]] | None
     environment: dict[str, str] | None
-    echo: Echo = Echo()
+    echo: Echo = field(default_factory=Echo)
+    backend: Any = None  # of whatever type: compared, never believed
+    level: Any = None
     flags: dict[str, Any] = field(default_factory=dict)
 
 
 _decoder = msgspec.json.Decoder(_Body)
-_payload_decoder = msgspec.json.Decoder(_Payload | None)
 
 
 def parse_report(body: bytes) -> Report:
@@ -177,7 +151,9 @@ def parse_report(body: bytes) -> Report:
         skipped=counts.skipped,
         failed_tests=_failed_tests(work.failed_tests, flags),
         environment=_environment(work.environment),
-        echo=_echo(said.payload),
+        echo=read_echo(said.payload),
+        backend=said.downstream_repo or said.verified_repo,
+        level=said.downstream_repo_level or said.level,
         flags=flags,
     )
 
@@ -195,23 +171,6 @@ def too_deep(body: bytes) -> bool:
     for _ in range(MOST_DEPTH):
         left = left.replace(b"{}", b"")
     return b"{" in left
-
-
-def _echo(payload: Raw) -> Echo:
-    try:
-        said = _payload_decoder.decode(payload) or _Payload()
-    except (msgspec.DecodeError, RecursionError):
-        return Echo()
-    pull = said.pull_request or _Pull()
-    labels = None
-    if pull.labels is not None and said.truncated is None:
-        labels = frozenset(label.name for label in pull.labels if isinstance(label.name, str))
-    return Echo(
-        upstream_repo=said.repository.full_name if said.repository else None,
-        pr_number=pull.number,
-        head_sha=pull.head.sha if pull.head else said.after,
-        labels=labels,
-    )
 
 
 def _refuse_nul(said: _Body) -> None:
@@ -252,19 +211,29 @@ def _failed_tests(tests: list[_FailedTest] | None, flags: dict[str, Any]) -> lis
         return None
     if len(tests) > MOST_FAILED_TESTS:
         flags["failed_tests_dropped"] = len(tests) - MOST_FAILED_TESTS
-    return [_failed_test(test) for test in tests[:MOST_FAILED_TESTS]]
+    return [_failed_test(test, flags) for test in tests[:MOST_FAILED_TESTS]]
 
 
-def _failed_test(test: _FailedTest) -> dict[str, Any]:
+def _failed_test(test: _FailedTest, flags: dict[str, Any]) -> dict[str, Any]:
     kept = {
         "name": _cut(test.name, MOST_MESSAGE),
         "classname": _cut(test.classname, MOST_MESSAGE),
         "file": _cut(test.file, MOST_MESSAGE),
-        "line": as_int(test.line),
+        "line": _line(test.line, flags),
         "message": _cut(test.message, MOST_MESSAGE),
         "stacktrace": _cut(test.stacktrace, MOST_STACKTRACE),
     }
     return {name: value for name, value in kept.items() if value is not None}
+
+
+def _line(given: Any, flags: dict[str, Any]) -> int | None:
+    """Return a line's number, also out of a text; what is none is dropped: nobody shall lose a report by it."""
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 10:
+        given = int(given)
+    line = as_int(given)
+    if line is None and given is not None:
+        flags["line_dropped"] = True
+    return line
 
 
 def _cut(text: str | None, limit: int) -> str | None:

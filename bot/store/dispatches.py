@@ -10,10 +10,15 @@ import sqlalchemy as sa
 from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.store.limits import Limits
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 UNSENT = ("pending", "held")
+PAGE = 500  # rows concluded in one transaction
+HEARD = sa.exists().where(oot_workflow_job.c.dispatch_id == oot_dispatch.c.id)
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 
 
@@ -62,7 +67,8 @@ async def intend(tx: Transaction, dispatch: Row) -> bool:
     change_of = sa.update(oot_dispatch).where(
         oot_dispatch.c.id == dispatch["id"], oot_dispatch.c.state == "pending"
     )
-    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": tx.now}
+    first = sa.func.coalesce(oot_dispatch.c.dispatched_at, tx.now)  # an earlier attempt may have arrived
+    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": first}
     return bool((await tx.run(change_of.values(intent))).rowcount)
 
 
@@ -150,26 +156,79 @@ async def not_installed(tx: Transaction, account: str) -> list[Row]:
 
 
 async def others_since(tx: Transaction, dispatch: Row, since: int) -> int:
-    """Return how many other dispatches went to the same backend since a time (epoch milliseconds)."""
+    """Return how many other dispatches, whose runs we do not know, went to a backend since a time (milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_dispatch.c.backend_key == dispatch["backend_key"],
         oot_dispatch.c.id != dispatch["id"],
         oot_dispatch.c.dispatched_at >= since,
+        oot_dispatch.c.run_id.is_(None),
     )
     return int((await tx.run(query)).scalar() or 0)
 
 
-async def silent(tx: Transaction, *, before: int) -> list[Row]:
-    """Return dispatches recorded before a time that nobody has reported on; L1 never reports."""
-    heard = sa.exists().where(oot_workflow_job.c.dispatch_id == oot_dispatch.c.id)
+async def runs_held(tx: Transaction, dispatch: Row, runs: Sequence[str]) -> set[str]:
+    """Return which of these runs of a backend belong to other dispatches."""
+    sent, job = oot_dispatch.c, oot_workflow_job.c
+    started = sa.select(sent.run_id).where(
+        sent.backend_key == dispatch["backend_key"], sent.id != dispatch["id"], sent.run_id.in_(runs)
+    )
+    reported = sa.select(job.run_id).where(
+        sa.func.lower(job.downstream_repo) == dispatch["backend_key"],
+        job.dispatch_id != dispatch["id"],
+        job.run_id.in_(runs),
+    )
+    return set((await tx.run(started.union(reported))).scalars())
+
+
+async def silent(tx: Transaction, limits: Limits) -> list[Row]:
+    """Return what was sent longer ago than its backend may take and nobody has reported on; L1 never reports."""
     query = sa.select(oot_dispatch).where(
-        oot_dispatch.c.state.in_(("sent", "pending")),
-        oot_dispatch.c.created_at < before,
+        oot_dispatch.c.state == "sent",
+        oot_dispatch.c.created_at < tx.now - limits.shortest,
+        oot_dispatch.c.dispatched_at < limits.since(tx.now, oot_dispatch.c.backend_key),
         oot_dispatch.c.level > 1,
         ASKS_FOR_A_VERDICT,
-        ~heard,
+        ~HEARD,
     )
-    return await tx.rows(query.limit(500))
+    return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE))
+
+
+async def unsent(tx: Transaction, limits: Limits) -> list[str]:
+    """Return the keys of dispatches that wait to be sent for longer than their backends would wait for a report."""
+    query = sa.select(oot_dispatch.c.id).where(
+        oot_dispatch.c.state == "pending",
+        oot_dispatch.c.created_at < limits.since(tx.now, oot_dispatch.c.backend_key),
+    )
+    return list((await tx.run(query.order_by(oot_dispatch.c.id).limit(PAGE))).scalars())
+
+
+async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
+    """Conclude a dispatch that nobody has reported on; returns False when somebody has, or it is no longer sent."""
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", ~HEARD)
+    change_of = sa.update(oot_dispatch).where(*matches)
+    return bool((await tx.run(change_of.values(state="never_started", error=reason))).rowcount)
+
+
+async def silent_reruns(tx: Transaction, limits: Limits) -> list[Row]:
+    """Return re-runs, with their dispatch's columns, that were asked for too long ago to report still."""
+    job = oot_workflow_job.c
+    reported = sa.exists().where(
+        job.dispatch_id == oot_rerun.c.dispatch_id,
+        job.run_id == oot_rerun.c.run_id,
+        job.run_attempt > oot_rerun.c.from_attempt,
+    )
+    columns = (oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number, oot_dispatch.c.backend)
+    query = (
+        sa.select(oot_rerun, *columns)
+        .join(oot_dispatch, oot_dispatch.c.id == oot_rerun.c.dispatch_id)
+        .where(
+            oot_rerun.c.state.in_(("asked", "sent")),
+            oot_rerun.c.created_at < limits.since(tx.now, oot_dispatch.c.backend_key),
+            ~reported,
+        )
+    )
+    order = (oot_rerun.c.created_at, oot_rerun.c.dispatch_id, oot_rerun.c.run_id, oot_rerun.c.from_attempt)
+    return await tx.rows(query.order_by(*order).limit(PAGE))
 
 
 async def ask_rerun(tx: Transaction, row: Row) -> bool:
@@ -185,8 +244,9 @@ async def reruns_of(tx: Transaction, dispatch_ids: list[str]) -> list[Row]:
 
 
 async def settle_rerun(tx: Transaction, row: Row, state: str) -> None:
-    """Mark a re-run sent or impossible."""
-    matches = [oot_rerun.c[name] == row[name] for name in ("dispatch_id", "run_id", "from_attempt")]
+    """Mark a re-run sent, impossible or never_started, unless it was settled otherwise meanwhile."""
+    same = ("dispatch_id", "run_id", "from_attempt", "state")
+    matches = [oot_rerun.c[name] == row[name] for name in same]
     await tx.run(sa.update(oot_rerun).where(*matches).values(state=state))
 
 

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from bot.store.limits import Limits
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 RATE_WINDOW = 60  # seconds
+RATE_LOCK = 1  # what tells these advisory locks from others
+PAGE = 500  # silent jobs concluded in one transaction
 BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
 
 _change = (
@@ -113,12 +117,15 @@ async def since(tx: Transaction, at: int, *, backend: str | None = None) -> list
     return await tx.rows(query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key))
 
 
-async def silent(tx: Transaction, *, before: int) -> list[Row]:
-    """Return jobs still in progress that began before a time."""
+async def silent(tx: Transaction, limits: Limits) -> list[Row]:
+    """Return jobs that are in progress for longer than their backends may take, oldest first."""
+    job = oot_workflow_job.c
     query = sa.select(oot_workflow_job).where(
-        oot_workflow_job.c.status == "in_progress", oot_workflow_job.c.started_at < before
+        job.status == "in_progress",
+        job.started_at < tx.now - limits.shortest,
+        job.started_at < limits.since(tx.now, sa.func.lower(job.downstream_repo)),
     )
-    return await tx.rows(query.order_by(oot_workflow_job.c.job_key).limit(500))
+    return await tx.rows(query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
@@ -151,7 +158,8 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
     """Return GitHub's own word on runs, given as (backend, case folded; run id): status, conclusion, by attempt.
 
     What deliveries or the API told is in `workflow_run`; what asking in vain told, in oot_run: a run GitHub does not
-    know is `missing` until it is heard of, one that did not end in time `unconfirmed` until it ends.
+    know is `missing` until it is heard of, one that did not end in time `unconfirmed`, one that it did not let us read
+    in time `unreadable`, both until it ends.
     """
     run = records["workflow_run"]
     numbers = [
@@ -177,7 +185,7 @@ async def word_of_github(tx: Transaction, backend: str, run_id: str, attempt: in
 
 def _weight(word: Row) -> int:
     """Return how much a word says: missing, then heard of, then unconfirmed, then ended."""
-    return {"missing": 0, "unconfirmed": 2, "completed": 3}.get(word["status"], 1)
+    return {"missing": 0, "unconfirmed": 2, "unreadable": 2, "completed": 3}.get(word["status"], 1)
 
 
 async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
@@ -193,6 +201,15 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
     insert = tx.insert(oot_run).values(row)
     update = {"status": status, "checked_at": tx.now}
     await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
+
+
+async def take_turns(tx: Transaction, callers: Collection[str]) -> None:
+    """Let no other process accept reports of these callers until the transaction ends: both could find room for one."""
+    if callers and not tx.sqlite:  # which has one writer at a time
+        names = sa.func.unnest(sa.literal(sorted(callers), ARRAY(sa.Text))).column_valued("name")
+        digest = sa.func.hashtext(names).label("digest")
+        ordered = sa.select(digest).distinct().order_by(digest).subquery()
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(RATE_LOCK, ordered.c.digest)))
 
 
 async def accepted_lately(tx: Transaction, callers: Collection[str]) -> dict[str, tuple[int, int]]:

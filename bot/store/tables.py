@@ -205,7 +205,7 @@ oot_rerun = sa.Table(
     _must("run_id", sa.Text),
     _must("from_attempt", sa.Integer),
     _must("scope", sa.Text),  # failed | all
-    _must("state", sa.Text),  # asked | sent | impossible
+    _must("state", sa.Text),  # asked | sent | impossible | never_started
     _must("cause", sa.Text),
     _must("created_at", Big),
     sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
@@ -217,7 +217,7 @@ oot_run = sa.Table(
     _must("backend_key", sa.Text),
     _must("run_id", sa.Text),
     _must("run_attempt", sa.Integer),
-    _must("status", sa.Text),  # GitHub's status, or missing
+    _must("status", sa.Text),  # missing | unconfirmed | unreadable
     _column("conclusion", sa.Text),
     _must("checked_at", Big),
     sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.errors import GitHubRefused, RetryLater
+from bot.errors import GitHubRefused, NotInstalled, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
 from bot.store.inbox import Incoming
 
@@ -38,22 +38,45 @@ async def run(context: Context, task: Task) -> None:
             await _publish(tx, waiting)
             return
     listed = waiting[0]["downstream_repo"]
-    found = await _ask(context, listed, run_id, attempt)
-    async with context.store.transaction() as tx:
-        if found is None:
-            await jobs.keep_word(tx, backend, run_id, int(attempt), "missing")
-            await _publish(tx, waiting)
-            return
-        await inbox.put(tx, _as_delivery(found, run_id, attempt))
-        if found["status"] == "completed":
-            return
-        first = min(job["received_at"] for job in waiting)
-        if tx.now - first > patience * 1000:
-            await jobs.keep_word(tx, backend, run_id, int(attempt), "unconfirmed")
-            await _publish(tx, waiting)
-            return
+    over = context.clock.now() - _first(waiting, int(attempt)) > patience * 1000
     wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
+    found, status = await _hear(context, (listed, run_id, attempt), over=over, wait=wait)
+    async with context.store.transaction() as tx:
+        if found is not None:
+            await inbox.put(tx, _as_delivery(found, run_id, attempt))
+            if found["status"] == "completed":
+                return
+        if found is None or over:
+            await jobs.keep_word(tx, backend, run_id, int(attempt), status)
+            await _publish(tx, waiting)
+            return
     raise RetryLater(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _hear(
+    context: Context, run: tuple[str, str, str], *, over: bool, wait: float
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the run, and what is to be said when it says nothing in time; raises RetryLater while there is time."""
+    backend, run_id, attempt = run
+    try:
+        found = await _ask(context, backend, run_id, attempt)
+    except GitHubRefused as error:
+        missing = error.status == 404 and not isinstance(error, NotInstalled)
+        if not over and not (missing and wait == THEN):  # one that was just made may not be shown yet
+            raise RetryLater(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
+        return None, "missing" if missing else "unreadable"
+    except RetryLater:
+        if not over:
+            raise
+        return None, "unconfirmed"
+    return found, "unconfirmed" if found else "missing"
+
+
+def _first(waiting: list[dict[str, Any]], attempt: int) -> int:
+    """Return when this attempt, or else the run, was first reported on."""
+    here: list[int] = [job["received_at"] for job in waiting if job["run_attempt"] == attempt]
+    anywhere: list[int] = [job["received_at"] for job in waiting]
+    return min(here or anywhere)
 
 
 async def _patience(tx: Transaction, context: Context, backend: str) -> int:
@@ -64,17 +87,12 @@ async def _patience(tx: Transaction, context: Context, backend: str) -> int:
 
 
 async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dict[str, Any] | None:
-    """Return the run as GitHub describes it, None when there is none."""
+    """Return the run as GitHub describes it, None when there can be none of that name; raises GitHubRefused."""
     if not (run_id.isascii() and run_id.isdigit()):
         return None
     client = context.relay.client(backend, actions="read")
     url = client.path("actions/runs/{run}/attempts/{attempt}")
-    try:
-        found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
-    except GitHubRefused as error:
-        if error.status == 404:
-            return None
-        raise RetryLater(f"{backend}: {error}", after=THEN) from error
+    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
     return found
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import callback_token
-from bot.domain.dispatch import client_payload, inputs, refusal
-from bot.domain.reading import decode, show_time
+from bot.domain.dispatch import client_payload, inputs, may_pass, refusal
+from bot.domain.reading import decode
 from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
-from bot.store import allowlists, dispatches, inbox, jobs, secrets
+from bot.store import allowlists, dispatches, inbox, secrets
+from bot.tasks import arrival
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.tasks.dispatch")
 
 Row = dict[str, Any]
+TRIES = 3  # against a refusal that may pass
+REPLICATED = 6.0  # seconds a fresh token's permissions take to be known everywhere
 
 
 async def run(context: Context, task: Task) -> None:
@@ -42,22 +45,28 @@ async def run(context: Context, task: Task) -> None:
         reason = "it was taken off the allowlist before this was sent"
         await _settle(context, dispatch, state="failed", error=reason)
         return
+    refused = {"dispatched_at": dispatch["dispatched_at"]}  # what was refused was not sent
     try:
         await _try(context, dispatch, entry)
     except NotInstalled as error:
-        await _settle(context, dispatch, state="not_installed", error=error.message)
+        await _settle(context, dispatch, state="not_installed", error=error.message, **refused)
     except GitHubRefused as error:
         state, reason = refusal(error.status, error.message)
-        await _settle(context, dispatch, state=state, error=reason)
+        if may_pass(error.status, error.message) and dispatch["attempts"] + 1 < TRIES:
+            async with context.store.transaction() as tx:
+                await dispatches.change(tx, dispatch["id"], **refused)
+            raise RetryLater(reason, after=REPLICATED) from error
+        await _settle(context, dispatch, state=state, error=reason, **refused)
     except GiveUp as error:
-        await _settle(context, dispatch, state="failed", error=str(error))
+        await _settle(context, dispatch, state="failed", error=str(error), **refused)
 
 
 async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     """Send it once; raises GiveUp and GitHubRefused when it can never be sent, RetryLater when it can later."""
-    if context.clock.now() - dispatch["created_at"] > context.settings.start_timeout * 1000:
+    patience = entry.start_timeout or context.settings.start_timeout
+    if context.clock.now() - dispatch["created_at"] > patience * 1000:
         raise GiveUp("GitHub did not take it in time")
-    if dispatch["dispatched_at"] is not None and (found := await _arrived(context, dispatch, entry)):
+    if dispatch["dispatched_at"] is not None and (found := await arrival.find(context, dispatch, entry)):
         await _settle(context, dispatch, state="sent", run_id=found["run_id"])
         return
     async with context.store.transaction() as tx:
@@ -67,14 +76,12 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     try:
         run_id = await _send(context, dispatch, entry, payload)
     except RetryLater as error:
-        if (
-            error.after is not None
-        ):  # GitHub asked us to wait: it has done nothing, there is nothing to look for
+        if error.after is not None:  # GitHub asked us to wait: this attempt has done nothing
             async with context.store.transaction() as tx:
-                await dispatches.change(tx, dispatch["id"], dispatched_at=None)
+                await dispatches.change(tx, dispatch["id"], dispatched_at=dispatch["dispatched_at"])
         raise
     log.info("dispatched", backend=dispatch["backend"], delivery_id=dispatch["delivery_id"], run=run_id)
-    await _settle(context, dispatch, state="sent", run_id=run_id)
+    await _settle(context, dispatch, state="sent", run_id=run_id, dispatched_at=tx.now)
 
 
 async def _send(context: Context, dispatch: Row, entry: Entry, payload: Row) -> str | None:
@@ -130,42 +137,13 @@ async def _payload(tx: Transaction, context: Context, dispatch: Row, entry: Entr
     )
 
 
-async def _arrived(context: Context, dispatch: Row, entry: Entry) -> Row | None:
-    """Return `run_id` (if that is known) when an attempt whose answer was lost has reached the backend."""
-    async with context.store.read() as tx:
-        if await jobs.reported(tx, dispatch["id"]):
-            return {"run_id": None}
-        if await dispatches.others_since(tx, dispatch, dispatch["dispatched_at"]):
-            return None  # a run could be theirs: rather twice than never
-    client = context.relay.client(dispatch["backend"], actions="read")
-    since = {
-        "event": f"{entry.dispatch}_dispatch",
-        "created": f">={show_time(dispatch['dispatched_at'] // 1000 * 1000)}",
-    }
-    try:
-        listed = await client.getitem(client.path("actions/runs{?event,created}"), since)
-    except GitHubRefused:
-        return None
-    runs = [run for run in listed["workflow_runs"] if _could_be_ours(run, entry)]
-    if entry.dispatch == "workflow":  # reports have to be about this very run, so it must be certain
-        return {"run_id": str(runs[0]["id"])} if len(runs) == 1 else None
-    return {"run_id": None} if runs else None
-
-
-def _could_be_ours(run: Row, entry: Entry) -> bool:
-    """Whether an App started the run, of the right workflow where one is named."""
-    if entry.dispatch == "repository":
-        return True
-    file: str = run["path"].partition("@")[0].rpartition("/")[2]
-    return file == entry.workflow_file and bool(run["actor"]["type"] == "Bot")
-
-
 async def _settle(
-    context: Context, dispatch: Row, *, state: str, error: str | None = None, run_id: str | None = None
+    context: Context, dispatch: Row, *, state: str, error: str | None = None, **more: Any
 ) -> None:
+    """Keep what became of a dispatch, and let whoever shows it look again."""
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
     async with context.store.transaction() as tx:
-        await dispatches.change(tx, dispatch["id"], state=state, error=error, run_id=run_id)
+        await dispatches.change(tx, dispatch["id"], state=state, error=error, **more)
         if dispatch["pr_number"] is not None:
             tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")

@@ -95,7 +95,11 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     scope = scope if red else "all"  # nothing failed: there are no failed jobs to run again
     asked = False
     for run_id, attempt in attempts.items():
-        if (scope == "all" or run_id in red) and _reported(facts, run_id) == attempt:
+        vain = any(_was_vain(row, run_id, attempt) for row in facts.reruns)
+        if vain and _reported(facts, run_id) < attempt:
+            await relay.afresh(tx, dispatch, f"{run_id} attempt {attempt}")
+            asked = True
+        elif (scope == "all" or run_id in red) and _reported(facts, run_id) == attempt:
             row = {
                 "dispatch_id": dispatch["id"],
                 "run_id": run_id,
@@ -107,6 +111,11 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
                 tx.enqueue("run_again", f"{dispatch['id']}/{attempt}/{run_id}")
                 asked = True
     return asked
+
+
+def _was_vain(rerun: Row, run_id: str, attempt: int) -> bool:
+    """Whether this attempt is a re-run of which nothing came."""
+    return (rerun["state"], rerun["run_id"], rerun["from_attempt"]) == ("never_started", run_id, attempt - 1)
 
 
 def _reported(facts: Facts, run_id: str) -> int:

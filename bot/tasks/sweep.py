@@ -1,4 +1,4 @@
-"""sweep: what stayed silent past its time is concluded, visibly: jobs timed out, dispatches never started."""
+"""sweep: what stayed silent past its time is concluded, visibly: jobs timed out, dispatches and re-runs not started."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot.domain import lifecycle
 from bot.domain.words import duration
 from bot.store import allowlists, dispatches, jobs
+from bot.store.limits import Limits
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -18,32 +19,44 @@ Row = dict[str, Any]
 
 
 async def run(context: Context, _task: Task) -> None:
-    """Conclude every silent job and dispatch."""
-    async with context.store.transaction() as tx:
-        allowlist = await allowlists.in_force(tx)
-        await _jobs(tx, allowlist, context.settings.job_timeout)
-        await _dispatches(tx, allowlist, context.settings.start_timeout)
-        await jobs.forget_rates(tx)
+    """Conclude every silent job, dispatch and re-run, a page of each in a transaction."""
+    more = True
+    while more:
+        async with context.store.transaction() as tx:
+            allowlist = await allowlists.in_force(tx)
+            start = _limits(allowlist, "start_timeout", context.settings.start_timeout)
+            more = await _jobs(tx, _limits(allowlist, "job_timeout", context.settings.job_timeout))
+            more |= await _dispatches(tx, start)
+            more |= await _reruns(tx, start)
+            await jobs.forget_rates(tx)
 
 
-async def _jobs(tx: Transaction, allowlist: Allowlist | None, default: int) -> None:
-    shortest = _shortest(allowlist, "job_timeout", default)
-    for job in await jobs.silent(tx, before=tx.now - shortest * 1000):
-        limit = _limit(allowlist, job["downstream_repo"], "job_timeout", default)
-        if job["started_at"] < tx.now - limit * 1000 and await jobs.move(
-            tx, job, lifecycle.swept(job, now=tx.now)
-        ):
+async def _jobs(tx: Transaction, limits: Limits) -> bool:
+    """Time out a page of jobs; returns whether there may be more."""
+    silent = await jobs.silent(tx, limits)
+    for job in silent:
+        if await jobs.move(tx, job, lifecycle.swept(job, now=tx.now)):
             _publish(tx, job)
+    return len(silent) == jobs.PAGE
 
 
-async def _dispatches(tx: Transaction, allowlist: Allowlist | None, default: int) -> None:
-    shortest = _shortest(allowlist, "start_timeout", default)
-    for dispatch in await dispatches.silent(tx, before=tx.now - shortest * 1000):
-        limit = _limit(allowlist, dispatch["backend"], "start_timeout", default)
-        if dispatch["created_at"] < tx.now - limit * 1000:
-            reason = f"no report within {duration(limit)}"
-            await dispatches.change(tx, dispatch["id"], state="never_started", error=reason)
+async def _dispatches(tx: Transaction, limits: Limits) -> bool:
+    silent = await dispatches.silent(tx, limits)
+    for dispatch in silent:
+        reason = f"no report within {duration(limits.of(dispatch['backend']) / 1000)}"
+        if await dispatches.never_started(tx, dispatch["id"], reason):
             _publish(tx, dispatch)
+    for identifier in await dispatches.unsent(tx, limits):
+        tx.enqueue("dispatch", identifier)  # to fail for good; its own task may be gone
+    return len(silent) == dispatches.PAGE
+
+
+async def _reruns(tx: Transaction, limits: Limits) -> bool:
+    silent = await dispatches.silent_reruns(tx, limits)
+    for rerun in silent:
+        await dispatches.settle_rerun(tx, rerun, "never_started")
+        _publish(tx, rerun)
+    return len(silent) == dispatches.PAGE
 
 
 def _publish(tx: Transaction, row: Row) -> None:
@@ -51,13 +64,7 @@ def _publish(tx: Transaction, row: Row) -> None:
         tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
 
 
-def _shortest(allowlist: Allowlist | None, name: str, default: int) -> int:
+def _limits(allowlist: Allowlist | None, name: str, default: int) -> Limits:
     entries = allowlist.entries if allowlist else ()
-    limits: list[int] = [default, *(value for entry in entries if (value := getattr(entry, name)))]
-    return min(limits)
-
-
-def _limit(allowlist: Allowlist | None, backend: str, name: str, default: int) -> int:
-    entry = allowlist.find(backend) if allowlist else None
-    own: int | None = getattr(entry, name) if entry else None
-    return own or default
+    own = {entry.key: seconds * 1000 for entry in entries if (seconds := getattr(entry, name))}
+    return Limits(default=default * 1000, own=own)

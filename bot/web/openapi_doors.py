@@ -72,7 +72,8 @@ UNKNOWN_CALLER: tuple[Refusal, ...] = (
     (403, "not_listed", "the caller is not in the allowlist, or only listens (L1)"),
     (403, "forbidden", "another identity, claim, callback token or run than agreed"),
     (429, "rate_limited", "too many reports, or too many refusals, in a minute"),
-    (503, "issuer_unavailable", "the issuer's keys cannot be had, and none are known"),
+    (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
+    (503, "no_allowlist", "no valid allowlist has been read yet"),
 )
 MALFORMED: Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
 CONFLICT: Refusal = (

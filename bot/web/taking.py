@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
 from aiohttp import web
 
-from bot import results
+from bot import metrics, results
 from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.context import Context
-    from bot.results import Answer
+    from bot.results import Answer, Taken
     from bot.store import Transaction
     from bot.trust import Given
 
+log = structlog.get_logger("bot.reports")
 MOST = 500  # reports that others may join
 
 
@@ -50,10 +52,14 @@ class Taking:
             return await self._write(gathered)
 
     async def _write(self, given: Sequence[Given]) -> list[Answer]:
-        async def work(tx: Transaction) -> list[Answer]:
+        async def work(tx: Transaction) -> Taken:
             return await results.accept(tx, self._context.settings, given)
 
-        return await self._context.store.write(work)
+        taken = await self._context.store.write(work)
+        for delivery, name in taken.contradictions:
+            metrics.MISMATCHES.labels(name).inc()
+            log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])
+        return taken.answers
 
 
 TAKING: web.AppKey[Taking] = web.AppKey("taking", Taking)

@@ -49,6 +49,31 @@ def red(level=4, **fields):
     return backend("npu", failing, job("build"), state=FAILURE, level=level, **fields)
 
 
+TWINS = {
+    "a slash in the workflow": (("a", "b / c"), ("a / b", "c")),
+    "an end nobody sees": (("ci", "x" * 300 + "1"), ("ci", "x" * 300 + "2")),
+    "an end right at the limit": (("ci", "x" * 250 + "1"), ("ci", "x" * 250 + "2")),
+    "spaces": (("ci", "a b"), ("ci", "a  b")),
+    "the same name in two runs": (("ci", "a"), ("ci", "a")),
+    "long names in two runs": (("ci", "x" * 400), ("ci", "x" * 400)),
+}
+
+
+@pytest.mark.parametrize("twins", TWINS.values(), ids=TWINS)
+def test_two_jobs_never_have_one_check_run(twins):
+    jobs = [job(name, workflow=workflow, run_id=str(at)) for at, (workflow, name) in enumerate(twins)]
+    names = [run.name for run in per_job(backend("npu", *jobs))]
+    assert len(set(names)) == 2
+    assert all(len(name) <= 255 for name in names)
+    assert names == [run.name for run in per_job(backend("npu", *jobs))]
+
+
+def test_a_plain_job_keeps_its_plain_name_whatever_runs_beside_it():
+    jobs = [job("a"), job("a", run_id="78"), job("a (2)", run_id="79"), job("測試 🚀"), job("linux/arm64:3")]
+    names = [run.name.removeprefix("oot / npu / ci / ") for run in per_job(backend("npu", *jobs))]
+    assert names == ["a", "a (2)", "a (2) (2)", "測試 🚀", "linux/arm64:3"]
+
+
 def test_a_name_is_the_device_or_else_the_repository():
     assert check(backend("npu")).name == "oot / npu"
     assert check(backend("npu", device=None)).name == "oot / org/npu"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.echo import UNREADABLE, Echo
 from bot.domain.envelope import commit_of, parse_envelope, split_batch
 from bot.domain.wire import MOST_DEPTH, Malformed, parse_report, too_deep
 
@@ -61,7 +62,7 @@ def test_failed_tests_are_cut_and_the_rest_is_counted():
     long = {"name": "n" * 5000, "message": "m" * 5000, "stacktrace": "s" * 9000, "line": 2**70}
     report = read(failed_tests=[long] * 1001)
     assert len(report.failed_tests) == 1000
-    assert report.flags == {"failed_tests_dropped": 1}
+    assert report.flags == {"failed_tests_dropped": 1, "line_dropped": True}
     kept = report.failed_tests[0]
     assert {name: len(value) for name, value in kept.items()} == {
         "name": 1024,
@@ -115,7 +116,7 @@ def test_what_the_dispatch_was_about_is_read_as_claimed():
     "payload", [None, 7, "x", [], {"pull_request": []}, {"pull_request": {"labels": [1]}}, {"repository": 1}]
 )
 def test_an_echo_of_any_shape_is_no_error_in_a_report(payload):
-    assert read(body() | {"payload": payload}).echo.pr_number is None
+    assert read(body() | {"payload": payload}).echo.pr_number in {None, UNREADABLE}
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"\\"]}":', b'{"\\\\":['])
@@ -176,3 +177,58 @@ def test_a_relayed_push_is_about_its_commit_and_a_nightly_about_its_delivery():
 def test_u13_what_is_no_commit_is_no_commit(text):
     assert commit_of(text) is None
     assert commit_of("ABCDEF0123" * 4) == "abcdef0123" * 4
+
+
+ECHO = {
+    "repository": {"full_name": "up/stream"},
+    "pull_request": {"number": 7, "head": {"sha": "a" * 40}, "labels": [{"name": "x"}]},
+}
+TWISTED = {
+    "the repository is a list": ({"repository": []}, {"upstream_repo": None}),
+    "the repository is a number": ({"repository": 5}, {"upstream_repo": UNREADABLE}),
+    "the head is a text": (
+        {"pull_request": {"number": 9, "head": "f" * 40, "labels": []}},
+        {"pr_number": 9, "head_sha": UNREADABLE, "labels": frozenset()},
+    ),
+    "the labels are a table": (
+        {"pull_request": {"number": 9, "labels": {"name": "x"}}},
+        {"pr_number": 9, "head_sha": None, "labels": frozenset({UNREADABLE})},
+    ),
+    "one label is a text": (
+        {"pull_request": ECHO["pull_request"] | {"labels": [{"name": "x"}, "ciflow/oot/npu"]}},
+        {"labels": frozenset({"x", UNREADABLE})},
+    ),
+    "the pull request is a number": (
+        {"pull_request": 7},
+        {"pr_number": UNREADABLE, "head_sha": UNREADABLE, "labels": frozenset({UNREADABLE})},
+    ),
+}
+
+
+@pytest.mark.parametrize(("twist", "told"), TWISTED.values(), ids=TWISTED)
+def test_one_member_of_the_wrong_type_hides_no_other_of_the_echo(twist, told):
+    echo = read(body() | {"payload": ECHO | twist}).echo
+    whole = {"upstream_repo": "up/stream", "pr_number": 7, "head_sha": "a" * 40, "labels": frozenset({"x"})}
+    assert {name: getattr(echo, name) for name in whole} == whole | told
+
+
+@pytest.mark.parametrize("payload", [None, {}, [], "", 0])
+def test_an_echo_that_says_nothing_contradicts_nothing(payload):
+    assert read(body() | {"payload": payload}).echo == Echo()
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "flags"),
+    [
+        (12, 12, {}),
+        ("12", 12, {}),
+        (None, None, {}),
+        ("a", None, {"line_dropped": True}),
+        (1.5, None, {"line_dropped": True}),
+        ([], None, {"line_dropped": True}),
+    ],
+)
+def test_a_line_that_is_no_number_loses_no_report(line, kept, flags):
+    report = read(failed_tests=[{"name": "t", "line": line}])
+    assert report.failed_tests[0].get("line") == kept
+    assert report.flags == flags

@@ -82,7 +82,9 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
     for run, conclusion in (("1", "failure"), ("2", "success")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id=run)
     await bot.settle(horizon=20)
-    assert len(made(github, pull, "oot / tpu / CI / build")) == 2
+    for name, conclusion in (("build", "failure"), ("build (2)", "success")):
+        (check,) = made(github, pull, f"oot / tpu / CI / {name}")
+        assert check.conclusion == conclusion
     before = len([call for call in github.calls if "check-runs" in call.path])
     for _ in range(3):
         async with bot.store.transaction() as tx:

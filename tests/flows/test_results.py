@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import structlog
 
 from bot.store import Store
 from bot.web.routes import make_app
@@ -55,7 +56,8 @@ async def forged(bot):
         "repository": {"full_name": EVIL},
         "pull_request": {"number": 999, "head": {"sha": "e" * 40}, "labels": [{"name": "ciflow/oot/npu"}]},
     }
-    return await post(bot, body | {"event_type": "push"}, L3, run_id="901", run_attempt=3)
+    body |= {"event_type": "push", "verified_repo": L4, "level": "L4"}
+    return await post(bot, body, L3, run_id="901", run_attempt=3)
 
 
 async def test_u1_a_report_lands_on_the_commit_of_its_dispatch_whatever_it_says(bot, github, pull):
@@ -74,8 +76,18 @@ async def test_u2_a_label_in_the_report_opens_no_check_run(bot, github, pull):
 
 
 @SQLITE
-async def test_every_lie_is_flagged_and_counted(bot, pull):
-    names = ("event_type", "upstream_repo", "pr_number", "head_sha", "labels", "run_id", "run_attempt")
+async def test_every_lie_is_flagged_logged_and_counted(bot, pull):
+    names = (
+        "backend",
+        "level",
+        "event_type",
+        "upstream_repo",
+        "pr_number",
+        "head_sha",
+        "labels",
+        "run_id",
+        "run_attempt",
+    )
 
     async def counted():
         lines = (await bot.get("/metrics"))[1].splitlines()
@@ -86,7 +98,13 @@ async def test_every_lie_is_flagged_and_counted(bot, pull):
         return found
 
     before = await counted()
-    assert (await forged(bot))[0] == 200
+    with structlog.testing.capture_logs() as logs:
+        assert (await forged(bot))[0] == 200
+    told = [line for line in logs if "contradicts" in line["event"]]
+    assert sorted(line["field"] for line in told) == sorted(names)
+    assert {(line["log_level"], line["delivery"]) for line in told} == {
+        ("warning", bot.dispatch(L3).client_payload["delivery_id"])
+    }
     assert await counted() == {name: count + 1 for name, count in before.items()}
     (row,) = await bot.rows("oot_workflow_job")
     assert set(row["flags"]) == {"no_start", *(f"{name}_mismatch" for name in names)}
@@ -289,7 +307,7 @@ async def test_the_run_of_another_repository_proves_nothing(bot, github, pull):
     run = await github.start_run(L3)
     await github.finish_run(run, "success")
     await green(bot, run.id)
-    await bot.settle(horizon=30)
+    await bot.settle(horizon=200)
     status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
     assert (status, conclusion) == ("completed", "failure")
     assert f"no run {run.id}" in title

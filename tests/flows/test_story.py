@@ -272,7 +272,8 @@ async def test_a_dispatch_whose_answer_was_lost_is_not_sent_again_once_its_run_i
     github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", when="after", status=502, times=1)
 
     async def begin(dispatch):
-        await github.start_run(dispatch.repo, event="repository_dispatch", name="CI")
+        bot_login, title = dispatch.app.bot_login, dispatch.event_type
+        await github.start_run(dispatch.repo, name="CI", display_title=title, actor=bot_login)
 
     github.on_dispatch = begin
     await github.open_pull(UPSTREAM)

@@ -101,3 +101,32 @@ async def test_two_processes_told_different_ends_at_the_same_moment_agree_on_one
             assert kinds == {(200, False): 1, (200, True): 11, (409, False): 12}
     await store.close()
     assert len(await bot.rows("oot_workflow_job")) == 3
+
+
+@POSTGRES
+async def test_two_processes_together_accept_no_more_than_the_limit(bot, settings, pull):
+    narrow = replace(bot.context.settings, rate_limit_per_min=20)
+    store = Store(settings.database, clock=bot.clock)
+    mine, theirs = replace(bot.context, settings=narrow), replace(bot.context, settings=narrow, store=store)
+    async with serving(bot, make_app(mine)) as one, serving(bot, make_app(theirs)) as other:
+        dispatch = bot.dispatch(L4)
+        calls = [(one, other)[n % 2].report(dispatch, job=f"job {n}") for n in range(60)]
+        answers = Counter([status for status, _ in await asyncio.gather(*calls)])
+    await store.close()
+    assert answers == {200: 20, 429: 40}
+    assert len(await bot.rows("oot_workflow_job")) == 20
+
+
+@POSTGRES
+async def test_fifty_reports_to_two_processes_at_the_same_moment_are_one_transition(bot, settings, pull):
+    store = Store(settings.database, clock=bot.clock)
+    async with serving(bot, make_app(replace(bot.context, store=store))) as other:
+        dispatch = bot.dispatch(L4)
+        for status in ("in_progress", "completed"):
+            calls = [(bot, other)[n % 2].report(dispatch, status=status) for n in range(50)]
+            answers = await asyncio.gather(*calls)
+            kinds = Counter((code, answer.get("duplicate", False)) for code, answer in answers)
+            assert kinds == {(200, False): 1, (200, True): 49}
+    await store.close()
+    (counted,) = [sum(row["accepted"] for row in await bot.rows("oot_rate"))]
+    assert counted == 100

@@ -114,3 +114,16 @@ async def test_too_many_reports_a_minute_are_refused_and_refused_ones_do_not_cou
         assert (await served.report(bot.dispatch(L3)))[0] == 200  # others are not held up
         bot.clock.advance(int(headers["Retry-After"]) - 20)
         assert (await served.report(dispatch, job="d"))[0] == 200
+
+
+@SQLITE
+async def test_while_no_allowlist_is_in_force_the_caller_is_asked_to_come_back(bot, pull):
+    body = report_body(bot.dispatch(L4), **SUITE)
+    async with bot.store.transaction() as tx:
+        await tx.conn.exec_driver_sql("UPDATE allowlist_version SET valid = false")
+    for unlisted in ("refuse", "ignore"):
+        context = replace(bot.context, settings=replace(bot.context.settings, unlisted=unlisted))
+        async with serving(bot, make_app(context)) as served:
+            status, answer, headers = await post(served, body, token_of(bot, L4))
+        assert (status, answer["error"], headers["Retry-After"]) == (503, "no_allowlist", "10")
+    assert await bot.rows("oot_workflow_job") == []

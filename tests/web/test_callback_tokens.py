@@ -51,7 +51,6 @@ async def forged_tokens(bot):
         "claims changed": (f"{header}.{other}.{signature}", "not valid"),
         "signature cut": (honest[:-10], "not valid"),
         "a stranger's key under a known id": (resigned(stranger), "not valid"),
-        "an unknown key id": (resigned(stranger, kid="unknown"), "does not publish"),
         "expired": (token_of(bot, L4, lifetime=-61), "expired"),
         "issued tomorrow": (token_of(bot, L4, iat=now + 86400, exp=now + 86700), "not valid yet"),
         "good from tomorrow": (token_of(bot, L4, nbf=now + 86400), "not valid yet"),
@@ -128,8 +127,42 @@ async def test_a_new_key_is_fetched_at_most_once_a_minute(bot, issuer, pull):
     assert issuer.fetches == 2
     issuer.rotate(keep_old=False)
     for _ in range(5):
-        assert (await bot.report(bot.dispatch(L4), job="newest key"))[0] == 401
+        status, answer = await bot.report(bot.dispatch(L4), job="newest key")
+        assert (status, answer["error"]) == (503, "issuer_unavailable")
     assert issuer.fetches == 2
     bot.clock.advance(61)
     assert (await bot.report(bot.dispatch(L4), job="newest key"))[0] == 200
     assert issuer.fetches == 3
+
+
+@SQLITE
+async def test_a_stranger_with_made_up_key_ids_makes_no_rotation_lose_a_report(bot, issuer, pull):
+    """The stranger uses up the one fetch a minute right before each rotation."""
+    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    body = report_body(bot.dispatch(L4), **SUITE)
+    for turn in range(3):
+        bot.clock.advance(61)
+        said = jwt.decode(token_of(bot, L4), options={"verify_signature": False})
+        made_up = jwt.encode(said, stranger, algorithm="RS256", headers={"kid": f"made-up-{turn}"})
+        status, answer, _ = await post(bot, body, made_up)
+        assert (status, answer["error"]) == (401, "invalid_token")
+        issuer.rotate(keep_old=False)
+        bot.clock.advance(20)
+        body["workflow"]["job_name"] = f"job {turn}"
+        status, answer, headers = await post(bot, body, token_of(bot, L4))
+        assert (status, answer["error"], headers["Retry-After"]) == (503, "issuer_unavailable", "40")
+        bot.clock.advance(40)
+        assert (await post(bot, body, token_of(bot, L4)))[0] == 200
+
+
+@SQLITE
+async def test_a_new_key_is_not_refused_for_good_while_its_issuer_is_away(bot, issuer, pull):
+    assert (await bot.report(bot.dispatch(L4), job="old key"))[0] == 200
+    issuer.rotate()
+    issuer.outage = True
+    bot.clock.advance(3601)
+    status, answer = await bot.report(bot.dispatch(L4), job="new key")
+    assert (status, answer["error"]) == (503, "issuer_unavailable")
+    issuer.outage = False
+    bot.clock.advance(61)
+    assert (await bot.report(bot.dispatch(L4), job="new key"))[0] == 200

@@ -256,6 +256,7 @@ async def test_every_token_a_ci_really_makes_is_believed(issuer, clock, verifier
 async def test_u9_no_other_token_is_believed(issuer, clock, verifier):
     cases, wrong = refused(Maker(issuer, clock)), {}
     for name, (token, expected, word) in cases.items():
+        clock.advance(61 if "nobody publishes" in name else 0)  # its issuer may be asked again
         try:
             wrong[name] = await verifier.verify(token)
         except Rejected as refusal:
@@ -293,8 +294,9 @@ async def test_many_callers_with_a_new_key_wait_for_one_fetch(issuer, clock, ver
     await asyncio.gather(*(verifier.verify(token) for token in tokens))
     assert issuer.fetches == 1
     for _ in range(50):
-        with pytest.raises(Rejected, match="does not publish"):
+        with pytest.raises(Rejected) as refusal:
             await verifier.verify(Maker(issuer, clock).signed(kid="unknown"))
+        assert (refusal.value.status, refusal.value.headers) == (503, {"Retry-After": "60"})
     assert issuer.fetches == 1
 
 
@@ -370,6 +372,7 @@ async def test_weak_keys_and_keys_for_other_uses_are_left_out(issuer, clock):
         verifier = Verifier([config], audiences=AUDIENCES, http=http, clock=clock)
         await verifier.verify(make())
         for kid in ("weak", "enc"):
+            clock.advance(61)
             with pytest.raises(Rejected, match="does not publish"):
                 await verifier.verify(make.signed(kid=kid))
 
