@@ -7,6 +7,7 @@ import click
 from bot import __version__
 from bot.commands.allowlist import allowlist
 from bot.commands.demo import demo
+from bot.commands.init import init
 from bot.commands.keys import keys
 from bot.commands.redeliver import redeliver
 from bot.commands.reference import settings
@@ -21,7 +22,7 @@ def main() -> None:
     """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
 
 
-for command in (serve, demo, allowlist, settings, replay, redeliver, keys, report):
+for command in (serve, demo, init, allowlist, settings, replay, redeliver, keys, report):
     main.add_command(command)
 
 if __name__ == "__main__":

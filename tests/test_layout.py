@@ -35,6 +35,8 @@ ALLOWED = {
     "bot.trust": MIDDLE,
     "bot.results": MIDDLE | {"bot.trust"},
     "bot.logs": {"bot"},
+    "bot.manifest": {"bot"},
+    "bot.setup": MIDDLE | {"bot.manifest", "bot.setup"},
     "bot.worker": MIDDLE,
     "bot.tasks": MIDDLE | {"bot.tasks", "bot.relay", "bot.results"},
     "bot.web": MIDDLE | {"bot.web", "bot.relay", "bot.results", "bot.trust"},
