@@ -35,6 +35,7 @@ ALLOWED = {
     "bot.trust": MIDDLE,
     "bot.results": MIDDLE | {"bot.trust"},
     "bot.logs": {"bot"},
+    "bot.doctor": MIDDLE | {"bot.manifest", "bot.setup", "bot.doctor"},
     "bot.manifest": {"bot"},
     "bot.setup": MIDDLE | {"bot.manifest", "bot.setup"},
     "bot.worker": MIDDLE,
