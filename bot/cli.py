@@ -6,7 +6,10 @@ import click
 
 from bot import __version__
 from bot.commands.allowlist import allowlist
+from bot.commands.backup import backup
 from bot.commands.demo import demo
+from bot.commands.doctor import doctor
+from bot.commands.init import init
 from bot.commands.keys import keys
 from bot.commands.redeliver import redeliver
 from bot.commands.reference import settings
@@ -21,7 +24,7 @@ def main() -> None:
     """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
 
 
-for command in (serve, demo, allowlist, settings, replay, redeliver, keys, report):
+for command in (serve, demo, init, doctor, allowlist, settings, replay, redeliver, keys, report, backup):
     main.add_command(command)
 
 if __name__ == "__main__":

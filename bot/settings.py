@@ -207,6 +207,16 @@ def load(environ: Mapping[str, str], config: Path | None = None) -> tuple[Settin
     return settings, warnings
 
 
+def secret_files(environ: Mapping[str, str], config: Path | None = None) -> list[Path]:
+    """Return the files that hold secrets: the keys, and the settings themselves where a secret stands in them."""
+    chosen = config or Path(CONFIG_FILE)
+    in_file = _from_file(chosen, []) if chosen.exists() else {}
+    secrets = {field.name for field in dataclasses.fields(Settings) if not field.repr}
+    given = in_file | _from_environ(environ)
+    keys = [Path(given[name][1]) for name in ("private_key_path", "relay_private_key_path") if name in given]
+    return [*([chosen] if secrets & in_file.keys() else []), *keys]
+
+
 def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {
         name.removeprefix(PREFIX).lower(): (name, value)

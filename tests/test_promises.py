@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 import handlers
@@ -25,8 +26,9 @@ def test_the_app_subscribes_to_what_there_are_handlers_for():
     assert files == set(manifest["default_events"]) | UNASKED
 
 
-def test_every_permission_of_the_manifest_says_why():
-    lines = (ROOT / "app.yml").read_text().splitlines()
+@pytest.mark.parametrize("name", ["app.yml", "app.relay.yml"])
+def test_every_permission_of_the_manifest_says_why(name):
+    lines = (ROOT / name).read_text().splitlines()
     begin, end = lines.index("default_permissions:"), lines.index("default_events:")
     assert all("# " in line for line in lines[begin + 1 : end])
 

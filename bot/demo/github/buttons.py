@@ -97,6 +97,18 @@ class Buttons(Stage):
             name = "installation"
         await self.hooks.send(installation.app, name, body, guid=str(uuid.uuid4()))
 
+    async def ping(self, app: App) -> None:
+        """Tell an App that its webhook is set up, as GitHub does once."""
+        hook = {
+            "type": "App",
+            "id": app.app_id * 10,
+            "active": True,
+            "events": list(app.events),
+            "app_id": app.app_id,
+        }
+        body = {"zen": "Keep it logically awesome.", "hook_id": app.app_id * 10, "hook": hook}
+        await self.hooks.send(app, "ping", body, guid=str(uuid.uuid4()))
+
     def _run(self, number: int) -> CheckRun:
         for repo in self.world.repos.values():
             if number in repo.check_runs:

@@ -75,11 +75,11 @@ class Pages:
 
     async def index(self, _: web.Request) -> web.Response:
         """List repositories and their pull requests."""
-        return self._page("index.html", repos=list(self._github.world.repos.values()))
+        return self.page("index.html", repos=list(self._github.world.repos.values()))
 
     async def repository(self, request: web.Request) -> web.Response:
         """Show one repository the same way."""
-        return self._page("index.html", repos=[self._repo(request)])
+        return self.page("index.html", repos=[self._repo(request)])
 
     async def style(self, _: web.Request) -> web.FileResponse:
         """Send the stylesheet."""
@@ -88,13 +88,13 @@ class Pages:
     async def deliveries(self, _: web.Request) -> web.Response:
         """Show the newest of the delivery log."""
         rows = self._github.deliveries[: -SHOWN_DELIVERIES - 1 : -1]
-        return self._page("deliveries.html", deliveries=rows)
+        return self.page("deliveries.html", deliveries=rows)
 
     async def pull(self, request: web.Request) -> web.Response:
         """Show a pull request: conversation, commits and checks."""
         pull = self._pull(request)
         runs = self._github.check_runs(pull.repo, pull.head_sha)
-        return self._page(
+        return self.page(
             "pull.html",
             pull=pull,
             commits=[pull.repo.commits[sha] for sha in pull.commits],
@@ -107,12 +107,12 @@ class Pages:
         """Show all that a check run says."""
         run = self._check_run(request)
         pulls = [each for each in run.repo.pulls.values() if run.head_sha in each.commits]
-        return self._page("check_run.html", run=run, pulls=pulls)
+        return self.page("check_run.html", run=run, pulls=pulls)
 
     async def workflow_run(self, request: web.Request) -> web.Response:
         """Show a workflow run and its jobs."""
         run = _found(self._repo(request).runs, request.match_info["run"])
-        return self._page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
+        return self.page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
 
     async def redeliver(self, request: web.Request) -> web.Response:
         """Send a delivery again."""
@@ -159,7 +159,8 @@ class Pages:
             await acts[act]()
         raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
 
-    def _page(self, template: str, **values: Any) -> web.Response:
+    def page(self, template: str, **values: Any) -> web.Response:
+        """Return a page made of one of the templates."""
         text = self._templates.get_template(template).render(values)
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         return web.Response(text=text, content_type="text/html", headers=headers)

@@ -14,6 +14,7 @@ from bot.demo.github.limits import Limits
 from bot.demo.github.pages import Pages
 from bot.demo.github.people import People, as_bytes
 from bot.demo.github.pipelines import Pipelines
+from bot.demo.github.registration import Registration
 from bot.demo.github.server import RestApi
 from bot.demo.github.shapes import checks
 from bot.demo.github.state import Comment, Pull
@@ -45,8 +46,10 @@ class SimulatedGitHub(People, Conversation, Buttons, Pipelines):
     async def start(self, port: int = 0) -> None:
         """Listen on 127.0.0.1; port 0 picks a free one."""
         application = web.Application(client_max_size=LARGEST_BODY)
+        pages = Pages(self)
+        Registration(self, pages).add_to(application)
         RestApi(self, self.limits).add_to(application)
-        Pages(self).add_to(application)
+        pages.add_to(application)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()

@@ -23,6 +23,7 @@ ALL_PERMISSIONS = {
     "checks": "write",
     "contents": "write",
     "issues": "write",
+    "merge_queues": "read",
     "metadata": "read",
     "pull_requests": "write",
 }

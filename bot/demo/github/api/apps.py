@@ -76,14 +76,15 @@ async def list_repositories(call: ApiCall) -> web.Response:
 
 async def hook_config(call: ApiCall) -> web.Response:
     """Describe the App's webhook."""
-    return answer(
-        {
-            "content_type": "json",
-            "insecure_ssl": "0",
-            "secret": "********",
-            "url": call.app.webhook_url,
-        }
-    )
+    secret = {"secret": "********"} if call.app.webhook_secret else {}
+    return answer({"content_type": "json", "insecure_ssl": "0", "url": call.app.webhook_url, **secret})
+
+
+async def change_hook(call: ApiCall) -> web.Response:
+    """Change the App's webhook."""
+    call.app.webhook_url = call.body.get("url", call.app.webhook_url)
+    call.app.webhook_secret = call.body.get("secret", call.app.webhook_secret)
+    return await hook_config(call)
 
 
 async def list_deliveries(call: ApiCall) -> web.Response:
@@ -226,6 +227,7 @@ ROUTES = (
     ),
     Route(method="GET", path="/installation/repositories", handler=list_repositories, access="token"),
     Route(method="GET", path="/app/hook/config", handler=hook_config, access="app"),
+    Route(method="PATCH", path="/app/hook/config", handler=change_hook, access="app"),
     Route(method="GET", path="/app/hook/deliveries", handler=list_deliveries, access="app"),
     Route(method="GET", path="/app/hook/deliveries/{delivery}", handler=get_delivery, access="app"),
     Route(

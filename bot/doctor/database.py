@@ -1,0 +1,114 @@
+"""Can the database be read and written, does it fit this version, and what lies in it unfinished?"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.doctor.finding import Finding, error, ok, warning
+from bot.errors import StoreUnavailable
+from bot.store import allowlists, backlog, migrate, sweeps
+
+if TYPE_CHECKING:
+    from bot.doctor.patient import Patient
+    from bot.store import Transaction
+
+HOUR = 3_600_000  # milliseconds
+WEEK = 7 * 24 * HOUR
+SWEEPS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
+
+
+async def usable(patient: Patient) -> tuple[Finding, bool]:
+    """Look at version and writability; tells whether the rows can be read."""
+    store = patient.store
+    if store.sqlite and not await asyncio.to_thread(Path(store.url.database or "").exists):
+        detail = f"there is no database at {store.url.database} yet"
+        return warning("database", detail, "start `ootbot serve`: it makes one"), False
+    try:
+        async with store.read() as tx:
+            version = await backlog.version(tx)
+        if version is None:
+            return warning("database", "it has no tables yet", "start `ootbot serve`: it makes them"), False
+        if version != migrate.head():
+            return _other_version(version), False
+        async with store.transaction(patience=10) as tx:
+            await backlog.touch(tx)
+    except StoreUnavailable as problem:
+        todo = "check that it runs, DATABASE_URL, its disk and its permissions"
+        return error("database", str(problem)[:300], todo), False
+    kind = "SQLite" if store.sqlite else "PostgreSQL"
+    return ok("database", f"{kind}, version {version}, can be written"), True
+
+
+def _other_version(version: str) -> Finding:
+    head = migrate.head()
+    if version > str(head):
+        detail = f"its version {version} is newer than this program's {head}"
+        return error("database", detail, "run the newer ootbot, or restore a backup made before the upgrade")
+    detail = f"its version is {version}, this program needs {head}"
+    return warning(
+        "database", detail, "restart `ootbot serve`: it migrates at the start; make a backup first"
+    )
+
+
+async def activity(patient: Patient) -> list[Finding]:
+    """Look at when something last came in, at the sweeps, and at what is stuck."""
+    async with patient.store.read() as tx:
+        return [_heard(tx, await backlog.last_heard(tx)), *await _swept(tx, patient), await _stuck(tx)]
+
+
+async def newest_allowlist_problem(patient: Patient) -> str | None:
+    """Return what is wrong with the allowlist the server read last."""
+    async with patient.store.read() as tx:
+        newest = await allowlists.newest(tx)
+    return str(newest["error"]) if newest and not newest["valid"] else None
+
+
+def _heard(tx: Transaction, at: int | None) -> Finding:
+    name = "last delivery"
+    if at is None:
+        todo = "open a pull request, then look at Recent Deliveries on the App's page on GitHub"
+        return warning(name, "GitHub has told nothing yet", todo)
+    detail = f"{ago(tx.now - at)} ago"
+    if tx.now - at > 24 * HOUR:
+        return warning(name, detail, "if upstream was busy since, see the webhook lines")
+    return ok(name, detail)
+
+
+async def _swept(tx: Transaction, patient: Patient) -> list[Finding]:
+    names = [name for name in SWEEPS if not (patient.settings.pulls and name == "redeliver")]
+    ids = [app.github.app_id for app in patient.apps]
+    found = []
+    for name, app_id, age in await sweeps.ages(tx, ids, names):
+        detail = f"{SWEEPS[name]} was last looked at {ago(age)} ago (App {app_id})"
+        todo = "see why: GET /api/admin/tasks, and the log of `ootbot serve`"
+        if age > 24 * HOUR:
+            found.append(error(f"sweep {name}", detail, todo + "; after 3 days GitHub's log has ended"))
+        elif age > HOUR:
+            found.append(warning(f"sweep {name}", detail, todo))
+        else:
+            found.append(ok(f"sweep {name}", detail))
+    missing = {f"sweep {name}" for name in names} - {each.name for each in found}
+    return found + [
+        warning(each, "never done yet", "start `ootbot serve` and wait ten minutes")
+        for each in sorted(missing)
+    ]
+
+
+async def _stuck(tx: Transaction) -> Finding:
+    now, parked = await backlog.measure(tx), await backlog.parked(tx, tx.now - WEEK)
+    detail = f"{now.deliveries} deliveries and {now.due} tasks wait; {now.dead} tasks dead, {parked} deliveries parked"
+    if now.oldest_delivery > HOUR or now.longest_due > HOUR:
+        return error("queue", detail, "nothing works on them: is `ootbot serve` running?")
+    if now.dead or parked:
+        return warning("queue", detail, "docs/operations.md, 'When something is stuck'")
+    return ok("queue", detail)
+
+
+def ago(span: int) -> str:
+    """Return milliseconds in one unit, rounded down."""
+    for length, unit in ((24 * HOUR, "d"), (HOUR, "h"), (60_000, "min")):
+        if span >= length:
+            return f"{span // length} {unit}"
+    return f"{max(span, 0) // 1000} s"

@@ -1,0 +1,146 @@
+"""Does what GitHub sends come in? The address it was given, our own hello to it, and GitHub's log of what it tried."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from bot.doctor.finding import Finding, error, ok, warning
+from bot.errors import GitHubRefused
+from bot.manifest import HOOK
+
+if TYPE_CHECKING:
+    from bot.doctor.patient import AppUnderTest, Patient
+
+TIMEOUT = aiohttp.ClientTimeout(total=10)
+LOOKED_AT = 30  # rows of GitHub's log
+LOGS = "see the log of `ootbot serve`, and the proxy before it"
+
+
+async def of(patient: Patient, app: AppUnderTest) -> list[Finding]:
+    """Look at the webhook of one App."""
+    found = [await _config(patient, app)]
+    if not patient.settings.pulls:
+        found.append(await _hello(patient, app))
+    return [*found, await _log(patient, app)]
+
+
+async def ready(patient: Patient) -> list[Finding]:
+    """Ask the running bot whether it can work."""
+    url = f"{patient.settings.url}/readyz"
+    try:
+        async with patient.http.get(url, timeout=TIMEOUT, allow_redirects=False) as answer:
+            said = msgspec.json.decode(await answer.read())
+            missing, notes = list(said["missing"]), list(said["notes"])
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        return [
+            error(
+                "server",
+                f"{url}: {_words(problem)}",
+                "start `ootbot serve`; check PUBLIC_URL, DNS and the proxy",
+            )
+        ]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return [
+            error(
+                "server",
+                f"{url} answered {answer.status}, and it is not ootbot",
+                "check PUBLIC_URL and the proxy",
+            )
+        ]
+    found = [error("server", f"not ready: {each}", LOGS) for each in missing]
+    found += [warning("server", str(each), LOGS) for each in notes]
+    return found or [ok("server", f"{patient.settings.url} is ready")]
+
+
+async def _config(patient: Patient, app: AppUnderTest) -> Finding:
+    name, wanted = f"{app.words} webhook", patient.settings.url + HOOK
+    try:
+        said = await app.github.as_app().getitem("/app/hook/config")
+    except GitHubRefused as problem:
+        return error(
+            name, f"GitHub does not tell: {problem.message}", "set a webhook on the App's page on GitHub"
+        )
+    todo = "correct it on the App's page on GitHub"
+    if not said.get("secret"):
+        return error(
+            name, "GitHub signs nothing: no secret is set there", f"{todo}: the value of WEBHOOK_SECRET"
+        )
+    if said.get("url") != wanted and not patient.settings.pulls:
+        return error(
+            name, f"GitHub sends to {said.get('url')}, the bot is at {wanted}", f"{todo}, or set PUBLIC_URL"
+        )
+    if said.get("content_type") != "json":
+        return error(name, f"its content type is {said.get('content_type')}", f"{todo}: application/json")
+    if str(said.get("insecure_ssl")) == "1":
+        return warning(name, "GitHub does not verify the certificate", f"{todo}: enable SSL verification")
+    return ok(name, f"GitHub sends to {said.get('url')}")
+
+
+async def _hello(patient: Patient, app: AppUnderTest) -> Finding:
+    """Send a ping to our own address, signed with the secret of these settings."""
+    name, url = f"{app.words} secret", patient.settings.url + HOOK
+    body = msgspec.json.encode({"zen": "ootbot doctor", "hook_id": 0})
+    headers = {
+        "Content-Type": "application/json",
+        "X-GitHub-Event": "ping",
+        "X-GitHub-Delivery": f"doctor-{uuid.uuid4()}",
+        "X-GitHub-Hook-Installation-Target-ID": str(app.github.app_id),
+        "X-Hub-Signature-256": "sha256=" + hmac.digest(app.secret.encode(), body, hashlib.sha256).hex(),
+    }
+    try:
+        async with patient.http.post(
+            url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False
+        ) as answer:
+            status = answer.status
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        return error(
+            name, f"{url}: {_words(problem)}", "start `ootbot serve`; check PUBLIC_URL, DNS and the proxy"
+        )
+    if status == 202:
+        return ok(name, "the bot takes what is signed with the secret of these settings")
+    if status == 401:
+        return error(
+            name, "the running bot has another secret than these settings", "restart it with these settings"
+        )
+    return error(name, f"{url} answered {status} to a ping", LOGS)
+
+
+async def _log(patient: Patient, app: AppUnderTest) -> Finding:
+    """Look at what GitHub tried lately; the newest row decides."""
+    name = f"{app.words} delivery log"
+    query = {"per_page": str(LOOKED_AT)}
+    try:
+        rows = await app.github.as_app().getitem("/app/hook/deliveries{?per_page}", query)
+    except GitHubRefused as problem:
+        return error(
+            name, f"GitHub does not show it: {problem.message}", "set a webhook on the App's page on GitHub"
+        )
+    if not rows:
+        return warning(
+            name, "GitHub has sent nothing in the last days", "install the App; then open a pull request"
+        )
+    failed = [row for row in rows if not _arrived(row)]
+    detail = f"of the newest {len(rows)} attempts {len(failed)} failed"
+    if patient.settings.pulls:
+        return ok(name, f"{len(rows)} of the newest are there to be pulled")
+    if _arrived(rows[0]):
+        return ok(name, detail + ", the newest did not")
+    if rows[0]["status_code"] == 401:
+        todo = "give the App on GitHub the secret of WEBHOOK_SECRET, or the other way round"
+        return error(name, f"{detail}: GitHub's secret is not ours", todo)
+    todo = f"make {patient.settings.url} reachable for GitHub; then `ootbot redeliver --since 3d`"
+    return error(name, f"{detail}, the newest with {rows[0]['status_code']} {rows[0]['status']}", todo)
+
+
+def _arrived(row: dict[str, Any]) -> bool:
+    return bool(200 <= row["status_code"] < 300)
+
+
+def _words(problem: BaseException) -> str:
+    return f"cannot be reached ({type(problem).__name__} {problem})".replace(" )", ")")

@@ -1,0 +1,114 @@
+"""Does GitHub know our App, is our clock right, and are permissions and events granted everywhere?"""
+
+from __future__ import annotations
+
+import email.utils
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot import manifest
+from bot.doctor.finding import Finding, error, ok, warning
+from bot.errors import RetryLater
+from bot.setup.wanted import web_url
+
+if TYPE_CHECKING:
+    from bot.doctor.patient import AppUnderTest, Patient
+    from bot.domain.allowlist import Allowlist
+    from bot.github import Answer
+    from bot.manifest import Manifest
+
+SKEW, TOO_MUCH = 10, 60  # seconds our clock may differ: GitHub and every OIDC token allow a minute
+
+
+async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -> list[Finding]:
+    """Look at one App; stops where GitHub does not know it."""
+    github, name = app.github, app.words
+    headers = {"authorization": f"Bearer {github.app_jwt()}", "accept": "application/vnd.github+json"}
+    try:
+        answer = await github.call("app", "GET", f"{github.api_url}/app", headers, b"")
+    except RetryLater as problem:
+        return [error(name, str(problem), "check the network, proxies and GITHUB_API_URL")]
+    found = [_clock(patient, answer)]
+    if answer.status != 200:
+        todo = "check APP_ID and PRIVATE_KEY; after a wrong clock, set the time first"
+        return [*found, error(name, f"GitHub answered {answer.status}: {_message(answer)}", todo)]
+    said = msgspec.json.decode(answer.body)
+    wanted = app.wanted(allowlist)
+    page = _settings_page(patient, said)
+    found += [_permissions(name, wanted, said, page), _events(name, wanted, said, page)]
+    return found + await _installations(app, wanted, patient)
+
+
+def _clock(patient: Patient, answer: Answer) -> Finding:
+    told = email.utils.parsedate_to_datetime(answer.headers["date"]) if "date" in answer.headers else None
+    if told is None:
+        return warning(
+            "clock", "GitHub's answer has no date to compare with", "check that the clock is kept by NTP"
+        )
+    skew = patient.clock.now() / 1000 - told.timestamp()
+    detail = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} GitHub's"
+    if abs(skew) > TOO_MUCH:
+        return error("clock", detail, "set the time: tokens are refused from a minute on")
+    return warning("clock", detail, "keep the clock by NTP") if abs(skew) > SKEW else ok("clock", detail)
+
+
+def _permissions(name: str, wanted: Manifest, said: dict[str, Any], page: str) -> Finding:
+    lacks = manifest.lacks(wanted.granted, said["permissions"])
+    if lacks:
+        return error(
+            f"{name} permissions", f"not asked for: {', '.join(lacks)}", f"add them at {page}/permissions"
+        )
+    if extra := manifest.unneeded(wanted.granted, said["permissions"]):
+        todo = f"take them away at {page}/permissions"
+        return warning(f"{name} permissions", f"more than needed: {', '.join(extra)}", todo)
+    return ok(f"{name} permissions", f"as in {_file(wanted)}")
+
+
+def _events(name: str, wanted: Manifest, said: dict[str, Any], page: str) -> Finding:
+    missing = [event for event in wanted.events if event not in said["events"]]
+    if missing:
+        todo = f"subscribe at {page}/permissions"
+        return error(f"{name} events", f"not subscribed to {', '.join(missing)}", todo)
+    return ok(f"{name} events", f"as in {_file(wanted)}")
+
+
+async def _installations(app: AppUnderTest, wanted: Manifest, patient: Patient) -> list[Finding]:
+    name, found = f"{app.words} installations", []
+    listed = [
+        each
+        async for each in app.github.as_app().getiter("/app/installations{?per_page}", {"per_page": "100"})
+    ]
+    for each in listed:
+        account = (each.get("account") or {}).get("login", "?")
+        if each.get("suspended_at"):
+            found.append(error(name, f"suspended on {account}", f"unsuspend it at {each['html_url']}"))
+        elif lacks := manifest.lacks(wanted.granted, each["permissions"]):
+            todo = f"an owner of {account} accepts the new permissions at {each['html_url']}"
+            found.append(error(name, f"{account} has not granted {', '.join(lacks)}", todo))
+    if not listed:
+        return [
+            error(
+                name,
+                "installed nowhere",
+                f"install it from its page on {web_url(patient.settings.github_api_url)}",
+            )
+        ]
+    return found or [ok(name, f"{len(listed)}, all with every permission")]
+
+
+def _settings_page(patient: Patient, said: dict[str, Any]) -> str:
+    owner = said.get("owner") or {}
+    account = f"/organizations/{owner.get('login')}" if owner.get("type") == "Organization" else ""
+    return f"{web_url(patient.settings.github_api_url)}{account}/settings/apps/{said['slug']}"
+
+
+def _file(wanted: Manifest) -> str:
+    return " and ".join(manifest.FILES.values()) if wanted.role == "one" else manifest.FILES[wanted.role]
+
+
+def _message(answer: Answer) -> str:
+    try:
+        return str(msgspec.json.decode(answer.body).get("message", ""))[:200]
+    except (msgspec.DecodeError, AttributeError):
+        return answer.body[:100].decode("utf-8", "replace")

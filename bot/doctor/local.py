@@ -1,0 +1,58 @@
+"""Is this machine ready? Settings that are allowed and yet unwise, key files, room on disk."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from typing import TYPE_CHECKING
+
+from bot.doctor.finding import Finding, error, ok, warning
+from bot.parse import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from bot.settings import Settings
+
+GB = 1024**3
+LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
+    """Look at the options as a whole."""
+    found = [warning("settings", each, "correct or remove it") for each in warnings]
+    if chosen.public_url is None and chosen.host in LOOPBACK and not chosen.pulls:
+        todo = "set PUBLIC_URL, or RECEIVE=pull where GitHub cannot reach this machine"
+        found.append(warning("settings", f"links and callbacks point to {chosen.url}", todo))
+    if chosen.admin_token is None:
+        todo = "set ADMIN_TOKEN to a long random text"
+        found.append(warning("settings", "ADMIN_TOKEN is unset: /api/admin is closed", todo))
+    return found or [ok("settings", f"complete; upstream is {', '.join(chosen.upstream_repo)}")]
+
+
+def keys(files: Iterable[Path]) -> list[Finding]:
+    """Look at who may read the files that hold secrets."""
+    found = []
+    for path in files:
+        open_to = stat.S_IMODE(path.stat().st_mode) & OTHERS
+        if open_to:
+            found.append(warning("key", f"{path} can be read by others", f"chmod 600 {path}"))
+        else:
+            found.append(ok("key", f"{path} is private"))
+    return found or [ok("key", "given by the environment")]
+
+
+def disk(folder: Path) -> Finding:
+    """Look at the room for data."""
+    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    detail = f"{free / GB:.1f} GB free at {folder}"
+    if free < TOO_LITTLE:
+        return error("disk", detail, "make room now: deliveries are refused when the disk is full")
+    if free < LITTLE:
+        return warning(
+            "disk", detail, "make room, or keep raw deliveries for fewer days (RAW_RETENTION_DAYS)"
+        )
+    return ok("disk", detail)

@@ -1,0 +1,67 @@
+"""What is to be set up? The operator's answers, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+from bot import manifest
+
+if TYPE_CHECKING:
+    from bot.manifest import Manifest, Role
+
+GITHUB = "https://api.github.com"
+RESIDENCY = ".ghe.com"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Everything `ootbot init` was told."""
+
+    upstream_repo: str
+    public_url: str  # without a slash at the end
+    allowlist: str
+    github_api_url: str = GITHUB
+    organization: str = ""  # who owns the Apps; empty: whoever is signed in
+    name: str = ""  # of the App; empty: made of the upstream owner's
+    roles: tuple[Role, ...] = ("one",)
+    workflow_dispatch: bool = False
+    private: bool = False  # all backends belong to the Apps' owner
+
+    def manifest(self, role: Role) -> Manifest:
+        """Return what an App is to ask for."""
+        return manifest.read(role, workflow_dispatch=self.workflow_dispatch)
+
+    def app_name(self, role: Role) -> str:
+        """Return the name to suggest: App names are unique on all of GitHub."""
+        suffix = " relay" if role == "relay" else ""
+        base = self.name or f"ootbot {self.upstream_repo.partition('/')[0]}"
+        return base[: manifest.LONGEST_NAME - len(suffix)].rstrip() + suffix
+
+    @property
+    def github_url(self) -> str:
+        """Where GitHub's pages are: beside its API."""
+        return web_url(self.github_api_url)
+
+    def new_app_url(self, state: str) -> str:
+        """Return the page that makes a new App of a manifest."""
+        owner = f"/organizations/{self.organization}" if self.organization else ""
+        return f"{self.github_url}{owner}/settings/apps/new?{urlencode({'state': state})}"
+
+
+def web_url(api_url: str) -> str:
+    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
+    parts = urlsplit(api_url)
+    if parts.path.endswith("/api/v3"):
+        return f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/api/v3')}"
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
+
+
+def issuer_of(api_url: str) -> str | None:
+    """Return who vouches for Actions jobs of a GitHub; None for github.com, which is the default."""
+    parts = urlsplit(api_url)
+    host = parts.netloc.removeprefix("api.")
+    if parts.path.endswith("/api/v3"):
+        return f"{parts.scheme}://{parts.netloc}/_services/token"
+    return f"https://token.actions.{host}" if host.endswith(RESIDENCY) else None

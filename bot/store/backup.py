@@ -1,0 +1,87 @@
+"""How is the database copied while in use? SQLite by its own backup, PostgreSQL by pg_dump; the copy is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import make_url
+
+from bot.errors import GiveUp
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+PRIVATE = 0o600  # the database holds the key of our callback tokens
+
+
+def make(url: str, target: Path) -> None:
+    """Copy the database to a new file that only its owner may read; complete and checked, or not there.
+
+    Raises FileExistsError rather than replace anything, GiveUp when no good copy can be made.
+    """
+    source = make_url(url)
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))  # the name is ours from now on
+    part = target.with_name(target.name + ".part")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
+        if source.get_backend_name() == "sqlite":
+            _copy_sqlite(Path(source.database or ""), part)
+        else:
+            _dump_postgresql(source, part)
+        _to_disk(part)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _copy_sqlite(source: Path, part: Path) -> None:
+    """Copy one consistent state; writers are not kept waiting (WAL)."""
+    if not source.exists():
+        raise GiveUp(f"there is no database at {source}: has the bot run here?")
+    reading = f"{source.resolve().as_uri()}?mode=ro"
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(reading, uri=True)) as from_,
+            contextlib.closing(sqlite3.connect(part)) as to,
+        ):
+            from_.backup(to)
+            to.execute("PRAGMA journal_mode=DELETE")  # one file, nothing beside it
+            (verdict,) = to.execute("PRAGMA integrity_check").fetchone()
+    except sqlite3.Error as error:
+        raise GiveUp(f"{source} cannot be copied: {error}") from error
+    if verdict != "ok":
+        raise GiveUp(f"the copy of {source} is damaged, so {source} may be: {verdict}")
+
+
+def _dump_postgresql(source: URL, part: Path) -> None:
+    """Have pg_dump write a custom-format archive, and pg_restore read its contents."""
+    query = {{"ssl": "sslmode"}.get(name, name): value for name, value in source.query.items()}
+    target = source.set(drivername="postgresql", password=None, query=query)
+    environ = dict(os.environ)
+    if source.password:  # not as an argument: those are seen by everybody on the machine
+        environ["PGPASSWORD"] = str(source.password)
+    shown = target.render_as_string(hide_password=False)
+    _run(["pg_dump", "--format=custom", "--no-owner", f"--file={part}", f"--dbname={shown}"], environ)
+    _run(["pg_restore", "--list", str(part)], environ)
+
+
+def _run(command: list[str], environ: dict[str, str]) -> None:
+    try:
+        done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    except FileNotFoundError:
+        what = "install PostgreSQL's client programs, of the server's version or newer"
+        raise GiveUp(f"{command[0]} is not here: {what}") from None
+    if done.returncode:
+        raise GiveUp(f"{command[0]} failed: {done.stderr.strip()[:500]}")
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

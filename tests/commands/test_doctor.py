@@ -1,0 +1,249 @@
+"""`ootbot doctor`: all is well with a running bot; whatever is broken is named, with the next step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import stat
+import sys
+
+import pytest
+
+from bot import manifest
+from bot.demo.github import SimulatedGitHub
+from bot.demo.issuer import Issuer
+from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM
+from tests.process import ROOT, Process, options_for, until
+
+ONE = manifest.read("one")
+
+
+@pytest.fixture
+async def github(app_key):
+    made = SimulatedGitHub()
+    await made.start()
+    made.app = made.register_app(
+        webhook_url=None,
+        webhook_secret=SECRET,
+        private_key_pem=app_key,
+        permissions=ONE.granted,
+        events=ONE.events,
+    )
+    for name in (UPSTREAM, L1, L2, L3, L4):
+        made.add_repo(name)
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def issuer():
+    made = Issuer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def serving(github, issuer, tmp_path, app_key):
+    """A bot as a process, and what `doctor` needs to look at it."""
+    options = options_for(
+        tmp_path, private_key=app_key, app_id=github.app.app_id, api_url=github.api_url, issuer=issuer
+    )
+    process = Process(tmp_path, **options)
+    options |= {"PORT": str(process.port), "PUBLIC_URL": process.url, "DATA_DIR": str(tmp_path)}
+    process._options |= options
+    github.app.webhook_url = process.url + manifest.HOOK
+    ready = await process.start()
+    await asyncio.wait_for(ready.wait(), 20)
+    process.options = options
+    yield process
+    process.kill()
+    await process.ended()
+
+
+async def doctor(options, folder, *arguments):
+    """Run it with these options; returns exit code, findings by name, and all it printed."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+    environ |= {f"OOTBOT_{name}": value for name, value in options.items()} | {"PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot.cli", "doctor", *(arguments or ("--json",))), cwd=folder, env=environ,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said = (await process.communicate())[0].decode()
+    assert options["PRIVATE_KEY"].splitlines()[1] not in said
+    assert options.get("WEBHOOK_SECRET", SECRET) not in said
+    found = {}
+    if not arguments:
+        for check in json.loads(said)["checks"]:
+            found.setdefault(check["name"], []).append(check)
+            assert (check["status"] == "ok") == (check["next"] == "")
+    return process.returncode, found, said
+
+
+def errors(found):
+    return {name for name, checks in found.items() if any(check["status"] == "error" for check in checks)}
+
+
+async def test_all_is_well_with_a_running_bot(serving, github, tmp_path):
+    await github.open_pull(UPSTREAM)
+    await until(
+        lambda: (
+            len(
+                serving.rows(
+                    "SELECT * FROM sweep WHERE finished_at IS NOT NULL AND name IN ('redeliver', 'reconcile')"
+                )
+            )
+            == 2
+        ),
+        what="both sweeps",
+    )
+    code, found, said = await doctor(serving.options, tmp_path)
+    assert (code, errors(found)) == (0, set()), said
+    bad = [check for checks in found.values() for check in checks if check["status"] != "ok"]
+    assert bad == []
+    app = f"App {github.app.app_id}"
+    assert {
+        "settings", "key", "disk", "database", "last delivery", "sweep redeliver", "sweep reconcile", "queue",
+        "allowlist", "clock", "upstream", "backends", "issuer", "server",
+        *(f"{app} {what}" for what in ("permissions", "events", "installations", "webhook", "secret", "delivery log")),
+    } == set(found)  # fmt: skip
+    code, _, said = await doctor(serving.options, tmp_path, "--config", "/dev/null")
+    assert said.splitlines()[-1] == "0 errors, 0 warnings"
+
+
+async def test_missing_settings_are_errors_each(tmp_path):
+    code, found, _ = await doctor({"PRIVATE_KEY": "not\na key at all"}, tmp_path)
+    assert code == 1
+    assert len(found["settings"]) == 5
+    assert errors(found) == {"settings"}
+
+
+async def test_what_is_broken_on_github_is_named(serving, github, tmp_path):
+    app = f"App {github.app.app_id}"
+    github.app.permissions = {"metadata": "read", "checks": "read", "contents": "write", "actions": "admin"}
+    github.app.events = ("push",)
+    github.suspend(L1, github.app)
+    github.uninstall(L4, github.app)
+    github.uninstall(UPSTREAM, github.app)
+    github.app.webhook_url = "https://elsewhere.example/api/github/webhooks"
+    code, found, said = await doctor(serving.options, tmp_path)
+    assert code == 1
+    assert {
+        "upstream",
+        "backends",
+        f"{app} permissions",
+        f"{app} events",
+        f"{app} installations",
+        f"{app} webhook",
+    } <= errors(found), said
+    assert "checks: write" in found[f"{app} permissions"][0]["detail"]
+    assert f"{github.url}/settings/apps/ootbot/permissions" in found[f"{app} permissions"][0]["next"]
+    assert "workflow_run" in found[f"{app} events"][0]["detail"]
+    assert "suspended on watch" in found[f"{app} installations"][0]["detail"]
+    assert f"{L4} (L4): the gate cannot turn green" in found["backends"][0]["detail"]
+
+
+async def test_permissions_that_were_not_accepted_yet(serving, github, tmp_path):
+    for installation in github.world.installations.values():
+        installation.permissions = dict(installation.permissions) | {"checks": "read"}
+    _, found, _ = await doctor(serving.options, tmp_path)
+    name = f"App {github.app.app_id} installations"
+    assert errors(found) == {name}
+    assert "accepts the new permissions" in found[name][0]["next"]
+
+
+async def test_the_two_ways_a_secret_can_be_wrong(serving, github, tmp_path):
+    app = f"App {github.app.app_id}"
+    github.app.webhook_secret = "GitHub has another one"
+    await github.open_pull(UPSTREAM)
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert errors(found) == {f"{app} delivery log"}
+    assert "GitHub's secret is not ours" in found[f"{app} delivery log"][0]["detail"]
+    _, found, _ = await doctor(serving.options | {"WEBHOOK_SECRET": "these settings have another"}, tmp_path)
+    assert f"{app} secret" in errors(found)
+
+
+async def test_a_bot_that_does_not_run(serving, github, tmp_path):
+    serving.kill()
+    await serving.ended()
+    await github.open_pull(UPSTREAM)
+    app = f"App {github.app.app_id}"
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert errors(found) == {"server", f"{app} secret", f"{app} delivery log"}
+    assert "failed to connect" in found[f"{app} delivery log"][0]["detail"]
+
+
+async def test_a_clock_that_is_wrong_and_an_app_that_is_not_known(serving, github, tmp_path):
+    github.faults.add(path="^/app$", status=401, headers={"Date": "Thu, 01 Jan 2026 00:00:00 GMT"})
+    code, found, _ = await doctor(serving.options, tmp_path)
+    assert code == 1
+    assert errors(found) == {"clock", f"App {github.app.app_id}"}
+    assert "ahead of GitHub's" in found["clock"][0]["detail"]
+    _, found, _ = await doctor(serving.options | {"APP_ID": "999"}, tmp_path)
+    assert errors(found) == {"App 999"}
+
+
+async def test_a_database_of_another_version_or_that_cannot_be_written(serving, tmp_path):
+    serving.kill()
+    await serving.ended()
+    file = tmp_path / "ootbot.db"
+    for version, status in (("9999", "error"), ("0000", "warning")):
+        with sqlite3.connect(file) as db:
+            db.execute("UPDATE alembic_version SET version_num = ?", [version])
+        db.close()
+        _, found, _ = await doctor(serving.options, tmp_path)
+        assert found["database"][0]["status"] == status
+    file.rename(tmp_path / "away.db")
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert "there is no database" in found["database"][0]["detail"]
+    assert not file.exists()
+    _, found, _ = await doctor(
+        serving.options | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}, tmp_path
+    )
+    assert found["database"][0]["status"] == "error"
+
+
+async def test_a_wrong_allowlist_an_issuer_without_keys_and_readable_keys(serving, issuer, tmp_path, app_key):
+    (tmp_path / "allowlist.yml").write_text("L5: [org/a]\n")
+    issuer.outage = True
+    key = tmp_path / "key.pem"
+    key.write_text(app_key)
+    key.chmod(0o644)
+    options = dict(serving.options) | {"PRIVATE_KEY_PATH": str(key), "TYPO": "1"}
+    _, found, _ = await doctor(options, tmp_path)
+    assert {"allowlist", "issuer"} <= errors(found)
+    assert found["key"][0]["next"] == f"chmod 600 {key}"
+    assert "OOTBOT_TYPO" in found["settings"][0]["detail"]
+    assert stat.S_IMODE(key.stat().st_mode) == 0o644
+
+
+async def test_two_apps_are_both_examined(github, issuer, tmp_path, app_key):
+    upstream, relay = manifest.read("upstream"), manifest.read("relay", workflow_dispatch=True)
+    first = github.register_app(
+        webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key, slug="up",
+        permissions=upstream.granted, events=upstream.events,
+    )  # fmt: skip
+    second = github.register_app(
+        webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key, slug="re",
+        permissions=relay.granted, events=relay.events,
+    )  # fmt: skip
+    github.install(UPSTREAM, first)
+    github.install(L2, second)
+    options = options_for(
+        tmp_path, private_key=app_key, app_id=first.app_id, api_url=github.api_url, issuer=issuer
+    )
+    options |= {"RELAY_APP_ID": str(second.app_id), "RELAY_PRIVATE_KEY": app_key, "DATA_DIR": str(tmp_path)}
+    (tmp_path / "allowlist.yml").write_text(
+        f"L2: [{{repo: {L2}, dispatch: workflow, workflow_file: ci.yml}}]\n"
+    )
+    _, found, _ = await doctor(options, tmp_path)
+    assert found[f"App {second.app_id} (backends) permissions"][0]["status"] == "ok"
+    assert found[f"App {first.app_id} (upstream) permissions"][0]["status"] == "ok"
+    assert found["backends"][0]["status"] == "ok"
+    (tmp_path / "allowlist.yml").write_text(f"L2: [{L2}]\n")
+    _, found, _ = await doctor(options, tmp_path)
+    assert (
+        found[f"App {second.app_id} (backends) permissions"][0]["detail"] == "not asked for: contents: write"
+    )
