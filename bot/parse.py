@@ -80,6 +80,25 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """Read a whole number, zero included."""
+    if not text.isascii() or not text.isdigit() or int(text) >= 2**31:
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """Read a share: 0.9, or 90 %."""
+    words = text.strip()
+    try:
+        value = float(words.removesuffix("%")) / (100 if words.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text!r} is no share: write 0.9, or 90%")
+    return value
+
+
 def port(text: str) -> int:
     """Read a TCP port."""
     if not text.isascii() or not text.isdigit() or not 0 <= int(text) <= 65535:

@@ -147,6 +147,30 @@ class Settings:
     writes_per_min: int = option(
         "Writes a minute to GitHub per installation, dispatches apart.", parse.positive, default=60
     )
+    page_cache: int = option(
+        "Seconds a page is kept and shown again as it is; 0: made afresh for everybody.",
+        parse.count,
+        default=5,
+    )
+    readiness_pass_rate: float = option(
+        "A backend is ready for more above this pass rate; see docs/statistics.md for all of these.",
+        parse.share,
+        default=0.9,
+    )
+    readiness_timeout_rate: float = option("And below this share of timeouts.", parse.share, default=0.01)
+    readiness_long_rate: float = option("And below this share of long runs.", parse.share, default=0.01)
+    readiness_long: int = option("What a long run is.", parse.duration, default=3 * 3600)
+    readiness_queue: int = option("And up to this median queue time.", parse.duration, default=3600)
+    readiness_tenure: int = option("And after so long at its level.", parse.duration, default=30 * 86_400)
+    readiness_data_days: int = option("And with results on so many of 30 days.", parse.positive, default=14)
+    demotion_days: int = option("Days that demotion looks at.", parse.positive, default=7)
+    demotion_pass_rate: float = option(
+        "A backend is due for less at this pass rate or below.", parse.share, default=0.9
+    )
+    demotion_timeout_rate: float = option("Or from this share of timeouts on.", parse.share, default=0.01)
+    demotion_long: int = option(
+        "Or when the median from dispatch to the last report is longer.", parse.duration, default=3 * 3600
+    )
     log_format: str = option(
         "console, or json for machines.", parse.one_of("console", "json"), default="console"
     )

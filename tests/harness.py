@@ -186,6 +186,7 @@ def make_settings(*, github, issuer, app, folder: Path, database_url=None, **ove
         "oidc_issuers": (IssuerConfig(issuer=issuer.url, repository_claim="repository"),),
         "admin_token": "an admin token",
         "writes_per_min": 6000,
+        "page_cache": 0,
     }
     return Settings(**(chosen | overrides))
 

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bot.domain import times
+from bot.domain.tally import ENDS, Tally, tally
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 Row = dict[str, Any]
 
 GREEN_FROM = 0.95
 AMBER_FROM = 0.80
-
-OUTCOMES = {
-    "success": "success",
-    "failure": "failure",
-    "action_required": "failure",
-    "startup_failure": "failure",
-    "stale": "failure",
-    "timed_out": "timed_out",
-    "cancelled": "cancelled",
-    "skipped": "skipped",
-    "neutral": "neutral",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,57 +45,65 @@ class BackendStats:
         return self.success + self.failure + self.timed_out + self.never_started
 
 
-def backend_stats(jobs: Iterable[Row], dispatches: Sequence[Row]) -> BackendStats:
-    """Return the numbers of one backend from its job rows and dispatch rows of a window."""
-    dropped = {row["id"] for row in dispatches if row["state"] == "superseded"}
-    kept = [row for row in jobs if "refused" not in row["flags"]]
-    runs = [row for row in latest_attempts(kept) if row["dispatch_id"] not in dropped]
-    counts = Counter(outcome(row) for row in runs)
-    ends = Counter(_end(row) for row in _unheard(dispatches, kept))
-    rated = counts["success"] + counts["failure"] + counts["timed_out"] + ends["never_started"]
-    execution = _known(runs, "execution_time")
-    queue = _known(runs, "queue_time")
+def numbers(of: Tally) -> BackendStats:
+    """Return what people see of a tally."""
+    execution, queue = times.summary(of.execution), times.summary(of.queue)
     return BackendStats(
-        runs=len(runs),
-        **counts,
-        **ends,
-        pass_rate=counts["success"] / rated if rated else None,
-        median_execution_time=median(execution),
-        p90_execution_time=p90(execution),
-        median_queue_time=median(queue),
-        p90_queue_time=p90(queue),
-        last_at=max(map(_heard_at, kept), default=None),
+        runs=of.runs,
+        success=of.success,
+        failure=of.failure,
+        timed_out=of.timed_out,
+        cancelled=of.cancelled,
+        skipped=of.skipped,
+        neutral=of.neutral,
+        running=of.running,
+        never_started=of.never_started,
+        not_dispatched=of.not_dispatched,
+        superseded=of.superseded,
+        pass_rate=of.pass_rate,
+        median_execution_time=execution[0],
+        p90_execution_time=execution[1],
+        median_queue_time=queue[0],
+        p90_queue_time=queue[1],
+        last_at=of.last_at or None,
     )
 
 
-def by_backend(jobs: Iterable[Row], dispatches: Iterable[Row]) -> dict[str, BackendStats]:
-    """Return the numbers of every backend that occurs, by its case folded name."""
-    jobs_of, dispatches_of = defaultdict(list), defaultdict(list)
-    keys: dict[str, str] = {}  # the same few names come again and again
-    for job in jobs:
-        name = job["downstream_repo"]
-        jobs_of[keys.get(name) or keys.setdefault(name, name.casefold())].append(job)
-    for dispatch in dispatches:
-        dispatches_of[dispatch["backend_key"]].append(dispatch)
-    return {key: backend_stats(jobs_of[key], dispatches_of[key]) for key in {**jobs_of, **dispatches_of}}
+def backend_stats(jobs: Iterable[Row], dispatches: Sequence[Row]) -> BackendStats:
+    """Return the numbers of one backend from all rows there are of it."""
+    return numbers(tally(*counted(jobs, dispatches)))
+
+
+def counted(jobs: Iterable[Row], dispatches: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Return rows that say whether they count, given all rows there are of a backend.
+
+    Where there are too many to be looked at, the store says the same of each row (`store.counted`).
+    """
+    dropped = {row["id"] for row in dispatches if row["state"] == "superseded"}
+    kept = [row for row in jobs if "refused" not in row["flags"]]
+    latest = {id(row) for row in latest_attempts(kept)}
+    heard = {row["dispatch_id"] for row in kept}
+    said = [
+        row
+        | {
+            "counts": id(row) in latest and row["dispatch_id"] not in dropped,
+            "swept": "swept" in row["flags"],
+        }
+        for row in kept
+    ]
+    ended = [row | {"counts": row["id"] not in heard} for row in dispatches if row["state"] in ENDS]
+    return said, ended
 
 
 def latest_attempts(jobs: Iterable[Row]) -> list[Row]:
-    """Return of each job of each run only the latest attempt."""
+    """Return of each job of each run only the latest attempt; of one told twice, what the backend told."""
     latest: dict[tuple[str, ...], Row] = {}
     for row in jobs:
         name = (row["delivery_id"], row["run_id"], row["workflow_name"], row["job_name"])
         known = latest.get(name)
-        if known is None or row["run_attempt"] > known["run_attempt"]:
+        if known is None or _precedence(row) > _precedence(known):
             latest[name] = row
     return list(latest.values())
-
-
-def outcome(job: Mapping[str, Any]) -> str:
-    """Return which count of BackendStats a job belongs to."""
-    if job["status"] != "completed":
-        return "running"
-    return OUTCOMES.get(job["conclusion"] or "", "neutral")
 
 
 def grade(pass_rate: float | None) -> str:
@@ -119,33 +115,5 @@ def grade(pass_rate: float | None) -> str:
     return "amber" if pass_rate >= AMBER_FROM else "red"
 
 
-def median(values: Sequence[float]) -> float | None:
-    """Return the middle value, the mean of the two middle ones for an even count."""
-    return statistics.median(values) if values else None
-
-
-def p90(values: Sequence[float]) -> float | None:
-    """Return the smallest value that at least nine tenths do not exceed."""
-    return sorted(values)[math.ceil(len(values) * 9 / 10) - 1] if values else None
-
-
-def _unheard(dispatches: Iterable[Row], jobs: Iterable[Row]) -> list[Row]:
-    """Return the dispatches without any report: a late one takes `never started` back."""
-    heard = {job["dispatch_id"] for job in jobs}
-    return [row for row in dispatches if row["id"] not in heard and _end(row)]
-
-
-def _end(dispatch: Row) -> str:
-    state = dispatch["state"]
-    if state in {"failed", "not_installed"}:
-        return "not_dispatched"
-    return state if state in {"never_started", "superseded"} else ""
-
-
-def _known(jobs: Iterable[Row], name: str) -> list[float]:
-    return [row[name] for row in jobs if row[name] is not None]
-
-
-def _heard_at(job: Row) -> int:
-    """Return when the backend last spoke of a job; the sweeper's own verdict is no report."""
-    return int(job["received_at"] if "swept" in job["flags"] else job["updated_at"])
+def _precedence(row: Row) -> tuple[int, bool]:
+    return row["run_attempt"], row["source"] == "callback"

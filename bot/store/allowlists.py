@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain import allowlist
+from bot.store.rollup_tables import oot_level
 from bot.store.tables import allowlist_version
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ async def keep(tx: Transaction, *, source: str, content: str, error: str | None)
     last = await newest(tx)
     if last and last["digest"] == digest and last["error"] == error:
         return False
+    if error is None:
+        await _keep_levels(tx, content)
     await tx.run(
         sa.insert(allowlist_version).values(
             digest=digest,
@@ -52,3 +55,21 @@ async def keep(tx: Transaction, *, source: str, content: str, error: str | None)
         )
     )
     return True
+
+
+async def levels(tx: Transaction) -> dict[str, tuple[int, int]]:
+    """Return level and since when (epoch milliseconds) of every backend that was ever listed; 0: not any more."""
+    rows = await tx.rows(sa.select(oot_level).order_by(oot_level.c.since))
+    return {row["backend_key"]: (row["level"], row["since"]) for row in rows}
+
+
+async def _keep_levels(tx: Transaction, content: str) -> None:
+    """Note whose level a new version changes."""
+    known = {key: level for key, (level, _) in (await levels(tx)).items()}
+    now = {entry.key: int(entry.level) for entry in _parse(content).entries}
+    changed = [key for key in {**known, **now} if now.get(key, 0) != known.get(key, 0)]
+    insert = tx.insert(oot_level)
+    last = {"level": insert.excluded.level}  # of two versions in one moment
+    rows = [{"backend_key": key, "since": tx.now, "level": now.get(key, 0)} for key in changed]
+    if rows:
+        await tx.run(insert.on_conflict_do_update(index_elements=["backend_key", "since"], set_=last), rows)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain.tally import ENDS
+from bot.store import rollup
 from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ Row = dict[str, Any]
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
 HEARD = sa.exists().where(oot_workflow_job.c.dispatch_id == oot_dispatch.c.id)
+COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 
 
@@ -59,7 +62,11 @@ async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[Row]:
 
 async def change(tx: Transaction, identifier: str, **values: Any) -> None:
     """Set columns of one dispatch."""
-    await tx.run(sa.update(oot_dispatch).where(oot_dispatch.c.id == identifier).values(values))
+    same = oot_dispatch.c.id == identifier
+    was = await tx.row(sa.select(*COUNTED_BY).where(same)) if "state" in values else None
+    if was and {was["state"], values["state"]} & set(ENDS):
+        await rollup.touch_dispatches(tx, [was])
+    await tx.run(sa.update(oot_dispatch).where(same).values(values))
 
 
 async def intend(tx: Transaction, dispatch: Row) -> bool:
@@ -79,7 +86,8 @@ async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head:
     )
     if but_head is not None:
         change_of = change_of.where(oot_dispatch.c.head_sha != but_head)
-    await tx.run(change_of.values(state="superseded"))
+    done = await tx.run(change_of.values(state="superseded").returning(*COUNTED_BY))
+    await rollup.touch_dispatches(tx, map(dict, done.mappings()))
 
 
 async def told(tx: Transaction, repo: str, number: int, backend_key: str) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from bot.store import rollup
 from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
     """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
     if not rows:
         return set()
+    await rollup.touch_jobs(tx, rows.values())
     statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
     ordered = [BLANK | rows[key] for key in sorted(rows)]
     if tx.sqlite:  # the only writer: nothing can have come in between
@@ -77,6 +79,7 @@ async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
 async def change(tx: Transaction, rows: Mapping[str, Row]) -> None:
     """Write jobs that `get` returned to this transaction."""
     if rows:
+        await rollup.touch_jobs(tx, rows.values())
         await tx.run(
             _change, [{f"new_{name}": row[name] for name in BLANK} for _, row in sorted(rows.items())]
         )
@@ -89,6 +92,7 @@ async def move(tx: Transaction, job: Row, values: Row) -> bool:
         oot_workflow_job.c.status == job["status"],
         oot_workflow_job.c.conclusion.is_not_distinct_from(job["conclusion"]),
     )
+    await rollup.touch_jobs(tx, [job])
     return bool((await tx.run(sa.update(oot_workflow_job).where(*same).values(values))).rowcount)
 
 

@@ -12,8 +12,17 @@ from bot.store.columns import column as _column
 from bot.store.columns import must as _must
 from bot.store.pull_tables import oot_check, oot_comment
 from bot.store.record_tables import records
+from bot.store.rollup_tables import oot_day, oot_level, oot_stale_day
 
-__all__ = ["metadata", "oot_check", "oot_comment", "records"]  # part of the schema, made elsewhere
+__all__ = [
+    "metadata",
+    "oot_check",
+    "oot_comment",
+    "oot_day",
+    "oot_level",
+    "oot_stale_day",
+    "records",
+]  # part of the schema, made elsewhere
 
 delivery = sa.Table(
     "delivery",
@@ -182,8 +191,13 @@ oot_workflow_job = sa.Table(
 )
 sa.Index("ix_oot_workflow_job_dispatch", oot_workflow_job.c.dispatch_id)
 sa.Index("ix_oot_workflow_job_pull", oot_workflow_job.c.upstream_repo, oot_workflow_job.c.pr_number)
-sa.Index("ix_oot_workflow_job_backend", oot_workflow_job.c.downstream_repo, oot_workflow_job.c.received_at)
-sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id)
+sa.Index(
+    "ix_oot_workflow_job_backend",
+    sa.func.lower(oot_workflow_job.c.downstream_repo),
+    oot_workflow_job.c.received_at,
+)
+sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id, oot_workflow_job.c.job_name)
+sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha)
 sa.Index(
     "ix_oot_workflow_job_name",  # how else does this job fare?
     oot_workflow_job.c.job_name,

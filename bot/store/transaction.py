@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.domain.records import Record, merge
-from bot.store import queue
+from bot.store import queue, rollup
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Transaction:
         self.replaying = False  # rebuilding records: tasks are not enqueued
         # by id, as last shown by a delivery received then
         self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
+        self.stale_days: set[tuple[int, str]] = set()  # whose numbers are to be counted afresh
         self._records: list[Record] = []
         self._requests: dict[tuple[str, str], Request] = {}
 
@@ -83,6 +84,9 @@ class Transaction:
         requests, self._requests = self._requests, {}
         if requests:
             await queue.enqueue(self, [requests[name] for name in sorted(requests)])
+        stale, self.stale_days = self.stale_days, set()
+        if stale:
+            await rollup.mark(self, stale)
 
     def insert(self, table: sa.Table) -> Any:
         """Return this database's INSERT, which knows ON CONFLICT."""

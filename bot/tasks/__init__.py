@@ -21,6 +21,7 @@ from bot.tasks import (
     redeliver,
     relay,
     rerun,
+    rollup,
     run_again,
     sweep,
     verify_commit,
@@ -42,6 +43,7 @@ KINDS = {
     "redeliver": redeliver.run,
     "relay": relay.run,
     "rerun": rerun.run,
+    "rollup": rollup.run,
     "run_again": run_again.run,
     "sweep": sweep.run,
     "verify_commit": verify_commit.run,
@@ -51,5 +53,6 @@ PERIODIC = {  # seconds between runs
     "prune": 3600.0,
     "reconcile": 600.0,
     "redeliver": 600.0,
+    "rollup": 10.0,
     "sweep": 60.0,
 }

@@ -1,29 +1,55 @@
-"""Which backends are there, and how does each do? The allowlist and the rows of a window, brought together."""
+"""Which backends are there, and how does each do? The allowlist and the days of a window, brought together."""
 
 from __future__ import annotations
 
-import asyncio
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bot.domain import stats
+from bot.domain import stats, trend
+from bot.domain.days import DAY, HOUR, Day
 from bot.domain.stats import BackendStats
-from bot.store import allowlists, reads
-from bot.web.parameters import DAY
+from bot.domain.tally import total
+from bot.store import allowlists, reads, rollup, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bot.domain.allowlist import Entry
     from bot.store import Transaction
     from bot.web.access import Access
 
-Row = dict[str, Any]
+SPARK = 30  # days drawn beside every backend
+SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
+GIVEN_UP = 7 * DAY  # nobody waits for an answer for longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The days that numbers are about: 24 hours to the moment, otherwise whole UTC days and today so far."""
+
+    days: int
+    now: int  # epoch milliseconds
+
+    @property
+    def first(self) -> int:
+        """The first day."""
+        return (self.now - self.days * DAY) // DAY
+
+    @property
+    def last(self) -> int:
+        """Today."""
+        return self.now // DAY
+
+    @property
+    def since(self) -> int:
+        """When it begins, epoch milliseconds."""
+        return self.now - DAY if self.days == 1 else self.first * DAY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """One backend: who it is, whether it is listed now, and its numbers of the window."""
+    """One backend: who it is, whether it is listed now, its numbers of the window, and where it is going."""
 
     repo: str
     level: int
@@ -31,6 +57,11 @@ class Health:
     oncalls: tuple[str, ...]
     listed: bool
     stats: BackendStats
+    trend: tuple[float | None, ...] = ()  # pass rates of the last days
+    turned: str = ""  # red or green, in the last 24 hours
+    waiting: int = 0  # open pull requests that wait for it
+    heard_at: int | None = None  # last report in the window or the days drawn
+    stale: bool = False  # it has reported before, and not for long
 
     @property
     def label(self) -> str:
@@ -45,57 +76,86 @@ class Health:
 
 async def of_all(tx: Transaction, access: Access, days: int) -> list[Health]:
     """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
-    since = tx.now - days * DAY
-    jobs = _visible(await reads.counted_jobs(tx, since), access)
-    dispatches = _visible(await reads.unheard_dispatches(tx, since), access)
+    window = Window(days=days, now=tx.now)
+    read = _visible(await rollup.read(tx, min(window.first, window.last - SPARK)), access)
+    counted = await _counted(tx, window, read, access)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    numbers = await asyncio.to_thread(stats.by_backend, jobs, dispatches)
-    spelled = _spelled(jobs, dispatches)
+    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
+    drawn = _by_backend(read)
     found = [
-        _health(entries.get(key), *spelled.get(key, ("", 0)), numbers.get(key, BackendStats()))
-        for key in {**entries, **numbers}
+        _health(entries.get(key), drawn.get(key, []), counted.get(key, []), window, asked.get(key, 0))
+        for key in {**entries, **counted}
     ]
     return sorted(found, key=_worst_first)
 
 
 async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Health | None:
     """Return one backend; None when it is neither listed nor was ever heard of."""
-    since = tx.now - days * DAY
-    jobs = _visible(await reads.counted_jobs(tx, since, backend=repo), access)
-    dispatches = _visible(await reads.unheard_dispatches(tx, since, backend=repo), access)
+    key = repo.casefold()
+    window = Window(days=days, now=tx.now)
+    read = await of_days(tx, access, repo, first=min(window.first, window.last - SPARK))
+    counted = await _counted(tx, window, read, access)
     allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
-    spelled = _spelled(jobs, dispatches) or _spelled(
-        await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names), ()
-    )
-    if entry is None and not spelled:
-        return None
-    name, level = spelled.get(repo.casefold(), ("", 0))
-    return _health(entry, name, level, stats.backend_stats(jobs, dispatches))
+    if entry is None and not read:
+        row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names)), None)
+        if row is None:
+            return None
+        nothing = BackendStats()
+        name, level = row["downstream_repo"], row["downstream_repo_level"]
+        return Health(
+            repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
+        )
+    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
+    return _health(entry, read, counted.get(key, []), window, asked.get(key, 0))
 
 
-def _health(entry: Entry | None, name: str, level: int, numbers: BackendStats) -> Health:
+async def of_days(tx: Transaction, access: Access, repo: str, *, first: int) -> list[Day]:
+    """Return the days of one backend that may be shown."""
+    return _visible(await rollup.read(tx, first, backends=[repo.casefold()]), access)
+
+
+async def _counted(
+    tx: Transaction, window: Window, read: Sequence[Day], access: Access
+) -> dict[str, list[Day]]:
+    """Return by backend what the window's numbers are made of."""
+    if window.days > 1:
+        return _by_backend(one for one in read if one.day >= window.first)
+    lately = {one.key for one in read if one.day >= window.first}
+    return _by_backend(_visible(await rollup.since(tx, window.since, lately), access))
+
+
+def _health(
+    entry: Entry | None, drawn: Sequence[Day], counted: Sequence[Day], window: Window, asked: int
+) -> Health:
+    newest = max([*drawn, *counted], key=lambda one: one.day, default=None)
+    heard_at = max((one.tally.last_at for one in [*drawn, *counted]), default=0)
+    level = entry.level if entry else newest.level if newest else 0
     return Health(
-        repo=entry.repo if entry else name,
-        level=entry.level if entry else level,
+        repo=entry.repo if entry else newest.backend if newest else "",
+        level=level,
         device=entry.device if entry else None,
         oncalls=entry.oncalls if entry else (),
         listed=entry is not None,
-        stats=numbers,
+        stats=stats.numbers(total(one.tally for one in counted)),
+        trend=tuple(trend.rates(drawn, first=window.last - SPARK, last=window.last)),
+        turned=trend.turn(drawn, now=window.now),
+        waiting=asked,
+        heard_at=heard_at or None,
+        stale=level > 1 and 0 < heard_at < window.now - SILENT,
     )
 
 
-def _visible(rows: Iterable[Row], access: Access) -> list[Row]:
-    return [row for row in rows if not access.hides(row["upstream_repo"])]
+def _visible(found: Iterable[Day], access: Access) -> list[Day]:
+    return [one for one in found if not access.hides(one.upstream)]
 
 
-def _spelled(jobs: Iterable[Row], dispatches: Iterable[Row]) -> dict[str, tuple[str, int]]:
-    """Return name and level of each backend as its newest row has them."""
-    seen = [(row["created_at"], row["backend"], row["level"]) for row in dispatches] + [
-        (row["received_at"], row["downstream_repo"], row["downstream_repo_level"]) for row in jobs
-    ]
-    return {name.casefold(): (name, level) for _, name, level in sorted(seen)}
+def _by_backend(found: Iterable[Day]) -> dict[str, list[Day]]:
+    parts = defaultdict(list)
+    for one in found:
+        parts[one.key].append(one)
+    return parts
 
 
 def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:

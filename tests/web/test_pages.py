@@ -6,10 +6,8 @@ import html
 import re
 
 import pytest
-import sqlalchemy as sa
 
 from bot.store import jobs
-from bot.store.tables import oot_workflow_job
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 
 PAGES = ("/oot", "/oot/levels", f"/oot/{L4}", f"/{UPSTREAM}/pull/1")
@@ -39,7 +37,7 @@ def section(page, backend):
 
 async def relayed(bot, pull, **changes):
     """A row as an outside relay's report leaves it."""
-    row = {
+    row = jobs.BLANK | {
         "dispatch_id": None,
         "status": "completed",
         "conclusion": "success",
@@ -60,8 +58,9 @@ async def relayed(bot, pull, **changes):
         "updated_at": bot.clock.now(),
     }
     row |= changes
+    row["job_key"] = jobs.job_key(row)
     async with bot.store.transaction() as tx:
-        await tx.run(sa.insert(oot_workflow_job).values(row | {"job_key": jobs.job_key(row)}))
+        await jobs.add(tx, {row["job_key"]: row})
 
 
 async def test_the_root_leads_to_the_health_of_all_backends(bot):

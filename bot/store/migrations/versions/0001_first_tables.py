@@ -443,7 +443,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_key", name=op.f("pk_oot_workflow_job")),
     )
     op.create_index(
-        "ix_oot_workflow_job_backend", "oot_workflow_job", ["downstream_repo", "received_at"], unique=False
+        "ix_oot_workflow_job_backend",
+        "oot_workflow_job",
+        [sa.text("lower(downstream_repo)"), "received_at"],
+        unique=False,
     )
     op.create_index("ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False)
     op.create_index(
@@ -463,7 +466,8 @@ def upgrade() -> None:
     op.create_index(
         "ix_oot_workflow_job_pull", "oot_workflow_job", ["upstream_repo", "pr_number"], unique=False
     )
-    op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id"], unique=False)
+    op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id", "job_name"], unique=False)
+    op.create_index("ix_oot_workflow_job_head", "oot_workflow_job", ["head_sha"], unique=False)
     op.create_table(
         "pull_label_event",
         sa.Column("repository_id", BIG, nullable=False),
@@ -772,5 +776,55 @@ def upgrade() -> None:
         sqlite_where=sa.text("status != 'completed'"),
         postgresql_where=sa.text("status != 'completed'"),
     )
+    op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
+    op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
+    _rollup()
     for table, key in ORDERED_BY.items():
         op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)
+
+
+def _rollup() -> None:
+    """The daily numbers of each backend."""
+    counts = (
+        "runs",
+        "success",
+        "failure",
+        "timed_out",
+        "cancelled",
+        "skipped",
+        "neutral",
+        "running",
+        "never_started",
+        "not_dispatched",
+        "superseded",
+    )
+    op.create_table(
+        "oot_day",
+        sa.Column("backend_key", sa.Text(), nullable=False),
+        sa.Column("day", sa.Integer(), nullable=False),
+        sa.Column("upstream_key", sa.Text(), nullable=False),
+        sa.Column("event_type", sa.Text(), nullable=False),
+        sa.Column("backend", sa.Text(), nullable=False),
+        sa.Column("level", sa.Integer(), nullable=False),
+        *(sa.Column(name, BIG, nullable=False) for name in counts),
+        *(sa.Column(name, sa.LargeBinary(), nullable=False) for name in ("execution", "queue", "whole")),
+        sa.Column("hours", JSON, nullable=False),
+        sa.Column("last_at", BIG, nullable=False),
+        sa.Column("written_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
+    )
+    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at"], unique=False)
+    op.create_table(
+        "oot_stale_day",
+        sa.Column("day", sa.Integer(), nullable=False),
+        sa.Column("backend_key", sa.Text(), nullable=False),
+        sa.Column("marks", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
+    )
+    op.create_table(
+        "oot_level",
+        sa.Column("backend_key", sa.Text(), nullable=False),
+        sa.Column("since", BIG, nullable=False),
+        sa.Column("level", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
+    )

@@ -1,0 +1,75 @@
+"""Which way is a backend going? Its pass rate day by day, and whether it turned red or green since yesterday."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.domain import times
+from bot.domain.days import DAY, HOUR
+from bot.domain.stats import grade
+from bot.domain.tally import Tally, total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.domain.days import Day
+
+HOURS_A_DAY = 24
+LATELY, BEFORE = HOURS_A_DAY, 7 * HOURS_A_DAY  # hours compared: the last ones with those before
+
+
+def by_day(days: Iterable[Day], *, first: int, last: int) -> list[Tally | None]:
+    """Return the tally of each day of a span, None where nothing is known."""
+    parts: list[list[Tally]] = [[] for _ in range(last - first + 1)]
+    for one in days:
+        if first <= one.day <= last:
+            parts[one.day - first].append(one.tally)
+    return [total(part) if part else None for part in parts]
+
+
+def pass_rates(tallies: Sequence[Tally | None]) -> list[float | None]:
+    """Return pass rates, None where nothing counts."""
+    return [one.pass_rate if one else None for one in tallies]
+
+
+def rates(days: Sequence[Day], *, first: int, last: int) -> list[float | None]:
+    """Return the pass rate of each day of a span: no times are added up for it."""
+    sums = [[0, 0] for _ in range(last - first + 1)]
+    for one in days:
+        if first <= one.day <= last:
+            sums[one.day - first][0] += one.tally.rated
+            sums[one.day - first][1] += one.tally.success
+    return [success / rated if rated else None for rated, success in sums]
+
+
+def medians(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | None, float | None]]:
+    """Return median and p90 of a time, such as `execution`, for each tally."""
+    return [times.summary(getattr(one, name)) if one else (None, None) for one in tallies]
+
+
+def turn(days: Iterable[Day], *, now: int) -> str:
+    """Return `red` or `green` for a backend that turned so in the last 24 hours against the week before, else nothing.
+
+    Red: below amber now, not before. Green: green now, red before. Whole hours are compared.
+    """
+    lately, before = [0, 0], [0, 0]
+    end = now // HOUR
+    for day in days:
+        age = (day.day * DAY) // HOUR
+        if end - age >= LATELY + BEFORE + HOURS_A_DAY:
+            continue
+        for hour, (rated, success) in day.hours.items():
+            ago = end - age - int(hour)
+            if ago < LATELY + BEFORE:
+                part = lately if ago < LATELY else before
+                part[0] += rated
+                part[1] += success
+    now_is, was = _grade(lately), _grade(before)
+    if now_is == "red" and was in {"green", "amber"}:
+        return "red"
+    return "green" if now_is == "green" and was == "red" else ""
+
+
+def _grade(counts: list[int]) -> str:
+    rated, success = counts
+    return grade(success / rated if rated else None)

@@ -1,0 +1,168 @@
+"""What did each backend do, day by day? Kept in oot_day; a day whose rows changed is counted afresh until it is again.
+
+Whoever changes a row marks its day stale in the same transaction (`touch_jobs`, `touch_dispatches`); the task `rollup`
+writes stale days anew. So what is read here is always what the rows add up to, whenever that task runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.domain import times
+from bot.domain.days import DAY, Day, days
+from bot.domain.tally import ENDS, Tally
+from bot.store import counted
+from bot.store.rollup_tables import COUNTS, HISTOGRAMS, oot_day, oot_stale_day
+from bot.store.tables import oot_dispatch, oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.store.transaction import Transaction
+
+Row = dict[str, Any]
+Place = tuple[int, str]  # a day, a backend's case folded name
+JOB, TOLD = oot_workflow_job.c, oot_dispatch.c
+
+
+async def touch_jobs(tx: Transaction, rows: Collection[Row]) -> None:
+    """Mark the days that job rows count for: their own, that of an earlier attempt, that of a silent dispatch."""
+    for row in rows:
+        tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
+    again = [row for row in rows if row["run_attempt"] > 1]
+    if again:
+        query = sa.select(JOB.received_at, JOB.downstream_repo).where(
+            JOB.run_id.in_(sorted({row["run_id"] for row in again})),
+            JOB.job_name.in_(sorted({row["job_name"] for row in again})),
+        )
+        for row in await tx.rows(query):
+            tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
+    told = sorted({row["dispatch_id"] for row in rows if row["dispatch_id"]})
+    if told:
+        query = sa.select(TOLD.created_at, TOLD.backend_key)
+        for row in await tx.rows(query.where(TOLD.id.in_(told), TOLD.state.in_(list(ENDS)))):
+            tx.stale_days.add((row["created_at"] // DAY, row["backend_key"]))
+
+
+async def touch_dispatches(tx: Transaction, rows: Iterable[Row]) -> None:
+    """Mark the days that dispatches (id, backend_key, created_at) and the jobs of them count for."""
+    identifiers = []
+    for row in rows:
+        tx.stale_days.add((row["created_at"] // DAY, row["backend_key"]))
+        identifiers.append(row["id"])
+    if identifiers:
+        query = sa.select(JOB.received_at, JOB.downstream_repo).where(JOB.dispatch_id.in_(identifiers))
+        for row in await tx.rows(query):
+            tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
+
+
+async def mark(tx: Transaction, places: Collection[Place]) -> None:
+    """Write down which days are stale."""
+    insert = tx.insert(oot_stale_day)
+    more = {"marks": oot_stale_day.c.marks + 1}
+    # one order for all, so that two transactions never wait for each other
+    rows = [{"day": day, "backend_key": backend, "marks": 1} for day, backend in sorted(places)]
+    await tx.run(insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=more), rows)
+
+
+async def read(
+    tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
+) -> list[Day]:
+    """Return the days from `first` to `last`, of some backends or of all; what is stale is counted afresh."""
+    stale = await stale_days(tx, first, last=last, backends=backends)
+    kept = sa.select(oot_day).where(oot_day.c.day >= first)
+    if last is not None:
+        kept = kept.where(oot_day.c.day <= last)
+    if backends is not None:
+        kept = kept.where(oot_day.c.backend_key.in_(sorted(backends)))
+    found = [
+        _day(row)
+        for row in map(dict, (await tx.run(kept)).mappings())
+        if (row["day"], row["backend_key"]) not in stale
+    ]
+    return found + await count(tx, list(stale))
+
+
+async def stale_days(
+    tx: Transaction,
+    first: int = 0,
+    *,
+    last: int | None = None,
+    backends: Collection[str] | None = None,
+    limit: int | None = None,
+) -> dict[Place, int]:
+    """Return the stale days with how often each was marked, the newest first."""
+    query = sa.select(oot_stale_day).where(oot_stale_day.c.day >= first)
+    if last is not None:
+        query = query.where(oot_stale_day.c.day <= last)
+    if backends is not None:
+        query = query.where(oot_stale_day.c.backend_key.in_(sorted(backends)))
+    query = query.order_by(oot_stale_day.c.day.desc(), oot_stale_day.c.backend_key).limit(limit)
+    return {(row["day"], row["backend_key"]): row["marks"] for row in await tx.rows(query)}
+
+
+async def count(tx: Transaction, places: Sequence[Place]) -> list[Day]:
+    """Return what backends did on some days, as their rows say."""
+    backends_on = defaultdict(list)
+    for day, backend in places:
+        backends_on[day].append(backend)
+    found: list[Day] = []
+    for day, backends in backends_on.items():
+        jobs, silent = await counted.rows(tx, backends, since=day * DAY, until=(day + 1) * DAY - 1)
+        found += days(jobs, silent)
+    return found
+
+
+async def since(tx: Transaction, at: int, backends: Collection[str]) -> list[Day]:
+    """Return what backends did since a time that is not the beginning of a day."""
+    jobs, silent = await counted.rows(tx, backends, since=at, until=tx.now)
+    return days(jobs, silent)
+
+
+async def heard_of(tx: Transaction, first: int) -> set[str]:
+    """Return the case folded names of the backends that did anything from a day on."""
+    kept = sa.select(oot_day.c.backend_key).where(oot_day.c.day >= first)
+    stale = sa.select(oot_stale_day.c.backend_key).where(oot_stale_day.c.day >= first)
+    return set((await tx.run(kept.union(stale))).scalars())
+
+
+async def write(tx: Transaction, place: Place, marks: int, found: Iterable[Day]) -> bool:
+    """Keep a day as counted; returns False when it was marked again meanwhile."""
+    day, backend = place
+    same = (
+        oot_stale_day.c.day == day,
+        oot_stale_day.c.backend_key == backend,
+        oot_stale_day.c.marks == marks,
+    )
+    if not (await tx.run(sa.delete(oot_stale_day).where(*same))).rowcount:
+        return False
+    await tx.run(sa.delete(oot_day).where(oot_day.c.day == day, oot_day.c.backend_key == backend))
+    rows = [_row(one, tx.now) for one in found]
+    if rows:
+        await tx.run(sa.insert(oot_day), rows)
+    return True
+
+
+def _row(one: Day, now: int) -> Row:
+    row: Row = {name: getattr(one.tally, name) for name in COUNTS}
+    row |= {name: times.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
+    row |= {"backend_key": one.key, "upstream_key": one.upstream, "event_type": one.event}
+    row |= {"day": one.day, "backend": one.backend, "level": one.level, "hours": one.hours}
+    return row | {"last_at": one.tally.last_at, "written_at": now}
+
+
+def _day(row: Row) -> Day:
+    added = {name: row[name] for name in COUNTS}
+    added |= {name: times.from_bytes(row[name]) for name in HISTOGRAMS}
+    return Day(
+        day=row["day"],
+        backend=row["backend"],
+        level=row["level"],
+        upstream=row["upstream_key"],
+        event=row["event_type"],
+        tally=Tally(**added, last_at=row["last_at"]),
+        hours=row["hours"],
+    )
