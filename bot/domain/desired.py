@@ -61,6 +61,7 @@ class Terms:
     labels: frozenset[str]  # the pull request's
     gate: bool  # a gate was published on this repository before
     interval: int  # milliseconds between two updates of one check run
+    current: bool = True  # on an older head what was begun goes on, and nothing begins
     files: frozenset[str] = (
         frozenset()
     )  # those the pull request changes; failed tests are annotated only there
@@ -118,6 +119,8 @@ def gate(
     )
     basis = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:16]
     row = present[-1] if present else None
+    if row is None and not terms.current:
+        return Plan()
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
     check = gate_check(
         pull.backends,
@@ -174,11 +177,13 @@ def _of_backend(
     stays, why_not = (shown or begun) and not silenced, DELISTED if entry is None else LABEL_GONE
     if not by_job:
         check = annotated(check, backend.failing, terms.files)
-    yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
+    if terms.current or check.name in by_name:
+        yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
     jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
     for job, of_job in zip(backend.jobs, jobs, strict=True):
         row = by_id.get(of_job.external_id)
-        if by_job or row is not None:  # what was begun is concluded
+        begins = by_job and (terms.current or of_job.name in by_name)
+        if begins or row is not None:  # what was begun is concluded
             told = annotated(of_job, [job] if job.red else [], terms.files)
             basis = of_job.external_id
             begun = dispatch["level"] > 3 and row is not None
@@ -196,6 +201,8 @@ def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write 
     """Return the write that makes a check run what it should be; concluded ones are not opened again."""
     if row is not None:
         check = replace(check, external_id=row["external_id"])
+        if _taken_back(row) and not terms.current:
+            return None
         if row["status"] == "completed" and check.status != "completed" and not _taken_back(row):
             return None
     return _write(check, basis, row, terms)

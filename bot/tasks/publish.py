@@ -112,7 +112,8 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
     for head in state.heads[: query.MOST_HEADS]:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
-        here = replace(terms, files=files) if head is state.current else terms
+        now = head is state.current
+        here = replace(terms, current=now, files=files if now else frozenset())
         plan += desired.backends(head.view, told, head.entries, rows, here)
     return replace(plan, writes=tuple(sorted(plan.writes, key=lambda one: not one.urgent)))
 
@@ -136,7 +137,8 @@ async def _gates(tx: Transaction, state: PullState, terms: desired.Terms) -> Pla
         view = replace(head.view, head_sha=sha)
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         on_it = [row for row in made if row["head_sha"] == sha]
-        plan += desired.gate(view, told, on_it, terms, due=head.expecting)
+        here = replace(terms, current=head is state.current)
+        plan += desired.gate(view, told, on_it, here, due=head.expecting)
     return plan
 
 

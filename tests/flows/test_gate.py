@@ -218,6 +218,29 @@ async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github,
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_bare(bot, github):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    first = pull.head_sha
+    for _ in range(3):
+        bot.clock.advance(1)
+        await github.push_commit(pull)
+    await bot.settle()
+    assert bot.checks(UPSTREAM, first) == {}
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    written = [call for call in github.calls if call.path.endswith("/check-runs")]
+    assert len(written) == 2
+
+
+async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, github, pull):
+    first, told = pull.head_sha, bot.dispatch(L4)
+    await github.push_commit(pull)
+    await bot.settle()
+    await bot.report(told, conclusion="failure")
+    await bot.settle()
+    assert gate(bot, first)[0] == "failure"
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
 # Merge queues
 
 

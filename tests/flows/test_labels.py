@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from bot.demo.github import payloads
+from bot.domain.desired import LABEL_GONE
 from tests.harness import L2, L3, L4, UPSTREAM
 
 TWO_DEVICES = f"""
@@ -127,6 +128,37 @@ async def test_a_label_that_went_before_the_new_head_is_not_shown_on_it(bot, git
     head = await github.push_commit(pull)
     await bot.settle(horizon=20)
     assert npu(bot, head) is None
+
+
+async def test_a_label_shows_nothing_new_on_heads_that_were_overtaken(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    heads = [pull.head_sha]
+    for _ in range(3):
+        await bot.settle(horizon=20)
+        bot.clock.advance(60)
+        heads.append(await github.push_commit(pull))
+    await bot.settle(horizon=20)
+    bot.clock.advance(60)
+    await github.label(pull, SHOWN)
+    await bot.settle(horizon=20)
+    assert [npu(bot, sha) for sha in heads] == [None, None, None, ("queued", None)]
+
+
+async def test_what_was_shown_on_an_overtaken_head_is_concluded_and_not_begun_again(bot, github):
+    pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
+    await bot.settle(horizon=20)
+    first, told = pull.head_sha, bot.dispatch(L3)
+    await github.push_commit(pull)
+    await bot.settle(horizon=20)
+    for step in (github.unlabel, github.label):
+        bot.clock.advance(60)
+        await step(pull, SHOWN)
+        await bot.settle(horizon=20)
+    assert npu(bot, first) == ("completed", "neutral")
+    await bot.report(told, conclusion="failure")
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, first)["oot / npu"][2] == LABEL_GONE
+    assert npu(bot, pull.head_sha) == ("queued", None)
 
 
 async def test_an_unfinished_check_of_an_older_run_ends_when_a_newer_one_takes_its_place(bot, github):
