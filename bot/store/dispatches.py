@@ -213,8 +213,10 @@ async def unsent(tx: Transaction, limits: Limits) -> list[str]:
 async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
     """Conclude a dispatch that nobody has reported on; returns False when somebody has, or it is no longer sent."""
     matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", ~HEARD)
-    change_of = sa.update(oot_dispatch).where(*matches)
-    return bool((await tx.run(change_of.values(state="never_started", error=reason))).rowcount)
+    change_of = sa.update(oot_dispatch).where(*matches).values(state="never_started", error=reason)
+    done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    await rollup.touch_dispatches(tx, done)
+    return bool(done)
 
 
 async def silent_reruns(tx: Transaction, limits: Limits) -> list[Row]:

@@ -40,7 +40,7 @@ async def touch_jobs(tx: Transaction, rows: Collection[Row]) -> None:
         )
         for row in await tx.rows(query):
             tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
-    told = sorted({row["dispatch_id"] for row in rows if row["dispatch_id"]})
+    told = sorted({identifier for row in rows if (identifier := row.get("dispatch_id"))})
     if told:
         query = sa.select(TOLD.created_at, TOLD.backend_key)
         for row in await tx.rows(query.where(TOLD.id.in_(told), TOLD.state.in_(list(ENDS)))):
