@@ -23,7 +23,7 @@ from bot.errors import RetryLater
 from bot.github import GitHubApp
 from bot.oidc import Verifier
 from bot.store import Store
-from bot.web.limits import Gate, Limits, most_connections
+from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
 from bot.worker import Worker
 
@@ -129,7 +129,16 @@ async def answering(app: web.Application, listening: socket.socket, limits: Limi
         yield
     finally:
         accepting.close()
+        await _served(runner.server)  # aiohttp reads nothing more of a request once its clean-up has begun
         await runner.cleanup()
+
+
+async def _served(server: web.Server) -> None:
+    """Return when nobody is being served any more, or has been for too long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SHUTDOWN):
+            while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
+                await asyncio.sleep(0.02)
 
 
 def _listen(settings: Settings) -> socket.socket:

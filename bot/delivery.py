@@ -49,8 +49,11 @@ def record(tx: Transaction, event: Delivery, kind: RecordType, *, deleted: bool 
 
 
 def record_repository(tx: Transaction, event: Delivery, repository: object) -> None:
-    """Keep a repository that a delivery shows in passing; the same again within a transaction costs nothing."""
-    if not isinstance(repository, dict) or "id" not in repository:
+    """Keep a repository that a delivery shows in passing; the same again within a transaction costs nothing.
+
+    One that does not say whether it is private is no news of the repository.
+    """
+    if not isinstance(repository, dict) or "id" not in repository or "private" not in repository:
         return
     key = str(repository["id"])
     seen, at = tx.repositories_seen.get(key, ({}, 0))

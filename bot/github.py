@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
 import jwt
 import msgspec
+import structlog
 from cachetools import LRUCache, TTLCache
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -30,12 +32,15 @@ if TYPE_CHECKING:
 
     from bot.clock import Clock
 
+log = structlog.get_logger("bot.github")
+
 API_VERSION = "2022-11-28"
 TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
 INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
 PERMISSION_LIFE = 5 * 60  # seconds GitHub's word on what a person may do is believed
 IN_FLIGHT = 20  # calls at once; GitHub allows 100
 ANSWERS = 100  # answers kept to be confirmed by their ETag
+SKEW = 20_000  # milliseconds between two clocks that are worth a word
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
 
 
@@ -74,6 +79,7 @@ class GitHubApp:
         self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
         self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(10_000, PERMISSION_LIFE, timer=seconds)
         self._answers: LRUCache[str, Any] = LRUCache(ANSWERS)
+        self._skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that has mattered
 
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
@@ -105,8 +111,8 @@ class GitHubApp:
         return AppClient(self)
 
     def app_jwt(self) -> str:
-        """Return a JWT that says who the App is; valid for nine minutes, back-dated for clock skew."""
-        now = self._clock.now() // 1000
+        """Return a JWT that says who the App is; valid for nine minutes by GitHub's clock, back-dated a little."""
+        now = round(self._clock.now() + self._skew) // 1000
         claims = {"iat": now - 60, "exp": now + 9 * 60, "iss": str(self.app_id)}
         return jwt.encode(claims, self._private_key, algorithm="RS256")
 
@@ -129,6 +135,7 @@ class GitHubApp:
         try:
             answer = await self._as_app("POST", path, wanted)
         except GitHubRefused as error:
+            _believed(error)
             self._installations.pop(repo.casefold(), None)
             if again:
                 return await self._mint(repo, permissions, again=False)
@@ -144,21 +151,44 @@ class GitHubApp:
             try:
                 answer = await self._as_app("GET", path)
             except GitHubRefused as error:
+                _believed(error)
                 message = f"the App is not installed on {repo}: install it there"
                 raise NotInstalled(error.status, message) from error
             self._installations[key] = int(answer["id"])
         return self._installations[key]
 
     async def _as_app(self, method: str, path: str, body: object = None) -> Any:
-        headers = {
-            "authorization": f"Bearer {self.app_jwt()}",
-            "accept": "application/vnd.github+json",
-            "content-type": "application/json",
-        }
         sent = b"" if body is None else msgspec.json.encode(body)
-        answer = await self.call("app", method, self.api_url + path, headers, sent)
+        headers = {"accept": "application/vnd.github+json", "content-type": "application/json"}
+        answer = await self.call_as_app(method, self.api_url + path, headers, sent)
         raise_for(answer)
         return msgspec.json.decode(answer.body)
+
+    async def call_as_app(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Answer:
+        """Make a call as the App itself; a clock of ours that is wrong is noticed, and made up for from then on."""
+        for last_try in (False, True):
+            signed = {**headers, "authorization": f"Bearer {self.app_jwt()}"}
+            answer = await self.call("app", method, url, signed, body)
+            if answer.status != 401 or last_try or not self._learn_skew(answer):
+                break
+        return answer
+
+    def _learn_skew(self, answer: Answer) -> bool:
+        """Compare GitHub's clock with ours; returns whether they differ otherwise than was known."""
+        try:
+            theirs = parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000
+        except ValueError:
+            return False
+        skew = theirs - self._clock.now()
+        if abs(skew - self._skew) < SKEW:
+            return False
+        log.error(
+            "this machine's clock is wrong: set it, callers' tokens are judged by it", seconds=-skew / 1000
+        )
+        self._skew = skew
+        return True
 
     async def call(
         self,
@@ -229,8 +259,7 @@ class AppClient(GitHubAPI):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
-        signed = {**headers, "authorization": f"Bearer {self._app.app_jwt()}"}
-        return readable(await self._app.call("app", method, url, signed, body))
+        return readable(await self._app.call_as_app(method, url, headers, body))
 
     async def sleep(self, seconds: float) -> None:
         """Never called: waiting is the queue's business."""
@@ -269,6 +298,15 @@ class Client(AppClient):
         """Return the URL of something inside this client's repository."""
         owner, _, name = self._repo.partition("/")
         return f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}/{rest}"
+
+
+def _believed(error: GitHubRefused) -> None:
+    """Raise RetryLater when GitHub does not believe who we are: that says nothing about a repository."""
+    if error.status == 401:
+        reason = (
+            f"GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock ({error.message})"
+        )
+        raise RetryLater(reason, after=60) from error
 
 
 def readable(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:

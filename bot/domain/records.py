@@ -39,7 +39,9 @@ DECISIVE_ACTIONS = {
     "synchronize": 2,
     "closed": 3,
     "reopened": 3,
-}  # of one second: what moves a head, or ends it
+    "privatized": 2,
+    "publicized": 2,
+}  # of one second: what moves a head, or ends it, or says who may see it
 STATUS_RANK = {
     "requested": 0,
     "queued": 0,

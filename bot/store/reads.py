@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.store import names
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -36,13 +37,11 @@ class Private:
 
 
 async def private(tx: Transaction) -> Private:
-    """Return which repositories are private, as far as their records say."""
+    """Return which repositories are private, as far as their records say, by every name they ever had."""
     table = records["repository"]
-    rows = await tx.rows(
-        sa.select(table.c.repository_id, table.c.repo, table.c.full_name).where(table.c.private)
-    )
-    names = {name.casefold() for row in rows for name in (row["repo"], row["full_name"]) if name}
-    return Private(names=frozenset(names), ids=frozenset(row["repository_id"] for row in rows))
+    rows = await tx.rows(sa.select(table.c.repository_id).where(table.c.private))
+    ids = {row["repository_id"] for row in rows}
+    return Private(names=frozenset(await names.of_ids(tx, ids)), ids=frozenset(ids))
 
 
 async def counted_jobs(tx: Transaction, since: int, *, backend: str | None = None) -> list[Row]:
@@ -121,11 +120,12 @@ async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:
 async def record(
     tx: Transaction, kind: RecordType, repo: str, identifier: str | int, attempt: int | None = None
 ) -> Row | None:
-    """Return one record of a repository; `identifier` is the number of an issue or pull request."""
+    """Return one record of a repository, under any of its names; `identifier` is a number where there is one."""
     table = records[kind.table]
     numbered = kind.table in {"issue", "pull_request"}
     column = table.c.number if numbered else table.c[kind.key[0]]
-    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), column == identifier)
+    known = await names.of_same(tx, repo)
+    query = sa.select(table).where(sa.func.lower(table.c.repo).in_(sorted(known)), column == identifier)
     if attempt is not None:
         query = query.where(table.c.run_attempt == attempt)
     return await tx.row(query.order_by(*(part.desc() for part in _order(kind))).limit(1))
@@ -139,10 +139,14 @@ async def record_page(
     before: tuple[str | int, ...] | None,
     limit: int,
 ) -> list[Row]:
-    """Return the newest records of a repository; `before` holds the last one's values of `order_of`."""
+    """Return the newest records of a repository, under any of its names, after those seen.
+
+    `before` holds the last one's values of `order_of`.
+    """
     table = records[kind.table]
     order = _order(kind)
-    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower())
+    known = await names.of_same(tx, repo)
+    query = sa.select(table).where(sa.func.lower(table.c.repo).in_(sorted(known)))
     if before:
         last = [sa.literal(value, part.type) for value, part in zip(before, order, strict=True)]
         query = query.where(sa.tuple_(*order) < sa.tuple_(*last))

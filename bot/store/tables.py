@@ -272,6 +272,15 @@ sweep = sa.Table(
     sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
 )
 
+repository_name = sa.Table(
+    "repository_name",
+    metadata,
+    _must("repository_id", Big),
+    _must("name", sa.Text),  # case folded; every name it was ever heard of by
+    sa.PrimaryKeyConstraint("repository_id", "name", name="pk_repository_name"),
+    sa.Index("ix_repository_name_name", "name"),
+)
+
 missed_delivery = sa.Table(
     "missed_delivery",
     metadata,

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.domain.records import Record, merge
-from bot.store import queue, rollup
+from bot.store import names, queue, rollup
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Transaction:
             by_table
         ):  # one order for all, so that two transactions never wait for each other
             await self._merge(table, by_table[table])
+        await names.keep(self, gathered)
         requests, self._requests = self._requests, {}
         if requests:
             await queue.enqueue(self, [requests[name] for name in sorted(requests)])

@@ -7,6 +7,7 @@ waits behind a large one. What is larger waits, in the order it came, for a seat
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from dataclasses import dataclass
 from typing import Any, cast
@@ -152,12 +153,16 @@ class Gate:
 
 
 def most_connections() -> int:
-    """Return how many connections there may be: fewer than there may be open files."""
+    """Return how many connections there may be: fewer than there may be open files, of which we take all we may."""
     if sys.platform == "win32":
         return Limits.connections
     import resource  # noqa: PLC0415 - not on Windows
 
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != most:
+        with contextlib.suppress(ValueError, OSError):  # some systems have a limit that they do not name
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            files = most
     return Limits.connections if files < 0 else max(min(Limits.connections, files - FILES), FILES)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-REPOSITORY = {"id": 5, "full_name": "org/project"}
+REPOSITORY = {"id": 5, "full_name": "org/project", "private": False}
 
 
 def at(minute: int) -> str:

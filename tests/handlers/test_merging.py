@@ -137,7 +137,7 @@ async def test_both_databases_end_in_the_rows_of_memory_in_any_order(database_ur
         "pull_label_event": 2, "issue_label_event": 2, "repository": 1,
     }  # fmt: skip
     async with opened(url, clock) as store:
-        for _ in range(5):
+        for _ in range(2):
             order = dice.sample(deliveries_of(life) * 2, 2 * len(life))
             while order:
                 some, order = order[: (size := dice.choice([1, 1, 2, 5]))], order[size:]
@@ -146,6 +146,46 @@ async def test_both_databases_end_in_the_rows_of_memory_in_any_order(database_ur
                         await ROUTER.dispatch(delivery, tx)
             assert await stored(store) == expected
             await forget(store)
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+async def test_every_order_ends_in_the_same_rows_of_both_databases(life, database_url, tmp_path, clock):
+    """Each order in a repository of its own; each event once, and for every other order then twice."""
+    orders = [list(order) for order in itertools.permutations(range(len(life)))]
+    orders = [order + order[::-1] if number % 2 else order for number, order in enumerate(orders)]
+    async with opened(url_of(database_url, tmp_path), clock) as store:
+        for step in range(2 * len(life)):
+            async with store.transaction() as tx:
+                for number, order in enumerate(orders):
+                    if step < len(order):
+                        await ROUTER.dispatch(moved(deliveries_of(life)[order[step]], number), tx)
+        ends = {}
+        for (table, key), row in (await stored(store)).items():
+            if table != "repository":
+                ends.setdefault(key[0], {})[table, key[1:]] = told_of(row)
+    assert len(ends) == len(orders)
+    expected = {
+        (table, key[1:]): {
+            name: row[name] for name in row if name not in {"repository_id", "repo", "merge_state"}
+        }
+        for (table, key), row in rows_of(await records_of(life)).items()
+        if table != "repository"
+    }
+    assert [order for order, end in zip(orders, ends.values(), strict=True) if end != expected] == []
+
+
+def told_of(row):
+    """A row without what says which repository it is in, and without what merging needs."""
+    return {
+        name: value for name, value in row.items() if name not in {"repository_id", "repo", "merge_state"}
+    }
+
+
+def moved(delivery, number):
+    """The same delivery in another repository."""
+    repository = delivery.data["repository"] | {"id": 1_000_000 + number, "full_name": f"org/r{number}"}
+    delivery.data = delivery.data | {"repository": repository}
+    return delivery
 
 
 async def stored(store):

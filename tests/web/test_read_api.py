@@ -10,6 +10,7 @@ import pytest
 from bot.domain.reading import show_time
 from bot.domain.records import TYPES
 from tests.harness import L1, L2, L3, L4, UPSTREAM, running
+from tests.web.reporting import OPENED
 
 COLUMNS = {
     "status", "conclusion", "downstream_repo", "upstream_repo", "pr_number", "head_sha", "delivery_id",
@@ -309,6 +310,43 @@ async def test_a_renamed_private_repository_stays_hidden_under_its_old_name(bot,
     assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}/{pull.number}"))[0] == 404
     assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}"))[0] == 404
     assert (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[0] == 404
+
+
+async def test_results_for_a_private_upstream_stay_hidden_after_it_was_renamed(bot, github, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    repo = github.world.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": "new/name", "private": True, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "renamed", "repository": about})
+    await bot.settle()
+    _, shown = await bot.get(f"/api/oot/backends/{L4}")
+    assert "jobs" not in shown or shown["jobs"] == []
+    _, page = await bot.get(f"/oot/{L4}")
+    assert UPSTREAM not in page
+
+
+@pytest.mark.parametrize("action", ["renamed", "transferred", "archived"])
+async def test_whatever_a_repository_is_called_now_its_rows_are_found_and_keep_its_id(
+    bot, github, pull, action
+):
+    repo = github.world.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": "New/Name", "private": False, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": action, "repository": about})
+    await bot.send("issues", OPENED | {"repository": about})
+    await bot.settle()
+    for name in (UPSTREAM, "new/name"):
+        _, found = await bot.get(f"/api/records/pull_request/{name}/{pull.number}")
+        assert (found["repository_id"], found["number"]) == (repo.id, pull.number)
+        _, page = await bot.get(f"/api/records/issue/{name}")
+        assert [row["repo"] for row in page["rows"]] == ["New/Name"]
+
+
+async def test_a_deleted_repository_keeps_a_tombstone_and_its_rows(bot, github, pull):
+    repo = github.world.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": UPSTREAM, "private": False, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "deleted", "repository": about})
+    await bot.settle()
+    assert (await bot.get(f"/api/records/repository/{UPSTREAM}/{repo.id}"))[1]["deleted_at"]
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}/{pull.number}"))[0] == 200
 
 
 async def test_without_an_admin_token_nothing_private_is_ever_shown(settings, github, issuer, clock):

@@ -7,6 +7,7 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -85,6 +86,7 @@ class RestApi:
         if not (fault and fault.replaces and fault.when == "before"):
             honest = await self._perform(attempt, route, raw)
         response = _disturbed(honest, fault)
+        response.headers["Date"] = formatdate(self._stage.world.now() / 1000, usegmt=True)
         self._log(attempt, fault, response.status)
         if fault and fault.drop:
             if request.transport is not None:

@@ -647,6 +647,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_secret")),
     )
     op.create_table(
+        "repository_name",
+        sa.Column("repository_id", BIG, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("repository_id", "name", name="pk_repository_name"),
+    )
+    op.create_index("ix_repository_name_name", "repository_name", ["name"])
+    op.create_table(
         "sweep",
         sa.Column("app_id", BIG, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),

@@ -1,0 +1,47 @@
+"""Which names has a repository had? Its id never changes; its rows keep the name they came with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.store.tables import records, repository_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from bot.domain.records import Record
+    from bot.store.transaction import Transaction
+
+NAME, REPOSITORY = repository_name.c, records["repository"].c
+
+
+async def keep(tx: Transaction, gathered: Iterable[Record]) -> None:
+    """Note the names under which some records came."""
+    heard = {
+        (record.values["repository_id"], record.values["repo"].casefold())
+        for record in gathered
+        if record.values["repository_id"] and record.values["repo"]
+    }
+    if heard:
+        rows = [{"repository_id": identifier, "name": name} for identifier, name in sorted(heard)]
+        await tx.run(tx.insert(repository_name).on_conflict_do_nothing(), rows)
+
+
+async def of_same(tx: Transaction, name: str) -> set[str]:
+    """Return every name (case folded) of the repositories that have or had this one, itself included."""
+    ids = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
+    found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(ids)))
+    return {name.casefold(), *found.scalars()}
+
+
+async def of_ids(tx: Transaction, ids: Collection[int]) -> set[str]:
+    """Return every name (case folded) of some repositories, except those that public ones go by now."""
+    if not ids:
+        return set()
+    taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
+        ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
+    )
+    query = sa.select(NAME.name).where(NAME.repository_id.in_(list(ids)), NAME.name.not_in(taken))
+    return set((await tx.run(query)).scalars())

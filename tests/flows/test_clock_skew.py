@@ -1,0 +1,49 @@
+"""Does a bot whose clock is wrong still work? GitHub refuses what is signed for another time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import L4, UPSTREAM, ManualClock, running
+
+
+class Wrong(ManualClock):
+    """A clock that goes as another does, some seconds off."""
+
+    def __init__(self, right, off):
+        self.right, self.off = right, round(off * 1000)
+
+    @property
+    def at(self):
+        return self.right.at + self.off
+
+    @at.setter
+    def at(self, value):
+        self.right.at = value - self.off
+
+
+@pytest.mark.parametrize("minutes", [-10, -2, 2, 10])
+async def test_a_clock_that_is_minutes_off_costs_nothing_on_githubs_side(
+    settings, github, issuer, clock, minutes, capsys
+):
+    wrong = Wrong(clock, minutes * 60)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=wrong) as bot:
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=30)
+        assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
+        assert bot.dispatch(L4).client_payload["event_type"] == "pull_request"
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+    told = [line for line in capsys.readouterr().out.splitlines() if "clock is wrong" in line]
+    assert (len(told), minutes in {-10, 10, 2}) in {(1, True), (0, False), (0, True)}
+    refused = [call for call in github.calls if call.status == 401]
+    assert len(refused) <= 3
+
+
+async def test_a_key_that_github_does_not_accept_is_no_missing_installation(bot, github):
+    github.faults.add(path="/installation$", status=401, body={"message": "Bad credentials"}, times=8)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"pending"}
+    await bot.settle(horizon=600)
+    assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"

@@ -1,0 +1,80 @@
+"""What becomes of a delivery that cannot be handled? It is tried five times, then parked, and holds nobody up."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from tests.harness import UPSTREAM
+
+SQLITE = (
+    "CREATE TRIGGER refuse BEFORE INSERT ON issue WHEN NEW.number = 13 BEGIN SELECT RAISE(ABORT, 'no thirteens'); END",
+)
+POSTGRES = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no thirteens'; END $$",
+    "CREATE TRIGGER refuse BEFORE INSERT ON issue FOR EACH ROW WHEN (NEW.number = 13) EXECUTE FUNCTION refuse()",
+)
+
+
+@pytest.fixture
+async def superstitious(bot):
+    """A database that refuses one row; returns what makes it take it."""
+    async with bot.store.transaction() as tx:
+        for statement in SQLITE if bot.store.sqlite else POSTGRES:
+            await tx.run(sa.text(statement))
+
+    async def converted():
+        async with bot.store.transaction() as tx:
+            on = "" if bot.store.sqlite else " ON issue"
+            await tx.run(sa.text(f"DROP TRIGGER refuse{on}"))
+
+    return converted
+
+
+def an_issue(number):
+    repository = {"id": 5, "full_name": UPSTREAM, "private": False}
+    issue = {"id": number, "number": number, "title": "It is slow", "updated_at": "2026-01-02T03:04:05Z"}
+    return {"action": "opened", "issue": issue, "repository": repository}
+
+
+async def states(bot):
+    return {row["guid"]: (row["state"], row["attempts"]) for row in await bot.rows("delivery")}
+
+
+async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_others(bot, superstitious):
+    before = await counted(bot, "parked")
+    for number in (12, 13, 14):
+        await bot.send("issues", an_issue(number), guid=f"issue-{number}")
+    await bot.settle()
+    assert (await states(bot))["issue-13"] == ("stored", 1)
+    assert {row["number"] for row in await bot.rows("issue")} == {12, 14}
+    began = bot.clock.now()
+    await bot.settle(horizon=24 * 3600)
+    assert bot.clock.now() - began > 60_000, "the tries keep a growing distance"
+    assert await states(bot) == {
+        "issue-12": ("handled", 1), "issue-13": ("parked", 5), "issue-14": ("handled", 1)
+    }  # fmt: skip
+    assert await counted(bot, "parked") == before + 1
+    admin = {"Authorization": "Bearer an admin token"}
+    _, shown = await bot.get("/api/admin/deliveries/issue-13", headers=admin)
+    assert "no thirteens" in shown["delivery"]["error"]
+    await superstitious()
+    status, _ = await bot.request("POST", "/api/admin/deliveries/issue-13/replay", headers=admin)
+    assert status == 202
+    await bot.settle()
+    assert (await states(bot))["issue-13"][0] == "handled"
+    assert {row["number"] for row in await bot.rows("issue")} == {12, 13, 14}
+
+
+async def test_events_without_a_handler_are_kept_and_counted(bot):
+    before = await counted(bot, "no_handler")
+    await bot.send("star", {"action": "created", "repository": {"id": 5, "full_name": UPSTREAM}}, guid="star")
+    await bot.settle()
+    assert await states(bot) == {"star": ("ignored", 1)}
+    assert await counted(bot, "no_handler") == before + 1
+
+
+async def counted(bot, outcome):
+    _, text = await bot.get("/metrics")
+    name = f'ootbot_deliveries_applied_total{{outcome="{outcome}"}}'
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
