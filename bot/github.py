@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
-import jwt
 import msgspec
-import structlog
 from cachetools import LRUCache, TTLCache
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gidgethub.abc import GitHubAPI
 
 from bot import __version__
 from bot.domain import throttle
-from bot.errors import GitHubRefused, Misconfigured, NotInstalled, RetryLater
+from bot.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.identity import Identity
 from bot.pace import Pace
 
 if TYPE_CHECKING:
@@ -32,15 +27,12 @@ if TYPE_CHECKING:
 
     from bot.clock import Clock
 
-log = structlog.get_logger("bot.github")
-
 API_VERSION = "2022-11-28"
 TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
 INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
 PERMISSION_LIFE = 5 * 60  # seconds GitHub's word on what a person may do is believed
 IN_FLIGHT = 20  # calls at once; GitHub allows 100
 ANSWERS = 100  # answers kept to be confirmed by their ETag
-SKEW = 20_000  # milliseconds between two clocks that are worth a word
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
 
 
@@ -68,7 +60,7 @@ class GitHubApp:
     ) -> None:
         self.app_id = app_id
         self.api_url = api_url
-        self._private_key = _load(private_key)  # once: checking a key takes as long as a page
+        self._identity = Identity(app_id, private_key, clock)
         self._http = http
         self._clock = clock
         self._pace = Pace(clock, writes_per_min=writes_per_min)
@@ -79,7 +71,6 @@ class GitHubApp:
         self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
         self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(10_000, PERMISSION_LIFE, timer=seconds)
         self._answers: LRUCache[str, Any] = LRUCache(ANSWERS)
-        self._skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that has mattered
 
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
@@ -109,12 +100,6 @@ class GitHubApp:
     def as_app(self) -> AppClient:
         """Return a client that speaks as the App itself: installations, the delivery log."""
         return AppClient(self)
-
-    def app_jwt(self) -> str:
-        """Return a JWT that says who the App is; valid for nine minutes by GitHub's clock, back-dated a little."""
-        now = round(self._clock.now() + self._skew) // 1000
-        claims = {"iat": now - 60, "exp": now + 9 * 60, "iss": str(self.app_id)}
-        return jwt.encode(claims, self._private_key, algorithm="RS256")
 
     async def token(self, repo: str, permissions: Mapping[str, str], *, renew: bool = False) -> str:
         """Return an installation token for one repository; raises NotInstalled where the App has no access."""
@@ -169,26 +154,11 @@ class GitHubApp:
     ) -> Answer:
         """Make a call as the App itself; a clock of ours that is wrong is noticed, and made up for from then on."""
         for last_try in (False, True):
-            signed = {**headers, "authorization": f"Bearer {self.app_jwt()}"}
+            signed = {**headers, "authorization": f"Bearer {self._identity.jwt()}"}
             answer = await self.call("app", method, url, signed, body)
-            if answer.status != 401 or last_try or not self._learn_skew(answer):
+            if answer.status != 401 or last_try or not self._identity.learn(answer.headers.get("date", "")):
                 break
         return answer
-
-    def _learn_skew(self, answer: Answer) -> bool:
-        """Compare GitHub's clock with ours; returns whether they differ otherwise than was known."""
-        try:
-            theirs = parsedate_to_datetime(answer.headers.get("date", "")).timestamp() * 1000
-        except ValueError:
-            return False
-        skew = theirs - self._clock.now()
-        if abs(skew - self._skew) < SKEW:
-            return False
-        log.error(
-            "this machine's clock is wrong: set it, callers' tokens are judged by it", seconds=-skew / 1000
-        )
-        self._skew = skew
-        return True
 
     async def call(
         self,
@@ -236,17 +206,6 @@ class GitHubApp:
 
     def _seconds(self) -> float:
         return self._clock.now() / 1000
-
-
-def _load(private_key: str) -> RSAPrivateKey:
-    """Return the App's key; raises Misconfigured when it is not one."""
-    try:
-        key = load_pem_private_key(private_key.encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise Misconfigured([f"OOTBOT_PRIVATE_KEY cannot be used: {error}"]) from None
-    if not isinstance(key, RSAPrivateKey):
-        raise Misconfigured(["OOTBOT_PRIVATE_KEY is not an RSA key: use the .pem file GitHub offered"])
-    return key
 
 
 class AppClient(GitHubAPI):

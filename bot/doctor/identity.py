@@ -24,9 +24,9 @@ SKEW, TOO_MUCH = 10, 60  # seconds our clock may differ: GitHub and every OIDC t
 async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -> list[Finding]:
     """Look at one App; stops where GitHub does not know it."""
     github, name = app.github, app.words
-    headers = {"authorization": f"Bearer {github.app_jwt()}", "accept": "application/vnd.github+json"}
+    headers = {"accept": "application/vnd.github+json"}
     try:
-        answer = await github.call("app", "GET", f"{github.api_url}/app", headers, b"")
+        answer = await github.call_as_app("GET", f"{github.api_url}/app", headers)
     except RetryLater as problem:
         return [error(name, str(problem), "check the network, proxies and GITHUB_API_URL")]
     found = [_clock(patient, answer)]

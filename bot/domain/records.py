@@ -35,13 +35,8 @@ class Rule(StrEnum):
 
 
 CREATING_ACTIONS = frozenset({"opened", "created", "submitted", "requested"})
-DECISIVE_ACTIONS = {
-    "synchronize": 2,
-    "closed": 3,
-    "reopened": 3,
-    "privatized": 2,
-    "publicized": 2,
-}  # of one second: what moves a head, or ends it, or says who may see it
+# of one second: what moves a head, or ends it, or says who may see it
+DECISIVE_ACTIONS = {"synchronize": 2, "privatized": 2, "publicized": 2, "closed": 3, "reopened": 3}
 STATUS_RANK = {
     "requested": 0,
     "queued": 0,

@@ -176,7 +176,7 @@ async def test_a_bot_that_does_not_run(serving, github, tmp_path):
 
 
 async def test_a_clock_that_is_wrong_and_an_app_that_is_not_known(serving, github, tmp_path):
-    github.faults.add(path="^/app$", status=401, headers={"Date": "Thu, 01 Jan 2026 00:00:00 GMT"})
+    github.faults.add(path="^/app$", status=401, headers={"Date": "Thu, 01 Jan 2026 00:00:00 GMT"}, times=2)
     code, found, _ = await doctor(serving.options, tmp_path)
     assert code == 1
     assert errors(found) == {"clock", f"App {github.app.app_id}"}

@@ -86,7 +86,7 @@ class RestApi:
         if not (fault and fault.replaces and fault.when == "before"):
             honest = await self._perform(attempt, route, raw)
         response = _disturbed(honest, fault)
-        response.headers["Date"] = formatdate(self._stage.world.now() / 1000, usegmt=True)
+        response.headers.setdefault("Date", formatdate(self._stage.world.now() / 1000, usegmt=True))
         self._log(attempt, fault, response.status)
         if fault and fault.drop:
             if request.transport is not None:
