@@ -475,6 +475,19 @@ async def test_a_static_key_is_good_for_l2_at_most_and_for_one_backend(bot, pull
 
 
 @SQLITE
+async def test_a_static_key_reports_at_l4_where_the_entry_says_so(bot, github):
+    path = bot.context.settings.data_dir / "allowlist.yml"
+    path.write_text(f"L4: {{tpu: {{repo: {L4}, static_key: allowed, confirm: false}}}}")
+    await bot.wait(61)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    key, _ = await made_key(bot, L4)
+    assert (await bot.report(bot.dispatch(L4), token=key, run_id="build-7"))[0] == 200
+    (row,) = await bot.rows("oot_workflow_job")
+    assert row["flags"] == {"no_start": True, "static_key": True}
+
+
+@SQLITE
 async def test_a_key_that_is_nearly_right_is_no_key(bot, pull):
     key, _ = await made_key(bot, L2)
     prefix, identifier, secret = key.split("_")
