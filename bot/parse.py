@@ -7,6 +7,7 @@ import binascii
 import re
 import tomllib
 from importlib import resources
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["duration"]
 
+Network = IPv4Network | IPv6Network
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -64,6 +66,11 @@ def words(text: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("write at least one word, several separated by commas")
     return found
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Read a comma separated list of networks or addresses."""
+    return tuple(ip_network(word) for word in words(text))
 
 
 def word(text: str) -> str:
