@@ -150,7 +150,7 @@ async def seen(bot, github, pull):
     jobs = [tuple(row[name] for name in kept) for row in await bot.rows("oot_workflow_job")]
     checks = {name: check[:2] for name, check in bot.checks(UPSTREAM, pull.head_sha).items()}
     dead = [row["error"] for row in await bot.rows("task") if row["state"] == "dead"]
-    told = sorted(one.repo.full_name for one in github.dispatches)
+    told = sorted({one.repo.full_name for one in github.dispatches})  # at least once
     return {
         "dispatches": sorted(dispatches),
         "jobs": sorted(jobs),
