@@ -1,40 +1,31 @@
 """Who vouches for this caller? A bearer token of a configured issuer -> verified claims.
 
-RS256 only, `exp` required, 60 s leeway. Keys are fetched once and kept; an unknown key id, or keys older than an hour,
-ask again at most once a minute, failures included, and old keys serve up to a day while an issuer is down. A key id is
-unknown for good only when the keys have just been fetched: it may have been published since the last time.
+RS256 only, `exp` required, 60 s leeway. Where the keys come from: `bot.issuer_keys`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType
 
-import aiohttp
 import jwt
 import msgspec
 
 from bot.errors import Rejected
+from bot.issuer_keys import IssuerKeys, invalid, unpublished
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    import aiohttp
 
     from bot.clock import Clock
     from bot.parse import IssuerConfig
 
 LEEWAY = 60  # seconds
 MOST_TOKEN = 8192  # characters
-COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
-REFRESH = (
-    3600 * 1000
-)  # milliseconds after which keys are looked at again: one taken back is believed no longer
-KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
-TIMEOUT = aiohttp.ClientTimeout(total=5)
-MOST_KEYS = 1024 * 1024  # bytes of a key set
-LEAST_KEY = 2048  # bits
 CHECKS: Any = {
     "require": ["exp", "iat", "iss", "aud"],
     "verify_aud": False,  # checked below: several may be accepted, a list never is
@@ -84,28 +75,28 @@ class Verifier:
     ) -> None:
         self._audiences = tuple(audiences)
         self._clock = clock
-        self._issuers = {issuer.issuer: _Issuer(issuer, http, clock) for issuer in issuers}
+        self._issuers = {issuer.issuer: IssuerKeys(issuer, http, clock) for issuer in issuers}
 
     async def verify(self, token: str) -> Claims:
         """Return the claims of a valid token; raises Rejected 401, 403, or 503 when no keys can be had."""
         if not token or len(token) > MOST_TOKEN:
-            raise _invalid("send an OpenID Connect token as `Authorization: Bearer <token>`")
+            raise invalid("send an OpenID Connect token as `Authorization: Bearer <token>`")
         header, hint = _peek(token)
         if header.alg != "RS256":
-            raise _invalid("the token must be signed with RS256")
+            raise invalid("the token must be signed with RS256")
         issuer = self._issuers.get(str(hint.iss))
         if issuer is None:
-            raise _invalid("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
+            raise invalid("the token's issuer is not one this bot trusts (OIDC_ISSUERS)")
         if not isinstance(header.kid, str) or not header.kid:
-            raise _unpublished()
+            raise unpublished()
         key = await issuer.key(header.kid)
         try:
             claims = jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.config.issuer, options=CHECKS)
         except (jwt.PyJWTError, ValueError) as error:
-            raise _invalid(f"the token is not valid: {error}") from None
+            raise invalid(f"the token is not valid: {error}") from None
         accepted = issuer.config.audiences or self._audiences
         if claims["aud"] not in accepted:
-            raise _invalid(f"the token is for another audience: ask for {' or '.join(accepted)}")
+            raise invalid(f"the token is for another audience: ask for {' or '.join(accepted)}")
         self._check_times(claims, issuer.config.longest_life)
         return _read(Verified(claims), issuer.config)
 
@@ -113,69 +104,11 @@ class Verifier:
         now = self._clock.now() / 1000
         exp, iat, nbf = (_time(claims, name) for name in ("exp", "iat", "nbf"))
         if exp <= now - LEEWAY:
-            raise _invalid("the token has expired: ask for a new one right before reporting")
+            raise invalid("the token has expired: ask for a new one right before reporting")
         if max(iat, nbf) > now + LEEWAY:
-            raise _invalid("the token is not valid yet: check the clocks")
+            raise invalid("the token is not valid yet: check the clocks")
         if exp - iat > longest_life:
-            raise _invalid(f"the token lives longer than {longest_life} s: ask for a short-lived one")
-
-
-class _Issuer:
-    """One issuer and its keys."""
-
-    def __init__(self, config: IssuerConfig, http: aiohttp.ClientSession, clock: Clock) -> None:
-        self.config = config
-        self._http = http
-        self._clock = clock
-        self._keys: dict[str, jwt.PyJWK] = {}
-        self._fetched_at: int | None = None
-        self._tried_at: int | None = None
-        self._fetches = 0  # that brought keys
-        self._fetching = asyncio.Lock()
-
-    async def key(self, kid: str) -> jwt.PyJWK:
-        """Return the key of that id; raises Rejected 401 when there is none, 503 when that cannot be told now."""
-        before = self._fetches
-        if kid not in self._fresh() or (self._is_old() and self._may_fetch()):
-            async with self._fetching:
-                if self._may_fetch() and (kid not in self._fresh() or self._is_old()):
-                    await self._fetch()
-        keys = self._fresh()
-        if kid in keys:
-            return keys[kid]
-        if keys and self._fetches > before:
-            raise _unpublished()
-        wait = max(COOLDOWN - (self._clock.now() - (self._tried_at or 0)), 1000) // 1000
-        what = (
-            f"this key of {self.config.issuer} is new" if keys else f"no keys of {self.config.issuer} are had"
-        )
-        detail = f"{what}, and they cannot be fetched right now: send it again in {wait} s"
-        raise Rejected(503, "issuer_unavailable", detail, headers={"Retry-After": str(wait)})
-
-    def _fresh(self) -> dict[str, jwt.PyJWK]:
-        too_old = self._fetched_at is None or self._clock.now() - self._fetched_at > KEYS_LIFE
-        return {} if too_old else self._keys
-
-    def _is_old(self) -> bool:
-        return self._fetched_at is None or self._clock.now() - self._fetched_at > REFRESH
-
-    def _may_fetch(self) -> bool:
-        return self._tried_at is None or self._clock.now() - self._tried_at >= COOLDOWN
-
-    async def _fetch(self) -> None:
-        self._tried_at = self._clock.now()
-        try:
-            async with self._http.get(
-                self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
-            ) as response:
-                if response.status != 200:
-                    return
-                found = _read_keys(await _read_bounded(response))
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return
-        if found:  # an empty answer is never believed
-            self._keys, self._fetched_at = found, self._tried_at
-            self._fetches += 1
+            raise invalid(f"the token lives longer than {longest_life} s: ask for a short-lived one")
 
 
 def _peek(token: str) -> tuple[_Header, _Hint]:
@@ -184,52 +117,19 @@ def _peek(token: str) -> tuple[_Header, _Hint]:
         header, payload, _ = token.split(".")
         return _header.decode(_from_base64(header)), _hint.decode(_from_base64(payload))
     except (ValueError, RecursionError, msgspec.DecodeError):
-        raise _invalid("the bearer token is not a JWT") from None
+        raise invalid("the bearer token is not a JWT") from None
 
 
 def _from_base64(segment: str) -> bytes:
     return base64.urlsafe_b64decode(segment + "==")
 
 
-async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
-    """Return a body, nothing when it is larger than any key set."""
-    content = bytearray()
-    async for chunk in response.content.iter_any():
-        content += chunk
-        if len(content) > MOST_KEYS:
-            return b""
-    return bytes(content)
-
-
-def _read_keys(content: bytes) -> dict[str, jwt.PyJWK]:
-    """Return the RSA keys of a key set that may sign, by id; those that cannot be used are left out."""
-    try:
-        listed = msgspec.json.decode(content)["keys"]
-        return {key["kid"]: made for key in listed if (made := _read_key(key)) is not None}
-    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
-        return {}
-
-
-def _read_key(key: Any) -> jwt.PyJWK | None:
-    if not isinstance(key, dict) or key.get("kty") != "RSA" or not isinstance(key.get("kid"), str):
-        return None
-    if key.get("use", "sig") != "sig" or key.get("alg", "RS256") != "RS256":
-        return None
-    try:
-        made = jwt.PyJWK(key, algorithm="RS256")
-    except (jwt.PyJWTError, KeyError, TypeError, AttributeError, ValueError):
-        return None
-    return made if made.key.key_size >= LEAST_KEY else None
-
-
 def _read(claims: Verified, issuer: IssuerConfig) -> Claims:
     """Read the claims we use; raises Rejected 401 without a repository, 403 where a required claim differs."""
-    for name, value in issuer.required_claims.items():
-        if _said(claims.get(name)) != value:
-            raise Rejected(403, "forbidden", f"the token's claim {name} is not what this bot requires")
+    _require(claims, issuer.required_claims)
     attempt = _text(claims, issuer.run_attempt_claim)
     if attempt and not (attempt.isascii() and attempt.isdigit() and len(attempt) < 10):
-        raise _invalid(f"the token's {issuer.run_attempt_claim} is not a whole number")
+        raise invalid(f"the token's {issuer.run_attempt_claim} is not a whole number")
     return Claims(
         repository=_repository(claims, issuer),
         repository_id=_text(claims, issuer.repository_id_claim),
@@ -245,22 +145,33 @@ def _repository(claims: Verified, issuer: IssuerConfig) -> str:
     if issuer.repository_claim:
         named = claims.get(issuer.repository_claim)
         if not isinstance(named, str) or not named:
-            raise _invalid("the token names no repository")
+            raise invalid("the token names no repository")
         return named
     parts = [_text(claims, name) or "" for name in issuer.repositories_claims]
     if not all(parts) or (len(parts) > 1 and any("/" in part for part in parts)):
-        raise _invalid(f"the token has no usable {' and '.join(issuer.repositories_claims)}")
+        raise invalid(f"the token has no usable {' and '.join(issuer.repositories_claims)}")
     identity = "/".join(parts)
     if identity not in issuer.repositories:
         detail = f"no repository is assigned to {identity[:200]} of {issuer.issuer} (OIDC_ISSUERS)"
         raise Rejected(403, "not_listed", detail)
-    return issuer.repositories[identity]
+    assigned = issuer.repositories[identity]
+    if isinstance(assigned, str):
+        return assigned
+    _require(claims, assigned.required_claims)
+    return assigned.repository
+
+
+def _require(claims: Verified, required: Mapping[str, str]) -> None:
+    """Check pinned claims; raises Rejected 403 where one differs."""
+    for name, value in required.items():
+        if _said(claims.get(name)) != value:
+            raise Rejected(403, "forbidden", f"the token's claim {name} is not what this bot requires")
 
 
 def _time(claims: dict[str, Any], name: str) -> float:
     at = claims.get(name, 0)
     if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
-        raise _invalid(f"the token's {name} must be a number")
+        raise invalid(f"the token's {name} must be a number")
     return at
 
 
@@ -271,7 +182,7 @@ def _text(claims: Verified, name: str) -> str | None:
         return None
     said = _said(value)
     if said is None or isinstance(value, bool):
-        raise _invalid(f"the token's {name} is neither text nor a whole number")
+        raise invalid(f"the token's {name} is neither text nor a whole number")
     return said
 
 
@@ -280,11 +191,3 @@ def _said(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int) else None
-
-
-def _unpublished() -> Rejected:
-    return _invalid("the token is signed with a key its issuer does not publish")
-
-
-def _invalid(detail: str) -> Rejected:
-    return Rejected(401, "invalid_token", detail, headers={"WWW-Authenticate": 'Bearer realm="ootbot"'})

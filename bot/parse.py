@@ -7,6 +7,7 @@ import binascii
 import re
 import tomllib
 from importlib import resources
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -16,12 +17,20 @@ import msgspec
 from bot.domain.duration import parse_duration as duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["duration"]
 
+Network = IPv4Network | IPv6Network
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The repository a provider's id stands for, where its tokens must hold more than others."""
+
+    repository: str
+    required_claims: dict[str, str] = {}
 
 
 class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +39,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     issuer: str
     jwks_url: str = "{issuer}/.well-known/jwks"
     repository_claim: str = ""  # the claim that is the repository's full name
-    repositories: dict[str, str] = {}  # or: the provider's own id -> repository
+    repositories: dict[str, str | Assigned] = {}  # or: the provider's own id -> repository
     repositories_claims: tuple[str, ...] = ("sub",)  # what that id is made of, joined with a slash
     required_claims: dict[str, str] = {}
     audiences: tuple[str, ...] = ()  # empty: those of OIDC_AUDIENCE
@@ -64,6 +73,11 @@ def words(text: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("write at least one word, several separated by commas")
     return found
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Read a comma separated list of networks or addresses."""
+    return tuple(ip_network(word) for word in words(text))
 
 
 def word(text: str) -> str:
@@ -224,8 +238,15 @@ def _wrong_with(issuer: IssuerConfig) -> str:
     for identity, repository in issuer.repositories.items():
         if not all(identity.split("/")) or identity.count("/") < len(issuer.repositories_claims) - 1:
             return f"{identity!r} in repositories is no {'/'.join(issuer.repositories_claims)}"
-        repositories(repository)
-    for claim, value in issuer.required_claims.items():
-        if not claim or not value:
-            return "required_claims needs a name and a text for each claim"
+        repositories(repository.repository if isinstance(repository, Assigned) else repository)
+    if not all(claim and value for claim, value in _required(issuer)):
+        return "required_claims needs a name and a text for each claim"
     return "" if all(issuer.audiences) else "audiences must not hold an empty text"
+
+
+def _required(issuer: IssuerConfig) -> Iterator[tuple[str, str]]:
+    """Yield every claim that is pinned anywhere, and the text it must have."""
+    yield from issuer.required_claims.items()
+    for assigned in issuer.repositories.values():
+        if isinstance(assigned, Assigned):
+            yield from assigned.required_claims.items()

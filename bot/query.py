@@ -153,7 +153,10 @@ def _head(
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     page = f"{settings.url}/{repo}/pull/{number}"
     due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
-    known = {key: verdict.raised(told) if key in due else told for key, told in facts.items()}
+    known = {
+        key: verdict.blocking(told, entries.get(key)) if key in due or told.dispatch["level"] >= 4 else told
+        for key, told in facts.items()
+    }
     seen: list[Backend] = []
     for key, told in known.items():
         if told.dispatch["level"] > 1:

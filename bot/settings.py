@@ -111,6 +111,11 @@ class Settings:
         parse.positive,
         default=60,
     )
+    trusted_proxies: tuple[parse.Network, ...] = option(
+        "Proxies before the bot, networks or addresses: their X-Forwarded-For says who calls.",
+        parse.networks,
+        default=(),
+    )
     job_timeout: int = option(
         "How long a job may stay silent before it counts as timed out.",
         parse.duration,

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 MISMATCH = "_mismatch"  # ends the flags of what a report says wrongly
 SELF_TRIGGERED = frozenset({"nightly", "periodic"})  # runs that nobody dispatched
-MOST_WITH_KEY = (
-    2  # the level a static key is good for: nothing ties it to a run, so it never decides over a merge
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +135,8 @@ def _listed(known: Known, claims: Claims) -> Entry | None:
     if pinned and str(entry.repository_id) != claims.repository_id:
         detail = f"{claims.repository} is not the repository the allowlist pins by repository_id"
         raise Rejected(403, "forbidden", detail)
-    if claims.key_id is not None and entry.level > MOST_WITH_KEY:
-        detail = (
-            f"a static key is good for L{MOST_WITH_KEY} at most, {entry.repo} is at L{entry.level}: use OIDC"
-        )
+    if claims.key_id is not None and entry.static_key != "allowed":
+        detail = f"a static key is good for L2 only, {entry.repo} is at L{entry.level}: use OIDC, or see `static_key`"
         raise Rejected(403, "forbidden", detail)
     return entry
 
@@ -200,7 +195,7 @@ def _told(dispatch: Row, one: Given) -> Row:
         "downstream_repo_level": dispatch["level"],
         "event_type": dispatch["event_type"],
         "source": "callback",
-        "flags": _contradictions(dispatch, one.report),
+        "flags": _contradictions(dispatch, one.report) | _unproven(one),
     }
     row = _signed(row, one)
     started = dispatch.get("run_id")  # known where the dispatch itself started the run
@@ -208,6 +203,15 @@ def _told(dispatch: Row, one: Given) -> Row:
         detail = f"this dispatch started run {started}, the report comes from run {row['run_id'][:100]}"
         raise Rejected(403, "forbidden", detail)
     return row
+
+
+def _unproven(one: Given) -> Row:
+    """Return a flag for each proof that was not asked for here, but may be at a higher level."""
+    lacking = {
+        "no_callback_token": one.report.callback_token is None,
+        "static_key": one.claims.key_id is not None,
+    }
+    return {name: True for name, lacks in lacking.items() if lacks}
 
 
 def _signed(row: Row, one: Given) -> Row:

@@ -8,6 +8,7 @@ from gidgethub.routing import Router
 
 from bot.delivery import record
 from bot.domain.records import PUSH
+from bot.store import allowlists
 
 if TYPE_CHECKING:
     from bot.delivery import Delivery
@@ -25,20 +26,20 @@ async def push(event: Delivery, tx: Transaction) -> None:
     kept = record(tx, event, PUSH)
     if not kept["deleted"]:
         tx.enqueue("relay", event.delivery_id)
-    if _may_touch_yaml(event.data):
+    if _may_touch(await allowlists.file_read(tx), event.data):
         tx.enqueue("allowlist", "")
 
 
-def _may_touch_yaml(body: dict[str, Any]) -> bool:
-    """Whether a YAML file was changed, or what was changed cannot be told: reading it again costs little."""
+def _may_touch(file: str, body: dict[str, Any]) -> bool:
+    """Whether the file was changed, or what was changed cannot be told: reading it again costs little."""
     commits = body.get("commits")
     if not isinstance(commits, list) or not 0 < len(commits) < MOST_COMMITS or body.get("forced"):
         return True
-    return any(_touches_yaml(commit) for commit in commits)
+    return any(_touches(file, commit) for commit in commits)
 
 
-def _touches_yaml(commit: Any) -> bool:
+def _touches(file: str, commit: Any) -> bool:
     if not isinstance(commit, dict):
         return True
     paths = [str(path) for kind in ("added", "modified", "removed") for path in commit.get(kind) or ()]
-    return not 0 < len(paths) < MOST_FILES or any(path.endswith((".yml", ".yaml")) for path in paths)
+    return not 0 < len(paths) < MOST_FILES or file.casefold() in {path.casefold() for path in paths}

@@ -28,7 +28,8 @@ config_option = click.option(
 def keys() -> None:
     """Make, list and revoke static keys.
 
-    A key speaks for one backend, at L2 at most: nothing ties it to a run. Keys take effect, and end, at once.
+    A key speaks for one backend, at L2 unless its entry says more: nothing ties it to a run. Keys take effect, and
+    end, at once.
     """
 
 
@@ -57,9 +58,11 @@ def add(repo: str, note: str, config: Path | None) -> None:
 
     made, entry = _with_store(load_settings(config), work)
     click.echo(made)
-    if entry is None or entry.level != 2:
+    if entry is None or entry.level < 2 or entry.static_key != "allowed":
         where = "not in the allowlist" if entry is None else f"at L{entry.level}"
-        click.echo(f"ootbot: {name} is {where}; keys are good for backends at L2 only", err=True)
+        click.echo(
+            f"ootbot: {name} is {where}; keys are good at L2, above only with static_key: allowed", err=True
+        )
 
 
 @keys.command("list")

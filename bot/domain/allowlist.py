@@ -102,5 +102,6 @@ def _entry(values: dict[str, Any]) -> Entry:
     defaults = {
         "confirm": level is Level.L4,
         "callback_token": "required" if level >= Level.L3 else "optional",
+        "static_key": "refused" if level >= Level.L3 else "allowed",
     }
     return Entry(**{**defaults, **values})

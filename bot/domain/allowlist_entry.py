@@ -11,6 +11,7 @@ POLICIES = ("all", "trusted")
 CHECKS = ("backend", "jobs")
 CONCLUSIONS = ("neutral", "failure")
 CALLBACK_TOKENS = ("required", "optional")
+STATIC_KEYS = ("refused", "allowed")
 DISPATCHES = ("repository", "workflow")
 
 
@@ -44,6 +45,7 @@ class Entry:
     conclusion: str = "neutral"  # neutral | failure: how an L3 failure concludes
     confirm: bool = True  # whether green needs GitHub's own word; as read, true only at L4
     callback_token: str = "required"  # noqa: S105 - a choice of words, not a secret
+    static_key: str = "refused"  # refused | allowed: whether one is good for reports; as read, allowed at L2
     dispatch: str = "repository"  # repository | workflow
     workflow_file: str | None = None  # present exactly with dispatch: workflow
     job_timeout: int | None = None  # seconds; None: the JOB_TIMEOUT setting

@@ -18,6 +18,7 @@ from bot.domain.allowlist_entry import (
     DISPATCHES,
     EVENTS,
     POLICIES,
+    STATIC_KEYS,
     Level,
 )
 from bot.domain.allowlist_yaml import is_empty, line_of, shown
@@ -77,6 +78,11 @@ KEYS = MappingProxyType(
             why="only a green L4 is confirmed with GitHub",
         ),
         "callback_token": Key(read=values.choice(CALLBACK_TOKENS), levels=REPORTING, why=_SILENT),
+        "static_key": Key(
+            read=values.choice(STATIC_KEYS),
+            levels=CHECKED,
+            why="at L2 every static key is good, and L1 reports nothing",
+        ),
         "dispatch": Key(read=values.choice(DISPATCHES)),
         "workflow_file": Key(
             read=values.matching(

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
 ASKED_FOR = frozenset({"repository_dispatch", "workflow_dispatch"})  # what starts a run on our behalf
+UNHEARD = {
+    "not_installed": State.NOT_INSTALLED,
+    "failed": State.DISPATCH_FAILED,
+    "never_started": State.NEVER_STARTED,
+    "held": State.HELD,
+    "superseded": State.CANCELLED,
+}
+REASONS = {
+    "superseded": "superseded before it was sent",
+    "unproven": "its reports came with too little proof for L4: run it again",
+}
 PASSING = frozenset({"success", "neutral", "skipped"})
 
 
@@ -75,9 +86,22 @@ def is_due(entry: Entry) -> bool:
     return entry.level >= 4 and entry.wants("pull_request")
 
 
-def raised(facts: Facts) -> Facts:
-    """Return what is known of a backend that blocks now, whatever its level when it was dispatched."""
-    return replace(facts, dispatch=facts.dispatch | {"level": 4})
+def blocking(facts: Facts, entry: Entry | None) -> Facts:
+    """Return what counts of a backend that blocks now, whatever its level was when it was dispatched or reported.
+
+    What was taken with less proof than its entry asks for now does not.
+    """
+    counted = [job for job in facts.jobs if entry is None or _proven(job, entry)]
+    dispatch = facts.dispatch | {"level": 4}
+    if facts.jobs and not counted:
+        dispatch |= {"state": "unproven"}
+    return replace(facts, dispatch=dispatch, jobs=counted)
+
+
+def _proven(job: Row, entry: Entry) -> bool:
+    return (entry.callback_token == "optional" or "no_callback_token" not in job["flags"]) and (  # noqa: S105 - a mode
+        entry.static_key == "allowed" or "static_key" not in job["flags"]
+    )
 
 
 def undispatched(entry: Entry, *, page_url: str) -> Backend:
@@ -149,12 +173,12 @@ def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
     if red := [job for job in jobs if job.red]:
         timed_out = all(job.conclusion == "timed_out" for job in red)
         return (State.TIMED_OUT if timed_out else State.FAILURE), ""
-    blocking = facts.dispatch["level"] >= 4
-    confirmed = blocking and (entry is None or entry.confirm)
+    blocks = facts.dispatch["level"] >= 4
+    confirmed = blocks and (entry is None or entry.confirm)
     if confirmed and (denied := _denied(facts, expected)):
         return denied
     state, reason = _outcome(jobs)
-    if state is State.SUCCESS and blocking:
+    if state is State.SUCCESS and blocks:
         settled = _confirmed(facts, expected) if confirmed else _quiet(facts, now)
         state = State.SUCCESS if settled else State.CONFIRMING
     return state, reason
@@ -172,17 +196,9 @@ def _outcome(jobs: Sequence[Job]) -> tuple[State, str]:
 
 
 def _unheard(dispatch: Row) -> tuple[State, str]:
-    if dispatch["state"] == "not_installed":
-        return State.NOT_INSTALLED, dispatch["error"] or ""
-    if dispatch["state"] == "failed":
-        return State.DISPATCH_FAILED, dispatch["error"] or ""
-    if dispatch["state"] == "never_started":
-        return State.NEVER_STARTED, dispatch["error"] or ""
-    if dispatch["state"] == "held":
-        return State.HELD, ""
-    if dispatch["state"] == "superseded":
-        return State.CANCELLED, "superseded before it was sent"
-    return State.QUEUED, ""
+    state = UNHEARD.get(dispatch["state"], State.QUEUED)
+    said = REASONS.get(dispatch["state"], dispatch["error"] if state.finished else "")
+    return state, said or ""
 
 
 def _of_rerun(facts: Facts, awaited: dict[str, int]) -> tuple[State, str]:

@@ -135,7 +135,7 @@ def job_counts(jobs: Sequence[Job]) -> str:
 def verdict(backend: Backend) -> str:
     """Return where a backend stands in one line: the title of its check run."""
     match backend.state:
-        case State.QUEUED:
+        case State.QUEUED if backend.attempt > 1 or not (backend.reason and backend.dispatched_at):
             line = "queued" if backend.attempt == 1 else f"queued, attempt {backend.attempt}"
         case State.RUNNING if backend.jobs:
             line = job_counts(backend.jobs)

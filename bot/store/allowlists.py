@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain import allowlist
+from bot.domain.allowlist_source import on_github
 from bot.store.rollup_tables import oot_level
 from bot.store.tables import allowlist_version
 
@@ -34,6 +35,13 @@ async def last_good(tx: Transaction) -> dict[str, Any] | None:
 async def newest(tx: Transaction) -> dict[str, Any] | None:
     """Return the version read last, valid or not."""
     return await tx.row(sa.select(allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1))
+
+
+async def file_read(tx: Transaction) -> str:
+    """Return the path, in whatever repository, of the file on GitHub that was read last; else an empty text."""
+    query = sa.select(allowlist_version.c.source).order_by(allowlist_version.c.id.desc()).limit(1)
+    where = on_github((await tx.run(query)).scalar() or "")
+    return where.path if where else ""
 
 
 async def keep(tx: Transaction, *, source: str, content: str, error: str | None) -> bool:

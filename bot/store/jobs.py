@@ -152,6 +152,13 @@ async def on_commit(tx: Transaction, sha: str) -> dict[str, Row]:
     return await get(tx, list((await tx.run(query)).scalars()))
 
 
+async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:
+    """Return whether a commit was pushed to a repository itself, as the newest of a branch or tag."""
+    push = records["push"].c
+    query = sa.select(push.guid).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
+    return await tx.row(query.limit(1)) is not None
+
+
 async def reported(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether anybody has reported on a dispatch."""
     query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)

@@ -69,13 +69,20 @@ async def unheard_dispatches(tx: Transaction, since: int, *, backend: str | None
 
 
 async def latest_jobs(
-    tx: Transaction, backend: str, *, since: int, limit: int, hidden: Iterable[str] = ()
+    tx: Transaction,
+    backend: str,
+    *,
+    since: int,
+    limit: int,
+    hidden: Iterable[str] = (),
+    event: str | None = None,
 ) -> list[Row]:
     """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded)."""
     query = sa.select(oot_workflow_job).where(
         sa.func.lower(JOB.downstream_repo) == backend.lower(),
         JOB.received_at >= since,
         sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
+        JOB.event_type == event if event else sa.true(),
     )
     return await tx.rows(
         query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
@@ -90,6 +97,21 @@ async def jobs_of_pull(
     if relayed_only:
         query = query.where(JOB.dispatch_id.is_(None))
     return await tx.rows(query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key))
+
+
+async def jobs_on_commit(
+    tx: Transaction, repo: str, sha: str, *, limit: int, event: str | None = None
+) -> list[Row]:
+    """Return the newest jobs on the commits of a repository that begin with `sha`, whatever asked for them."""
+    query = sa.select(oot_workflow_job).where(
+        JOB.head_sha >= sha,
+        JOB.head_sha < sha + "g",  # the first letter after the digits of a SHA
+        sa.func.lower(JOB.upstream_repo) == repo.lower(),
+        JOB.event_type == event if event else sa.true(),
+    )
+    return await tx.rows(
+        query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
+    )
 
 
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:

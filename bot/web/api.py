@@ -42,7 +42,9 @@ async def backend(request: web.Request) -> web.Response:
         if one is None:
             raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
         since = tx.now - days * parameters.DAY
-        rows = await reads.latest_jobs(tx, repo, since=since, limit=limit, hidden=allowed.names)
+        rows = await reads.latest_jobs(
+            tx, repo, since=since, limit=limit, hidden=allowed.names, event=parameters.event(request)
+        )
     jobs = [shown.job(row) for row in rows]
     return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
 
@@ -65,6 +67,19 @@ async def pull(request: web.Request) -> web.Response:
         "jobs": [shown.job(row) for row in wanted],
     }
     return web.json_response(body)
+
+
+async def commit(request: web.Request) -> web.Response:
+    """Answer with what backends said of one upstream commit: pull requests, pushes, nightly and periodic runs."""
+    repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
+    event, limit = parameters.event(request), parameters.limit(request, default=JOBS)
+    async with request.app[CONTEXT].store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        hidden = allowed.hides(repo)
+        rows = [] if hidden else await reads.jobs_on_commit(tx, repo, sha, event=event, limit=limit)
+    if not rows:
+        raise Rejected(404, "unknown_commit", f"nobody has reported on {sha} of {repo[:200]}")
+    return web.json_response({"ok": True, "repo": repo, "jobs": [shown.job(row) for row in rows]})
 
 
 async def allowlist(request: web.Request) -> web.Response:
@@ -101,6 +116,7 @@ routes: list[web.RouteDef] = [
     web.get("/api/oot/summary", summary),
     web.get("/api/oot/backends/{org}/{repo}", backend),
     web.get("/api/oot/pulls/{owner}/{repo}/{number}", pull),
+    web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit),
     web.get("/api/oot/allowlist", allowlist),
     *record_api.routes,
 ]

@@ -35,6 +35,8 @@ async def receive(request: web.Request) -> web.Response:
         (answer,) = await request.app[TAKING].take([report])
         if isinstance(answer, Rejected):
             raise answer
+        if answer["status"] == "ignored":
+            request.app[REFUSALS].ignored(request)
     except Rejected as refusal:
         raise refused(request, refusal) from None
     count(answer)
@@ -49,6 +51,8 @@ async def receive_batch(request: web.Request) -> web.Response:
         taken = iter(await request.app[TAKING].take([one for one in read if isinstance(one, Given)]))
         answers = [next(taken) if isinstance(one, Given) else one for one in read]
         _refuse_strangers(answers)
+        if any(not isinstance(one, Rejected) and one["status"] == "ignored" for one in answers):
+            request.app[REFUSALS].ignored(request)
     except Rejected as refusal:
         raise refused(request, refusal) from None
     for answer in answers:

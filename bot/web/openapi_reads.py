@@ -24,6 +24,7 @@ from bot.web.openapi_parts import (
     matching,
     maybe,
     members,
+    one_of,
     operation,
     ref,
     repository,
@@ -32,6 +33,7 @@ from bot.web.openapi_parts import (
 )
 
 NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
+EVENT = in_query("event", one_of(parameters.REPORTED), "only jobs of this event")
 DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
 
 
@@ -41,6 +43,7 @@ def paths() -> Schema:
         "/api/oot/summary": {"get": _summary()},
         "/api/oot/backends/{org}/{repo}": {"get": _backend()},
         "/api/oot/pulls/{owner}/{repo}/{number}": {"get": _pull()},
+        "/api/oot/commits/{owner}/{repo}/{sha}": {"get": _commit()},
         "/api/oot/allowlist": {"get": _allowlist()},
         "/api/records/{table}/{owner}/{repo}": {"get": _records()},
         "/api/records/{table}/{owner}/{repo}/{id}": {"get": _record()},
@@ -71,7 +74,7 @@ def _backend() -> Schema:
         "How does one backend do?",
         tag="Results",
         who=READER,
-        parameters=[*repository("org"), DAYS, limit(api.JOBS)],
+        parameters=[*repository("org"), DAYS, EVENT, limit(api.JOBS)],
         answers={200: answer("Its numbers and its newest jobs", shown)},
         refusals=[
             WRONG_PARAMETER,
@@ -116,6 +119,33 @@ def _pull() -> Schema:
             NOTHING,
             (404, "unknown_pull_request", "nobody told us about it, or it is private"),
             (404, "unknown_commit", "`sha` is no head of it"),
+            UNAVAILABLE,
+        ],
+    )
+
+
+def _commit() -> Schema:
+    return operation(
+        "commit",
+        "What do the backends say of a commit?",
+        tag="Results",
+        who=READER,
+        more="Pull requests, pushes, nightly and periodic runs alike.",
+        parameters=[
+            *repository(),
+            in_path("sha", matching(parameters.SHA.pattern), "the upstream commit, or how it begins"),
+            EVENT,
+            limit(api.JOBS),
+        ],
+        answers={
+            200: answer(
+                "Its jobs, the newest first", members({"ok": OK, "repo": TEXT, "jobs": listed(ref("Job"))})
+            )
+        },
+        refusals=[
+            WRONG_PARAMETER,
+            NOTHING,
+            (404, "unknown_commit", "nobody has reported on it, or its repository is private"),
             UNAVAILABLE,
         ],
     )

@@ -15,6 +15,7 @@ from bot.domain.allowlist_entry import (
     DISPATCHES,
     EVENTS,
     POLICIES,
+    STATIC_KEYS,
     Entry,
 )
 from bot.domain.reading import Kind
@@ -134,6 +135,7 @@ def _answered() -> Schema:
         "checks": CHECKS,
         "conclusion": CONCLUSIONS,
         "callback_token": CALLBACK_TOKENS,
+        "static_key": STATIC_KEYS,
         "dispatch": DISPATCHES,
     }
     entry |= {name: one_of(words) for name, words in choices.items()}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 DAYS = 30
+REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
 MOST_DAYS = 400
 DAY = 86_400_000  # milliseconds
 REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
@@ -53,6 +54,14 @@ def sha(request: web.Request) -> str | None:
     """Return the commit asked for, or its beginning; None for the current one."""
     text = request.query.get("sha", "").strip()
     return commit(text) if text else None
+
+
+def event(request: web.Request) -> str | None:
+    """Return the event asked for, None for all; raises Rejected 400."""
+    name = request.query.get("event", "").strip()
+    if name and name not in REPORTED:
+        raise Rejected(400, "invalid_parameter", f"event must be one of {', '.join(REPORTED)}")
+    return name or None
 
 
 def commit(text: str) -> str:

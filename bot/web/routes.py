@@ -24,7 +24,9 @@ def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None 
     app[BODY_SECONDS] = body_seconds
     app[ROOM] = room or Room()
     app[TAKING] = Taking(context)
-    app[REFUSALS] = Refusals(context.clock, most=context.settings.refused_per_min)
+    app[REFUSALS] = Refusals(
+        context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
+    )
     app.add_routes(
         [
             web.post("/api/github/webhooks", webhooks.receive),

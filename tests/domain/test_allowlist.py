@@ -16,7 +16,7 @@ def only(text):
 
 def test_a_plain_repository_gets_the_defaults():
     assert only("L2: [org/a]") == Entry(
-        repo="org/a", level=Level.L2, line=1, confirm=False, callback_token="optional"
+        repo="org/a", level=Level.L2, line=1, confirm=False, callback_token="optional", static_key="allowed"
     )
 
 
@@ -94,6 +94,7 @@ L3:
   checks: jobs
   conclusion: failure
   callback_token: optional
+  static_key: allowed
   dispatch: workflow
   workflow_file: ci.yml
   job_timeout: 90m
@@ -117,6 +118,7 @@ L4:
         conclusion="failure",
         confirm=False,
         callback_token="optional",
+        static_key="allowed",
         dispatch="workflow",
         workflow_file="ci.yml",
         job_timeout=5_400,

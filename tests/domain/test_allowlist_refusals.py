@@ -96,6 +96,7 @@ def full(level, keys):
         (full("L1", "checks: jobs"), "line 2: `checks` means nothing at L1"),
         (full("L4", "conclusion: failure"), "line 2: `conclusion` means nothing at L4"),
         (full("L2", "confirm: true"), "line 2: `confirm` means nothing at L2"),
+        (full("L2", "static_key: allowed"), "line 2: `static_key` means nothing at L2"),
         (full("L1", "callback_token: required"), "line 2: `callback_token` means nothing at L1"),
         (full("L1", "job_timeout: 1h"), "line 2: `job_timeout` means nothing at L1"),
         (full("L1", "rate_limit: 1"), "line 2: `rate_limit` means nothing at L1"),

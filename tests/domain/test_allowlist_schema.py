@@ -35,6 +35,7 @@ CHOICES = {
     "checks": allowlist_entry.CHECKS,
     "conclusion": allowlist_entry.CONCLUSIONS,
     "callback_token": allowlist_entry.CALLBACK_TOKENS,
+    "static_key": allowlist_entry.STATIC_KEYS,
     "dispatch": allowlist_entry.DISPATCHES,
 }
 
@@ -194,6 +195,7 @@ TERMS = st.fixed_dictionaries(
         "conclusion": st.sampled_from([*allowlist_entry.CONCLUSIONS]),
         "confirm": st.booleans(),
         "callback_token": st.sampled_from([*allowlist_entry.CALLBACK_TOKENS]),
+        "static_key": st.sampled_from([*allowlist_entry.STATIC_KEYS]),
         "dispatch": st.sampled_from([*allowlist_entry.DISPATCHES]),
         "workflow_file": st.just("ci.yml"),
         "job_timeout": st.sampled_from(["1h", "35d"]),

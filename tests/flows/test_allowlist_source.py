@@ -99,7 +99,20 @@ async def test_a_push_that_touches_the_file_counts_at_once(remote, github):
     assert "new/backend" in await listed(remote)
 
 
-async def test_a_push_that_touches_no_yaml_is_not_followed_by_a_reading(remote, github):
+@pytest.mark.parametrize("path", ["oot/ALLOWLIST.YAML", "backends"])
+async def test_its_name_makes_no_difference(settings, github, issuer, clock, path):
+    github.add_repo(CONFIG)
+    github.set_file(CONFIG, path, ALLOWLIST)
+    elsewhere = harness.replace(settings, allowlist=f"{CONFIG}:{path}")
+    async with harness.running(
+        elsewhere, github=github, issuer=issuer, app=github.app, clock=clock
+    ) as remote:
+        await github.push(CONFIG, "main", files={path: f"{ALLOWLIST}\n  gpu: new/backend\n"})
+        await remote.settle()
+        assert "new/backend" in await listed(remote)
+
+
+async def test_a_push_that_touches_another_file_is_not_followed_by_a_reading(remote, github):
     before = len(reads(github))
     await github.push(CONFIG, "release", files={"README.md": "Hello."})
     await remote.settle()

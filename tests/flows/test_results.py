@@ -222,10 +222,11 @@ NIGHTLY = f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}, org/other]"
 
 
 async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, github, pull):
+    commit = github.world.repo(UPSTREAM).branches["main"]
     await put_in_force(bot, NIGHTLY)
     before = bot.checks(UPSTREAM, pull.head_sha)
     for event in ("nightly", "periodic"):
-        assert await post(bot, nightly(pull.head_sha, event=event, job_name=event), L2) == (
+        assert await post(bot, nightly(commit, event=event, job_name=event), L2) == (
             200, {"ok": True, "status": "completed"})  # fmt: skip
     _, answer = await bot.get(f"/api/oot/backends/{L2}")
     marks = {row["event_type"]: row["flags"]["unverified"] for row in answer["jobs"]}
@@ -234,7 +235,7 @@ async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, git
     _, answer = await bot.get(f"/api/oot/backends/{L2}")
     for row in answer["jobs"]:
         assert "unverified" not in row["flags"]
-        assert (row["head_sha"], row["pr_number"], row["upstream_repo"]) == (pull.head_sha, None, UPSTREAM)
+        assert (row["head_sha"], row["pr_number"], row["upstream_repo"]) == (commit, None, UPSTREAM)
     assert answer["backend"]["failure"] == 2
     assert bot.checks(UPSTREAM, pull.head_sha) == before
 
@@ -246,6 +247,38 @@ async def test_u13_a_commit_nobody_knows_is_refused_and_stays_out_of_the_statist
     _, answer = await bot.get(f"/api/oot/backends/{L2}")
     assert [row["flags"].get("refused") for row in answer["jobs"]] == [True]
     assert (answer["backend"]["runs"], answer["backend"]["failure"]) == (0, 0)
+
+
+@SQLITE
+async def test_a_nightly_report_counts_for_a_commit_of_the_repository_and_not_of_a_fork(bot, github, pull):
+    await put_in_force(bot, NIGHTLY)
+    older = github.world.repo(UPSTREAM).branches["main"]
+    head = github.set_file(UPSTREAM, "a.txt", "a")
+    branched = await github.push(UPSTREAM, "release/2")
+    past = await github.push(UPSTREAM, "nightly")
+    await github.push(UPSTREAM, "nightly")
+    github.world.repo(UPSTREAM).branches["silent"] = older
+    untold = github.set_file(UPSTREAM, "b.txt", "b", branch="silent")
+    await bot.settle()
+    for commit in (older, head, branched, past, untold, pull.head_sha):
+        assert (await post(bot, nightly(commit), L2))[0] == 200
+    await bot.settle(horizon=60)
+    refused = {row["head_sha"] for row in await bot.rows("oot_workflow_job") if "refused" in row["flags"]}
+    assert refused == {pull.head_sha}
+
+
+@SQLITE
+async def test_an_upstream_we_may_not_read_leaves_nothing_unverified_for_ever(bot, github, pull):
+    await put_in_force(bot, NIGHTLY)
+    github.faults.add(path=rf"/repos/{UPSTREAM}", status=403, body={"message": "Forbidden"}, times=100_000)
+    assert (await post(bot, nightly(github.world.repo(UPSTREAM).branches["main"]), L2))[0] == 200
+    await bot.wait(23 * 3600)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert "unverified" in row["flags"]
+    await bot.wait(3 * 3600)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert "refused" in row["flags"]
+    assert "unverified" not in row["flags"]
 
 
 @SQLITE
@@ -365,6 +398,19 @@ def stories(seed, count):
         yield [*events[: chance.randrange(4, 8)], "end", "label"]
 
 
+OF_THE_STORY = {  # times, what they leave marked, and whose row it is
+    "job_key", "dispatch_id", "delivery_id", "pr_number", "head_sha", "flags", "queue_time", "execution_time",
+    "started_at", "completed_at", "received_at", "updated_at",
+}  # fmt: skip
+SAID = {
+    "test_results": {"passed": 3, "failed": 1, "skipped": 2},
+    "failed_tests": [{"name": "test_add", "line": 3, "message": "expected 1"}],
+    "environment": {"driver": "24.1"},
+    "artifact_url": "https://ci.example/1/artifacts",
+    "check_run_id": 4711,
+}
+
+
 async def live(bot, github, story):
     """Let one pull request go through a story; returns its row and its check run."""
     pull = await github.open_pull(UPSTREAM)
@@ -378,29 +424,15 @@ async def live(bot, github, story):
         elif event == "sweep":
             await bot.wait(6 * 3600 + 61)
         else:
-            counts = {"test_results": {"passed": 3, "failed": 1}} if event == "end" else {}
-            status = "completed" if event == "end" else "in_progress"
-            await bot.report(dispatch, status=status, conclusion="failure", **counts)
+            status, said = ("completed", SAID) if event == "end" else ("in_progress", {})
+            await bot.report(dispatch, status=status, conclusion="failure", **said)
         await bot.settle()
     await bot.wait(20)
     (row,) = [row for row in await bot.rows("oot_workflow_job") if row["pr_number"] == pull.number]
-    kept = (
-        "status",
-        "conclusion",
-        "head_sha",
-        "run_id",
-        "passed_tests",
-        "failed_tests",
-        "job_name",
-        "source",
-    )
     assert row["head_sha"] == pull.head_sha
-    status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / npu"]
-    return {name: row[name] for name in kept if name != "head_sha"}, (
-        status,
-        conclusion,
-        title.partition(" in ")[0].partition(" (")[0],
-    )
+    (check,) = [run for run in github.check_runs(UPSTREAM, pull.head_sha) if run.name == "oot / npu"]
+    shown = (check.status, check.conclusion, check.output.title.partition(" in ")[0].partition(" (")[0])
+    return {name: value for name, value in row.items() if name not in OF_THE_STORY}, shown
 
 
 async def test_any_order_and_repetition_of_reports_sweeps_and_labels_ends_the_same(bot, github):

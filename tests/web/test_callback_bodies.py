@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 
 from bot.web.callback import LIMIT
-from tests.harness import L4, report_body
+from tests.harness import L4, UPSTREAM, report_body
 from tests.serving import SQLITE
-from tests.web.reporting import SUITE, post, token_of, traces
+from tests.web.reporting import PATH, SUITE, post, token_of, traces
 
 MISSING = object()
 # field, value -> a word the detail must have
@@ -109,3 +110,63 @@ async def test_strange_text_is_cleaned_and_kept(bot, pull):
     assert (row["workflow_run_url"], row["artifact_url"]) == (None, None)
     assert row["flags"]["url_dropped"] is True
     assert row["flags"]["artifact_url_dropped"] is True
+
+
+async def in_pieces(raw):
+    for start in range(0, len(raw), 65_536):
+        yield raw[start : start + 65_536]
+
+
+@SQLITE
+async def test_the_limit_is_the_same_for_a_body_without_a_length(bot, pull):
+    body = report_body(bot.dispatch(L4), **SUITE)
+    spare = LIMIT - len(json.dumps(body | {"padding": ""}).encode())
+    for more, expected in ((1, 413), (0, 200)):
+        raw = json.dumps(body | {"padding": "x" * (spare + more)}).encode()
+        headers = {"Authorization": f"Bearer {token_of(bot, L4)}", "Content-Type": "application/json"}
+        async with bot.http.post(bot.url + PATH, data=in_pieces(raw), headers=headers) as answer:
+            assert (answer.status, len(raw)) == (expected, LIMIT + more)
+            assert "Content-Length" not in answer.request_info.headers
+
+
+async def test_of_1001_failed_tests_1000_are_kept_and_the_rest_is_counted_as_json_shows(bot, pull):
+    tests = [{"name": f"test_{number}", "line": number} for number in range(1001)]
+    counts = {"passed": 1, "failed": 1001}
+    answer = await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests, test_results=counts)
+    assert answer[0] == 200
+    _, shown = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    (job,) = shown["jobs"]
+    assert [test["name"] for test in job["failed_tests_json"]] == [f"test_{number}" for number in range(1000)]
+    assert job["flags"]["failed_tests_dropped"] == 1
+    assert (job["failed_tests"], job["total_tests"]) == (1001, 1002)
+
+
+def garbage(chance, body):
+    """Bytes that are no report, or hardly one."""
+    kind = chance.randrange(4)
+    if kind == 0:
+        return chance.randbytes(chance.randrange(200))
+    raw = bytearray(body)
+    for _ in range(chance.randrange(1, 8)):
+        at = chance.randrange(len(raw))
+        if kind == 1:
+            raw[at] = chance.randrange(256)
+        elif kind == 2:
+            del raw[at : at + chance.randrange(1, 50)]
+        else:
+            raw[at:at] = chance.choice(
+                [b"{", b"[", b'"', b"\\", b"\x00", b"null", b"1e999", b"\\u0000", b"\xf0\x9f"]
+            )
+    return bytes(raw)
+
+
+async def test_no_garbage_breaks_anything(bot, pull):
+    chance, body = random.Random(11), json.dumps(report_body(bot.dispatch(L4), **SUITE)).encode()
+    wrong = []
+    for _ in range(250):
+        raw = garbage(chance, body)
+        status, answer, _ = await post(bot, raw, token_of(bot, L4))
+        if status >= 500 or (status != 200 and not answer.get("detail")):
+            wrong.append((status, answer, raw))
+    assert wrong == []
+    assert (await bot.report(bot.dispatch(L4), job="after all that"))[0] == 200

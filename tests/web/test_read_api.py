@@ -373,3 +373,44 @@ async def test_results_for_a_private_upstream_are_not_counted_for_strangers(sett
             tpu = (await read(bot, "/api/oot/summary", headers=headers))["backends"][0]
             assert (tpu["repo"], tpu["runs"]) == (L4, count)
         assert UPSTREAM not in (await bot.get(f"/oot/{L4}"))[1]
+
+
+async def test_nightly_periodic_and_push_reports_are_views_of_their_own(bot, github):
+    path = bot.context.settings.data_dir / "allowlist.yml"
+    path.write_text(f"L2: [{{repo: {L2}, events: [pull_request, push, nightly]}}]")
+    await bot.wait(61)
+    sha = await github.push(UPSTREAM, "main")
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    by_event = {one.event_type: one for one in github.dispatches}
+    for event in ("push", "pull_request"):
+        assert (await bot.report(by_event[event], job=event))[0] == 200
+    said = {"status": "completed", "conclusion": "success", "name": "CI", "run_id": "900"}
+    for event in ("nightly", "periodic"):
+        body = {"event_type": event, "delivery_id": sha, "workflow": said | {"job_name": event}}
+        headers = {"Authorization": f"Bearer {bot.issuer.mint(repository=L2, run_id='900')}"}
+        assert (await bot.request("POST", "/api/oot/callback", json=body, headers=headers))[0] == 200
+    await bot.settle()
+
+    async def jobs(path):
+        return {(job["job_name"], job["event_type"]) for job in (await read(bot, path))["jobs"]}
+
+    every = {(event, event) for event in ("push", "pull_request", "nightly", "periodic")}
+    assert await jobs(f"/api/oot/backends/{L2}") == every
+    on_sha = {(event, event) for event in ("push", "nightly", "periodic")}
+    for name in (sha, sha[:7], sha.upper()):
+        assert await jobs(f"/api/oot/commits/{UPSTREAM}/{name}") == on_sha
+    assert await jobs(f"/api/oot/commits/{UPSTREAM}/{pull.head_sha}") == {("pull_request", "pull_request")}
+    for event, _ in every:
+        assert await jobs(f"/api/oot/backends/{L2}?event={event}") == {(event, event)}
+    assert await jobs(f"/api/oot/commits/{UPSTREAM}/{sha}?event=nightly") == {("nightly", "nightly")}
+    for path, expected in (
+        (f"/api/oot/commits/{UPSTREAM}/{'f' * 40}", (404, "unknown_commit")),
+        (f"/api/oot/commits/other/repo/{sha}", (404, "unknown_commit")),
+        (f"/api/oot/commits/{UPSTREAM}/main", (400, "invalid_parameter")),
+        (f"/api/oot/backends/{L2}?event=hourly", (400, "invalid_parameter")),
+    ):
+        status, body = await bot.get(path)
+        assert (status, body["error"]) == expected
+    await said_to_be(bot, github, private=True)
+    assert (await bot.get(f"/api/oot/commits/{UPSTREAM}/{sha}"))[0] == 404

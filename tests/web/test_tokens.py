@@ -36,7 +36,10 @@ def configured(url: str) -> tuple[IssuerConfig, ...]:
         {"template": "github-actions", "issuer": url},
         {"template": "github-enterprise", "issuer": f"{url}/acme"} | keys,
         {"template": "github-enterprise-server", "issuer": f"{url}/_services/token"} | keys,
-        {"template": "gitlab", "issuer": f"{url}/gitlab", "repositories": {"hardware/npu/ci": REPO}} | keys,
+        {"template": "gitlab", "issuer": f"{url}/gitlab", "repositories": {
+            "hardware/npu/ci": REPO,
+            "hardware/tpu": {"repository": "org/tpu", "required_claims": {"ref": "main", "tier": "7"}},
+        }} | keys,
         {"template": "circleci", "issuer": f"{url}/org/0f1e", "repositories": {PROJECT: REPO}} | keys,
         {"template": "buildkite", "issuer": f"{url}/buildkite", "repositories": {PIPELINE: REPO}} | keys,
         {"issuer": f"{url}/pinned", "repository_claim": "repository", "audiences": ["pinned"],
@@ -125,6 +128,8 @@ def believed(make) -> dict[str, tuple]:
         "GitHub Enterprise Server has no check runs": (make("/_services/token"), {"check_run_id": None}),
         "GitLab": (make("/gitlab", **gitlab), {"repository": REPO, "run_id": "455", "run_attempt": None}),
         "GitLab's own claims only": (make("/gitlab", repository="evil/evil", **gitlab), {"repository": REPO}),
+        "GitLab with claims of its own": (
+            make("/gitlab", **gitlab | {"project_path": "hardware/tpu"}, ref="main", tier=7), {"repository": "org/tpu"}),
         "GitLab for six hours": (make("/gitlab", lifetime=21600, **gitlab), {"run_id": "455"}),
         "CircleCI": (make("/org/0f1e", **circle), {"repository": REPO, "run_id": None, "assigned": True}),
         "CircleCI names its workflow": (
@@ -222,6 +227,10 @@ def refused(make) -> dict[str, tuple]:
         "run_attempt is negative": (make(run_attempt="-1"), no, "run_attempt"),
         "run_attempt in other digits": (make(run_attempt="٢"), no, "run_attempt"),
         "GitLab for longer than six hours": (make("/gitlab", lifetime=21601, **gitlab), no, "lives longer"),
+        "a claim required of this project only": (
+            make("/gitlab", **gitlab | {"project_path": "hardware/tpu"}, ref="fix", tier=7), gone, "ref"),
+        "a project's own claim is missing": (
+            make("/gitlab", **gitlab | {"project_path": "hardware/tpu"}, ref="main"), gone, "tier"),
         "GitLab without a project": (make("/gitlab", pipeline_id="455"), no, "project_path"),
         "another project of GitLab": (make("/gitlab", project_path="hardware/npu"), strange, "hardware/npu"),
         "another project of CircleCI": (make("/org/0f1e", **{"oidc.circleci.com/project-id": "0"}), strange, "0"),
@@ -395,6 +404,15 @@ MISCONFIGURED = {
     "a mapping and a claim": (json.dumps([GITLAB | {"repository_claim": "repository"}]), "either"),
     "too short an id": (
         '[{"template": "buildkite", "repositories": {"device-ci": "org/a"}}]', "organization_slug/pipeline_slug"),
+    "an assigned repository without a name": (
+        json.dumps([GITLAB | {"repositories": {"a/b": {"required_claims": {"ref": "x"}}}}]), "repository"),
+    "an assigned claim without a text": (
+        json.dumps([GITLAB | {"repositories": {"a/b": {"repository": "o/a", "required_claims": {"ref": ""}}}}]), "required"),
+    "an assigned claim that is a number": (
+        json.dumps([GITLAB | {"repositories": {"a/b": {"repository": "o/a", "required_claims": {"ref": 1}}}}]), "str"),
+    "an assigned repository that is a number": (json.dumps([GITLAB | {"repositories": {"a/b": 1}}]), "int"),
+    "an assigned repository with a misspelled key": (
+        json.dumps([GITLAB | {"repositories": {"a/b": {"repository": "o/a", "required_claim": {}}}}]), "required_claim"),
     "required claims in a list": ('[{"template": "github-actions", "required_claims": ["ref"]}]', "object"),
     "a required number": ('[{"template": "github-actions", "required_claims": {"tier": 7}}]', "str"),
     "a required nothing": ('[{"template": "github-actions", "required_claims": {"ref": ""}}]', "required_claims"),
@@ -472,6 +490,19 @@ async def test_a_static_key_is_good_for_l2_at_most_and_for_one_backend(bot, pull
     status, answer = await bot.report(bot.dispatch(L4), token=key)  # as L2, whose dispatch this is not
     assert (status, answer["error"]) == (403, "forbidden")
     assert await bot.rows("oot_workflow_job") == []
+
+
+@SQLITE
+async def test_a_static_key_reports_at_l4_where_the_entry_says_so(bot, github):
+    path = bot.context.settings.data_dir / "allowlist.yml"
+    path.write_text(f"L4: {{tpu: {{repo: {L4}, static_key: allowed, confirm: false}}}}")
+    await bot.wait(61)
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    key, _ = await made_key(bot, L4)
+    assert (await bot.report(bot.dispatch(L4), token=key, run_id="build-7"))[0] == 200
+    (row,) = await bot.rows("oot_workflow_job")
+    assert row["flags"] == {"no_start": True, "static_key": True}
 
 
 @SQLITE

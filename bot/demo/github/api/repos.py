@@ -126,6 +126,13 @@ async def compare(call: ApiCall) -> web.Response:
     )
 
 
+async def branches_where_head(call: ApiCall) -> web.Response:
+    """List the branches that end in a commit: not those of forks, whose commits are shown here as well."""
+    sha = _commit(call, call.part("sha")).sha
+    heads = [name for name, head in sorted(call.repo.branches.items()) if head == sha]
+    return answer([{"name": name, "commit": {"sha": sha}, "protected": False} for name in heads])
+
+
 async def contents(call: ApiCall) -> web.Response:
     """Show a file, raw or as JSON, or list a folder."""
     commit = git.resolve(call.repo, call.query("ref") or call.repo.default_branch)
@@ -213,6 +220,12 @@ ROUTES = (
     Route(method="GET", path=REPO + "/pulls/{number}/commits", handler=pull_commits, needs=PULLS),
     Route(method="GET", path=REPO + "/commits", handler=list_commits, needs=CONTENTS),
     Route(method="GET", path=REPO + "/commits/{ref:.+}/pulls", handler=pulls_of_commit, needs=PULLS),
+    Route(
+        method="GET",
+        path=REPO + "/commits/{sha}/branches-where-head",
+        handler=branches_where_head,
+        needs=CONTENTS,
+    ),
     Route(method="GET", path=REPO + "/commits/{ref:.+}", handler=get_commit, needs=CONTENTS),
     Route(method="GET", path=REPO + "/compare/{basehead:.+}", handler=compare, needs=CONTENTS),
     Route(method="GET", path=REPO + "/contents/{path:.*}", handler=contents, needs=CONTENTS),

@@ -1,0 +1,193 @@
+"""What if the database fails in the middle? At every statement and at the commit: nothing half done, the retry succeeds."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+from bot.errors import StoreUnavailable
+from bot.store import queue
+from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
+
+LEFT_BY_A_REPORT = ("oot_workflow_job", "oot_rate", "oot_stale_day", "task")
+MOST = 60  # statements one report may take
+LEASE = 61  # seconds after which what a task left behind is taken up again
+
+
+class Saboteur:
+    """Lets the database fail: at the n-th statement from now, or commit, or right after it; once or again and again."""
+
+    def __init__(self):
+        self.disarm()
+
+    def arm(self, kind, at, *, again=False):
+        self.kind, self.at, self.again, self.seen, self.struck = kind, at, again, 0, 0
+
+    def disarm(self):
+        self.arm("", 0)
+
+    def statement(self, _conn, _cursor, statement, _parameters, _context, _many):
+        if self.kind == "statement" and not statement.startswith(("PRAGMA", "BEGIN")):
+            self._count()
+
+    def commit(self, conn):
+        if self.kind == "answer":  # it is committed, and nobody hears of it
+            conn.connection.dbapi_connection.commit()
+        if self.kind in {"commit", "answer"}:
+            self._count()
+
+    def _count(self):
+        self.seen += 1
+        if self.seen == self.at or (self.again and self.seen % self.at == 0):
+            self.struck += 1
+            raise sa.exc.OperationalError("the test", None, Exception("the database failed on purpose"))
+
+
+@pytest.fixture
+def saboteur():
+    made = Saboteur()
+    listened = (("before_cursor_execute", made.statement), ("commit", made.commit))
+    for name, function in listened:
+        sa.event.listen(Engine, name, function)
+    yield made
+    for name, function in listened:
+        sa.event.remove(Engine, name, function)
+
+
+async def left(bot):
+    return {name: await bot.rows(name) for name in LEFT_BY_A_REPORT}
+
+
+@pytest.mark.parametrize("kind", ["statement", "commit"])
+async def test_a_report_that_the_database_fails_leaves_nothing_and_its_retry_everything(
+    bot, github, saboteur, kind
+):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch, failed = bot.dispatch(L4), 0
+    for at in range(1, MOST):
+        for said in ({"status": "in_progress"}, {"conclusion": "failure", "failed_tests": [{"name": "t"}]}):
+            before = await left(bot)
+            saboteur.arm(kind, at)
+            status, answer = await bot.report(dispatch, job=f"job {at}", **said)
+            struck = saboteur.struck
+            saboteur.disarm()
+            if struck:
+                failed += 1
+                assert (status, answer["error"]) == (503, "store_unavailable")
+                assert await left(bot) == before
+                status, answer = await bot.report(dispatch, job=f"job {at}", **said)
+            assert (status, "duplicate" in answer) == (200, False)
+        if not struck:
+            break
+    assert failed >= (4 if kind == "statement" else 2)
+    assert at < MOST - 1
+    rows = await bot.rows("oot_workflow_job")
+    assert {(row["status"], row["conclusion"]) for row in rows} == {("completed", "failure")}
+    assert sum(row["accepted"] for row in await bot.rows("oot_rate")) == 2 * len(rows)
+
+
+async def test_a_report_whose_answer_is_lost_after_the_commit_is_known_on_its_retry(bot, github, saboteur):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    saboteur.arm("answer", 1)
+    status, _ = await bot.report(bot.dispatch(L4))
+    saboteur.disarm()
+    assert status == 503
+    assert await bot.report(bot.dispatch(L4)) == (200, {"ok": True, "status": "completed", "duplicate": True})
+
+
+async def work(bot, seconds):
+    """Let that much time pass, going on whenever the database failed, and taking up what was left behind."""
+    end = bot.clock.now() + seconds * 1000
+    while (left := end - bot.clock.now()) > 0:
+        try:
+            await bot.wait(min(left / 1000, LEASE))
+        except StoreUnavailable:
+            bot.clock.advance(1)
+        with contextlib.suppress(StoreUnavailable):
+            async with bot.store.transaction() as tx:
+                await queue.release(tx)
+
+
+async def told(bot, dispatch, **said):
+    """Report as a client does: again while it is told to come back."""
+    for _ in range(20):
+        status, answer = await bot.report(dispatch, **said)
+        if status == 200:
+            return
+        assert (status, answer["error"]) == (503, "store_unavailable")
+    pytest.fail("never taken")
+
+
+async def story(bot, github):
+    """Relay, reports, confirmation, sweep and settling of one pull request."""
+    pull = await github.open_pull(UPSTREAM)
+    await github.label(pull, "ciflow/oot/npu")
+    for delivery in [one for one in github.deliveries if one.status_code != 202]:
+        await github.redeliver(delivery)
+    await work(bot, 120)
+    sent = {one.repo.full_name: one for one in github.dispatches}
+    run = await github.start_run(L4, display_title="pull_request", actor=github.app.bot_login)
+    for repo, run_id in ((L2, "7"), (L3, "8"), (L4, str(run.id))):
+        await told(bot, sent[repo], status="in_progress", run_id=run_id)
+    await told(bot, sent[L4], run_id=str(run.id))
+    await told(bot, sent[L3], run_id="8", conclusion="failure")
+    await github.finish_run(run, "success")
+    await work(bot, 300)
+    await work(bot, 700)  # L2's job stays silent
+    return pull
+
+
+async def seen(bot, github, pull):
+    """What it came to."""
+    dispatches = [(row["backend"], row["state"]) for row in await bot.rows("oot_dispatch")]
+    kept = ("downstream_repo", "status", "conclusion", "head_sha")
+    jobs = [tuple(row[name] for name in kept) for row in await bot.rows("oot_workflow_job")]
+    checks = {name: check[:2] for name, check in bot.checks(UPSTREAM, pull.head_sha).items()}
+    dead = [row["error"] for row in await bot.rows("task") if row["state"] == "dead"]
+    told = sorted({one.repo.full_name for one in github.dispatches})  # at least once
+    return {
+        "dispatches": sorted(dispatches),
+        "jobs": sorted(jobs),
+        "checks": checks,
+        "dead": dead,
+        "told": told,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"), [("statement", 41), ("statement", 53), ("commit", 7), ("answer", 11)]
+)
+async def test_a_database_that_fails_again_and_again_changes_nothing_of_what_it_comes_to(
+    bot, github, saboteur, kind, at
+):
+    path = Path(bot.context.settings.allowlist)
+    path.write_text(ALLOWLIST.replace('"alice, bob"', "{job_timeout: 10m}"))
+    await bot.wait(61)
+    saboteur.arm(kind, at, again=True)
+    pull = await story(bot, github)
+    assert saboteur.struck > 5
+    saboteur.disarm()
+    await work(bot, 600)
+    assert await seen(bot, github, pull) == {
+        "dispatches": sorted([(L1, "sent"), (L2, "sent"), (L3, "sent"), (L4, "sent")]),
+        "jobs": sorted(
+            [
+                (L2, "completed", "timed_out", pull.head_sha),
+                (L3, "completed", "failure", pull.head_sha),
+                (L4, "completed", "success", pull.head_sha),
+            ]
+        ),
+        "checks": {
+            "oot / gate": ("completed", "success"),
+            "oot / npu": ("completed", "neutral"),
+            "oot / tpu": ("completed", "success"),
+        },
+        "dead": [],
+        "told": sorted([L1, L2, L3, L4]),
+    }
