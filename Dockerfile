@@ -1,4 +1,4 @@
-# ootbot in a container: slim, not root, every package held to its hash. SQLite in /data, or PostgreSQL by DATABASE_URL.
+# The bot in a container: slim, not root, every package held to its hash. SQLite in /data, or PostgreSQL by DATABASE_URL.
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY requirements/base.txt requirements/build.txt requirements/postgres.txt requirements/
