@@ -149,3 +149,11 @@ def test_every_setting_of_a_secret_is_hidden():
     for field in dataclasses.fields(Settings):
         secret = field.name.endswith(("secret", "token", "private_key")) or field.name == "database_url"
         assert field.repr != secret, field.name
+
+
+def test_the_comment_that_is_shown_is_the_one_that_is_written():
+    snapshot = "comment_one_new_failure.md"
+    written = (ROOT / "tests" / "domain" / "snapshots" / snapshot).read_text().partition("-->")[2].strip()
+    page = (ROOT / "docs" / "pull-request.md").read_text()
+    shown = page.partition(f"{snapshot} -->")[2].partition("<!-- end of the comment -->")[0].strip()
+    assert shown == written, f"copy what follows the marker in {snapshot} into docs/pull-request.md"
