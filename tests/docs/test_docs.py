@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -137,6 +138,14 @@ def test_settings_that_are_named_exist(page):
     for span in SPAN.findall(FENCE.sub("", page.read_text())):
         for found in re.findall(r"^(?:OOTBOT_)?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?$", span):
             assert found.removeprefix("OOTBOT_") in known or span in NOT_SETTINGS, span
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_settings_files_that_are_shown_hold_settings(page):
+    known = Settings.__dataclass_fields__.keys() | {"private_key_path", "relay_private_key_path"}
+    for language, block in FENCE.findall(page.read_text()):
+        if language == "toml":
+            assert tomllib.loads(block).keys() <= known
 
 
 def test_every_page_is_in_the_index():
