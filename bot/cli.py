@@ -16,6 +16,7 @@ from bot.commands.reference import settings
 from bot.commands.replay import replay
 from bot.commands.report import report
 from bot.commands.serve import serve
+from bot.commands.tasks import tasks
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,7 +25,20 @@ def main() -> None:
     """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
 
 
-for command in (serve, demo, init, doctor, allowlist, settings, replay, redeliver, keys, report, backup):
+for command in (
+    serve,
+    demo,
+    init,
+    doctor,
+    allowlist,
+    settings,
+    replay,
+    redeliver,
+    keys,
+    report,
+    backup,
+    tasks,
+):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import msgspec
 from cachetools import LRUCache, TTLCache
 from gidgethub.abc import GitHubAPI
 
-from bot import __version__
+from bot import __version__, metrics
 from bot.domain import throttle
 from bot.errors import GitHubRefused, NotInstalled, RetryLater
 from bot.identity import Identity
@@ -195,8 +195,10 @@ class GitHubApp:
                     body=await response.read(),
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.called(self.app_id, None)
             raise RetryLater(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
         wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
+        metrics.called(self.app_id, answer.status, limited=wait is not None)
         if wait is not None:
             self._pace.block(who, wait)
             raise RetryLater(f"{method} {url}: GitHub asks to wait", after=wait)

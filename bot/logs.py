@@ -33,4 +33,12 @@ def configure(*, fmt: str, level: str) -> None:
     )
     # what strangers send malformed is answered, not logged: it could fill the disk; our own errors the guard logs
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-    logging.basicConfig(format="%(levelname)s %(name)s %(message)s", level=logging.WARNING, stream=sys.stderr)
+    _others(shared, last)
+
+
+def _others(shared: list[Processor], last: Any) -> None:
+    """Have what libraries log look the same, from warnings on."""
+    steps = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, last]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=steps))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

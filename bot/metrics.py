@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bot import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.store.backlog import Backlog
     from bot.store.inbox import Stored
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
@@ -44,6 +47,29 @@ BUDGET_LEFT = Gauge(
 WRITES_SAVED = Counter(
     "ootbot_github_writes_saved_total", "Check runs and comments that were right already when compared."
 )
+BUILD = Gauge("ootbot_build_info", "The version that runs; always 1.", ["version"])
+BUILD.labels(__version__).set(1)
+DATABASE_OK = Gauge(
+    "ootbot_database_ok", "1 when the database can be read and took the last write, 0 when not."
+)
+INBOX = Gauge("ootbot_inbox_deliveries", "Deliveries stored and not handled yet.")
+INBOX_AGE = Gauge("ootbot_inbox_oldest_seconds", "Age of the oldest of them.")
+TASKS = Gauge("ootbot_tasks", "Tasks that are due, running, or dead (given up).", ["state"])
+TASKS_LATE = Gauge("ootbot_tasks_longest_due_seconds", "How long the task that is due longest has been due.")
+TASK_RUNS = Counter("ootbot_task_runs_total", "Runs of tasks: done, retried, given_up.", ["task", "outcome"])
+HEARD_AT = Gauge("ootbot_last_delivery_timestamp_seconds", "When GitHub last told something; 0 when never.")
+DISK_FREE = Gauge("ootbot_disk_free_bytes", "Room where DATA_DIR is.")
+CALLS = Counter(
+    "ootbot_github_calls_total",
+    "Calls to GitHub: ok, refused (4xx), limited, failed (5xx), unreachable.",
+    ["app", "outcome"],
+)
+REQUESTS = Histogram(
+    "ootbot_request_seconds",
+    "Time to answer requests, by door and kind of status.",
+    ["door", "status"],
+    buckets=(0.005, 0.025, 0.1, 0.25, 1, 5),
+)
 
 
 def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> None:
@@ -53,3 +79,24 @@ def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> Non
     APPLIED.labels("taken").inc(len(taken) - without)
     for one in taken:
         APPLY_DELAY.observe(max(now - one.received_at, 0) / 1000)
+
+
+def waiting(now: Backlog, *, heard_at: int | None) -> None:
+    """Show what waits, and when GitHub last told something (epoch milliseconds)."""
+    INBOX.set(now.deliveries)
+    INBOX_AGE.set(now.oldest_delivery / 1000)
+    for state, count in (("due", now.due), ("running", now.running), ("dead", now.dead)):
+        TASKS.labels(state).set(count)
+    TASKS_LATE.set(now.longest_due / 1000)
+    HEARD_AT.set((heard_at or 0) / 1000)
+
+
+def called(app_id: int, status: int | None, *, limited: bool = False) -> None:
+    """Count a call to GitHub by what came of it; no status: no answer."""
+    if status is None:
+        outcome = "unreachable"
+    elif limited:
+        outcome = "limited"
+    else:
+        outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+    CALLS.labels(app_id, outcome).inc()

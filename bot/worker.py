@@ -165,10 +165,13 @@ class Worker:
         data = await asyncio.to_thread(decode, one.body) if large else decode(one.body)
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
+        bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
         try:
             await self._router.dispatch(event, tx)
         except RecursionError as error:  # what can just be decoded need not be fit to be written again
             raise Unreadable("the body is nested too deeply") from error
+        finally:
+            structlog.contextvars.reset_contextvars(**bound)
 
     async def _failed(self, one: Stored, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
@@ -209,6 +212,8 @@ class Worker:
     async def _run_task(self, task: Task) -> None:
         with structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause):
             outcome = await self._attempt(task)
+        ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
+        metrics.TASK_RUNS.labels(task.kind if task.kind in self._kinds else "unknown", ended).inc()
         for wait in STORING:
             with contextlib.suppress(StoreUnavailable):
                 return await self._end_task(task, outcome)

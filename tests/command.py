@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from tests import canary
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -33,4 +35,5 @@ async def ootbot(bot, *arguments):
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await process.communicate()
+    assert canary.leaks(err.decode()) == []
     return process.returncode, out.decode(), err.decode()

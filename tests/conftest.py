@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from bot.demo.github.keys import private_key
-from tests import harness
+from tests import canary, harness
 
 DATABASES = ("sqlite", "postgres")
 
@@ -27,6 +27,17 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "nightly" in item.keywords:
                 item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """No test may make the bot log or print a secret."""
+    report = yield
+    found = {leak for _, text in report.sections for leak in canary.leaks(text)}
+    if found and report.passed:
+        report.outcome = "failed"
+        report.longrepr = f"in what {item.nodeid} printed or logged: {', '.join(sorted(found))}"
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from bot.store import inbox
 from bot.store.tables import metadata
 from bot.tasks import PERIODIC
 from bot.web.routes import make_app
+from tests import canary
 
 UPSTREAM = "pytorch/pytorch"
 SECRET = "a webhook secret"
@@ -131,6 +132,7 @@ class Bot:
     async def request(self, method, path, **options):
         async with self.http.request(method, self.url + path, **options) as answer:
             text = await answer.text()
+            assert canary.leaks(f"{answer.headers}{text}") == [], path
             parsed = json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
             return answer.status, parsed
 

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
+from tests import canary
 from tests.harness import ALLOWLIST, SECRET, UPSTREAM
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,7 @@ class Process:
     async def _listen(self, ready: asyncio.Event) -> None:
         async for line in self._process.stdout:
             self.said.append(line.decode().rstrip())
+            assert canary.leaks(self.said[-1]) == []
             if line.startswith(b"ootbot "):
                 ready.set()
 

@@ -107,6 +107,12 @@ def _one_repository(text: str) -> str:
     show_default=True,
     help="Where the files go.",
 )
+@click.option(
+    "--data-dir",
+    default="data",
+    show_default=True,
+    help="Where the bot will keep its data; a path in --folder, or absolute.",
+)
 @click.option("--env", is_flag=True, help="Write ootbot.env (systemd, containers) instead of ootbot.toml.")
 @click.option(
     "--port",

@@ -42,13 +42,17 @@ class Issuer:
     async def start(self, port: int = 0) -> None:
         """Listen on 127.0.0.1, on a free port unless one is given."""
         app = web.Application()
-        app.router.add_get(DISCOVERY, self._discovery)
-        app.router.add_get(KEYS, self._keys)
-        app.router.add_get(TOKENS, self._token)
+        self.add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    def add_to(self, app: web.Application, path: str = "") -> None:
+        """Answer below a path of an application; `url` has to be set to where that is."""
+        app.router.add_get(path + DISCOVERY, self._discovery)
+        app.router.add_get(path + KEYS, self._keys)
+        app.router.add_get(path + TOKENS, self._token)
 
     async def stop(self) -> None:
         """Stop listening."""

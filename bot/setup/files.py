@@ -100,7 +100,7 @@ def _of_first(wanted: Wanted, made: Registered, key: Path) -> dict[str, str | in
         "webhook_secret": made.webhook_secret,
         "upstream_repo": wanted.upstream_repo,
         "allowlist": str((key.parent / wanted.allowlist).resolve()) if local else wanted.allowlist,
-        "data_dir": str((key.parent / "data").resolve()),
+        "data_dir": str((key.parent / wanted.data_dir).resolve()),
         "public_url": wanted.public_url,
         "admin_token": secrets.token_urlsafe(32),
     }

@@ -179,7 +179,7 @@ class Setup:
             f"form-action {self._wanted.github_url}"
         )
         response.headers["Cache-Control"] = "no-store"
-        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Referrer-Policy"] = "origin"  # GitHub may want to see where the form comes from
         response.headers["X-Content-Type-Options"] = "nosniff"
 
     def _render(self, template: str, **values: Any) -> web.Response:

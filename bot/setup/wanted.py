@@ -22,6 +22,7 @@ class Wanted:
     upstream_repo: str
     public_url: str  # without a slash at the end
     allowlist: str
+    data_dir: str = "data"
     github_api_url: str = GITHUB
     organization: str = ""  # who owns the Apps; empty: whoever is signed in
     name: str = ""  # of the App; empty: made of the upstream owner's

@@ -5,12 +5,15 @@ The web middleware is one of the three places that catch every error.
 
 from __future__ import annotations
 
+import re
 import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
 
+from bot import metrics
 from bot.errors import Rejected, StoreUnavailable
 from bot.web.limits import ROOM, TAKEN
 
@@ -19,6 +22,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.web")
 
+GUID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+DOORS = (
+    ("/api/github/webhooks", "webhooks"),
+    ("/api/oot/callback", "callback"),
+    ("/github/callback", "callback"),
+    ("/api/oot/results", "results"),
+    ("/api/admin/", "admin"),
+    ("/api/", "read"),
+    ("/healthz", "operator"),
+    ("/readyz", "operator"),
+    ("/metrics", "operator"),
+)
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -32,18 +47,35 @@ HEADERS = {
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn refusals and errors into the answers the caller understands."""
+    began = time.perf_counter()
+    identity = _identity(request)
+    bound = structlog.contextvars.bind_contextvars(request=identity, path=request.path[:200])
     try:
         response = await handler(request)
     except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
-        identity = request.headers.get("X-GitHub-Delivery") or secrets.token_hex(8)
-        with structlog.contextvars.bound_contextvars(request=identity[:100], path=request.path[:200]):
-            response = _answer(request, error)
+        response = _answer(request, error)
     finally:
+        structlog.contextvars.reset_contextvars(**bound)
         if TAKEN in request:
             request.app[ROOM].leave(request)
+    metrics.REQUESTS.labels(_door(request.path), f"{response.status // 100}xx").observe(
+        time.perf_counter() - began
+    )
+    response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
         response.headers.update(HEADERS)
     return response
+
+
+def _identity(request: web.Request) -> str:
+    """Return what a request is called in the log: GitHub's name of a delivery, else one of our own."""
+    guid = request.headers.get("X-GitHub-Delivery", "")
+    return guid if GUID.fullmatch(guid) else secrets.token_hex(8)
+
+
+def _door(path: str) -> str:
+    """Return one of few words for a path."""
+    return next((door for start, door in DOORS if path.startswith(start)), "page")
 
 
 def _answer(request: web.Request, error: Exception) -> web.Response:

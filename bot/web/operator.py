@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from typing import TYPE_CHECKING
 
 import prometheus_client
 from aiohttp import web
 
+from bot import metrics as counts
 from bot.errors import StoreUnavailable
 from bot.metrics import ALLOWLIST_OK, SWEEP_AGE
-from bot.store import allowlists, sweeps
+from bot.store import allowlists, backlog, sweeps
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -66,13 +68,19 @@ def _refused_writes(context: Context) -> list[str]:
 async def metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
     context = request.app[CONTEXT]
+    counts.DATABASE_OK.set(0)
     with contextlib.suppress(StoreUnavailable):
         async with context.store.read() as tx:
             newest = await allowlists.newest(tx)
             ages = await _ages(tx, context)
+            waiting, heard = await backlog.measure(tx), await backlog.last_heard(tx)
         for name, app, age in ages:
             SWEEP_AGE.labels(name, app).set(age / 1000)
         ALLOWLIST_OK.set(bool(newest and newest["valid"]))
+        counts.waiting(waiting, heard_at=heard)
+        counts.DATABASE_OK.set(not _refused_writes(context))
+    with contextlib.suppress(OSError):
+        counts.DISK_FREE.set(shutil.disk_usage(context.settings.data_dir).free)
     return web.Response(
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},

@@ -219,6 +219,18 @@ async def test_a_wrong_allowlist_an_issuer_without_keys_and_readable_keys(servin
     assert stat.S_IMODE(key.stat().st_mode) == 0o644
 
 
+async def test_where_deliveries_are_pulled_nobody_has_to_reach_us(serving, github, tmp_path):
+    serving.kill()
+    await serving.ended()
+    options = {name: value for name, value in serving.options.items() if name != "PUBLIC_URL"}
+    github.app.webhook_url = "https://nobody.example/hook"
+    _, found, _ = await doctor(options | {"RECEIVE": "pull"}, tmp_path)
+    assert errors(found) == {"server"}
+    assert f"App {github.app.app_id} secret" not in found
+    assert found[f"App {github.app.app_id} webhook"][0]["status"] == "ok"
+    assert "sweep redeliver" not in found
+
+
 async def test_two_apps_are_both_examined(github, issuer, tmp_path, app_key):
     upstream, relay = manifest.read("upstream"), manifest.read("relay", workflow_dispatch=True)
     first = github.register_app(

@@ -65,6 +65,7 @@ class Pages:
         add("GET", "/_/deliveries", self.deliveries)
         add("POST", "/_/deliveries/{delivery}/redeliver", self.redeliver)
         add("GET", "/{owner}/{repo}", self.repository)
+        add("POST", "/{owner}/{repo}/pulls", self.open_pull)
         add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
         add("POST", "/{owner}/{repo}/pull/{number}/{act}", self.act)
         add("GET", "/{owner}/{repo}/runs/{run}", self.check_run)
@@ -89,6 +90,12 @@ class Pages:
         """Show the newest of the delivery log."""
         rows = self._github.deliveries[: -SHOWN_DELIVERIES - 1 : -1]
         return self.page("deliveries.html", deliveries=rows)
+
+    async def open_pull(self, request: web.Request) -> web.Response:
+        """Open a pull request of octocat's."""
+        _same_site(request)
+        pull = await self._github.open_pull(self._repo(request))
+        raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
 
     async def pull(self, request: web.Request) -> web.Response:
         """Show a pull request: conversation, commits and checks."""

@@ -21,7 +21,7 @@ from bot.demo.github.state import Comment, Pull
 from bot.demo.github.world import MAINTAINER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bot.clock import Clock
     from bot.demo.github.accounts import App
@@ -41,12 +41,15 @@ class SimulatedGitHub(People, Conversation, Buttons, Pipelines):
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(clock=clock)
         self.limits = Limits(self.world.now)
+        self.also: Callable[[web.Application], None] | None = None  # what else answers at this address
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> None:
         """Listen on 127.0.0.1; port 0 picks a free one."""
         application = web.Application(client_max_size=LARGEST_BODY)
         pages = Pages(self)
+        if self.also is not None:
+            self.also(application)
         Registration(self, pages).add_to(application)
         RestApi(self, self.limits).add_to(application)
         pages.add_to(application)

@@ -1,0 +1,189 @@
+"""Does the container file build what it says? Its steps are read and, as far as they need no container engine, taken."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bot.settings import Settings
+from bot.web.routes import make_app
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "Dockerfile").read_text()
+STEPS = [
+    line.split(maxsplit=1) for line in re.sub(r"\\\n", " ", TEXT).splitlines() if line and line[0] != "#"
+]
+COPIED = [
+    source
+    for step, rest in STEPS
+    if step == "COPY" and not rest.startswith("--from")
+    for source in rest.split()[:-1]
+]
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no git here")
+    return listed.stdout.splitlines()
+
+
+def values(step: str) -> list[str]:
+    return [rest for name, rest in STEPS if name == step]
+
+
+def test_what_is_copied_exists_and_is_not_kept_out():
+    ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    allowed = [line[1:] for line in ignored if line.startswith("!")]
+    for source in COPIED:
+        assert (ROOT / source).exists(), source
+        assert any(
+            fnmatch.fnmatch(source, pattern) or source.startswith(f"{pattern}/") for pattern in allowed
+        ), source
+    assert ignored[0] == "*"
+    assert ignored[-1] == "**/*.pem"
+    assert not any(name.endswith(".pem") for name in tracked())
+
+
+def test_every_package_is_held_to_its_hash():
+    installs = re.findall(r"pip install (.*?)(?= && |$)", " ".join(values("RUN")))
+    assert len(installs) == 3
+    for options in installs:
+        assert "--require-hashes" in options or "--no-deps --no-index" in options
+        for name in re.findall(r"-r (\S+)", options):
+            text = (ROOT / name).read_text()
+            pinned = re.findall(r"^[a-z0-9][\w.\[\]-]*==", text, re.MULTILINE)
+            blocks = re.split(r"\n(?=\S)", text.strip())
+            assert len(pinned) == len(blocks)
+            assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_it_is_slim_and_not_root():
+    bases = [rest.split()[0] for rest in values("FROM")]
+    assert all(base.endswith("-slim") and re.search(r":\d+\.\d+-", base) for base in bases)
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == ">=3.11"
+    (user,) = values("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    names = [name for name, _ in STEPS]
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert "pip" not in " ".join(rest for name, rest in STEPS[names.index("USER") :])
+
+
+def test_its_environment_are_options_of_ours():
+    for name in re.findall(r"OOTBOT_(\w+)=", " ".join(values("ENV"))):
+        assert name.lower() in Settings.__dataclass_fields__
+
+
+def test_the_wheel_made_of_what_is_copied_runs(tmp_path):
+    """The build step of the container, then the program from the wheel alone."""
+    for source in COPIED:
+        target = tmp_path / "src" / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, target)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "wheel")]
+    done = subprocess.run(build, cwd=tmp_path / "src", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+        names = archive.namelist()
+    assert {
+        "bot/_config/app.yml",
+        "bot/_config/app.relay.yml",
+        "bot/_config/issuers.toml",
+        "bot/_report/report.py",
+    } <= set(names)
+    assert not any(name.startswith(("tests/", "data/")) or name.endswith(".pem") for name in names)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+    environ["PYTHONPATH"] = str(tmp_path / "installed")
+    say = "import bot, bot.manifest, bot.parse; print(bot.__file__, bot.manifest.read('one').name, len(bot.parse.issuers('github-actions')))"
+    for command in (["-c", say], ["-m", "bot.cli", "settings"], ["-m", "bot.cli", "report", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-P", *command],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert command[0] == "-m" or str(tmp_path) in done.stdout
+
+
+def test_compose_starts_it_beside_postgresql():
+    compose = yaml.safe_load((ROOT / "deploy" / "compose" / "compose.yml").read_text())
+    bot, db = compose["services"]["bot"], compose["services"]["db"]
+    assert (ROOT / "deploy" / "compose" / bot["build"] / "Dockerfile").resolve().is_file()
+    for name in bot["environment"]:
+        assert name.removeprefix("OOTBOT_").lower() in Settings.__dataclass_fields__
+    assert bot["environment"]["OOTBOT_DATABASE_URL"].endswith("@db/" + db["environment"]["POSTGRES_DB"])
+    assert bot["read_only"] is True
+    assert bot["cap_drop"] == ["ALL"]
+    assert bot["ports"] == ["127.0.0.1:8080:8080"]
+    assert set(bot["depends_on"]) == {"db"}
+    assert db["volumes"][0].partition(":")[0] in compose["volumes"]
+    assert "healthcheck" in db
+
+
+def kubernetes() -> dict[str, dict]:
+    folder = ROOT / "deploy" / "kubernetes"
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    listed = [yaml.safe_load((folder / name).read_text()) for name in kustomization["resources"]]
+    files = {name for made in kustomization["configMapGenerator"] for name in made["files"]}
+    assert {path.name for path in folder.iterdir()} == {
+        "kustomization.yaml",
+        *kustomization["resources"],
+        *files,
+    }
+    return {"Kustomization": kustomization} | {each["kind"]: each for each in listed}
+
+
+def test_the_kubernetes_parts_fit_together():
+    found = kubernetes()
+    pods, service = found["StatefulSet"]["spec"], found["Service"]
+    labels = pods["template"]["metadata"]["labels"]
+    assert labels == pods["selector"]["matchLabels"] == service["spec"]["selector"]
+    assert found["Namespace"]["metadata"]["name"] == found["Kustomization"]["namespace"]
+    (container,) = pods["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    volumes = {each["name"] for each in pods["template"]["spec"]["volumes"]} | {
+        each["metadata"]["name"] for each in pods["volumeClaimTemplates"]
+    }
+    assert {each["name"] for each in container["volumeMounts"]} == volumes
+    assert container["image"] in {each["name"] for each in found["Kustomization"]["images"]}
+    options = {each["name"]: each["value"] for each in container["env"]}
+    assert str(port["containerPort"]) == options["OOTBOT_PORT"]
+    known = Settings.__dataclass_fields__.keys() | {"private_key_path"}
+    assert {name.removeprefix("OOTBOT_").lower() for name in options} <= known
+    assert {container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} <= {
+        "/healthz", "/readyz",
+    }  # fmt: skip
+    assert make_app  # where both are answered: tests/web/test_edge.py
+
+
+def test_the_pod_may_do_little():
+    pod = kubernetes()["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (user,) = values("USER")
+    assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == user
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }

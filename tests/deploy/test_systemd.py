@@ -1,0 +1,75 @@
+"""Is the systemd unit one, and is it hardened? `systemd-analyze` says so where it is at hand."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bot.worker import GRACE
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "systemd"
+UNITS = sorted(path.name for path in FOLDER.iterdir())
+MOST_EXPOSED = 2.0  # of 10, as `systemd-analyze security` counts
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+
+
+def unit(name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(FOLDER / name)
+    return parser
+
+
+def installed(folder: Path) -> list[str]:
+    """The units as they would be installed, with programs that exist here."""
+    made = []
+    for name in UNITS:
+        text = (FOLDER / name).read_text().replace("/opt/ootbot/.venv/bin/ootbot", "/bin/true")
+        (folder / name).write_text(text)
+        made.append(str(folder / name))
+    return made
+
+
+@needs_systemd
+def test_systemd_finds_nothing_wrong(tmp_path):
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *installed(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_systemd_calls_it_little_exposed(tmp_path):
+    installed(tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", str(tmp_path / "ootbot.service")],
+        capture_output=True, text=True, check=False, env={"SYSTEMD_COLORS": "0", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    level = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    if level is None:
+        pytest.skip("this systemd-analyze cannot look at files")
+    assert float(level[1]) <= MOST_EXPOSED
+
+
+def test_it_is_not_root_starts_again_and_may_finish_its_work():
+    service = unit("ootbot.service")["Service"]
+    assert service["User"] == "ootbot"
+    assert service["Restart"] == "always"
+    assert int(service["TimeoutStopSec"]) > GRACE + 5
+    assert service["ProtectSystem"] == "strict"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["ExecStart"].endswith("ootbot serve")
+
+
+def test_the_backup_runs_as_the_same_user_every_night():
+    service, timer = unit("ootbot-backup.service")["Service"], unit("ootbot-backup.timer")["Timer"]
+    assert service["User"] == unit("ootbot.service")["Service"]["User"]
+    assert "ootbot backup" in service["ExecStart"]
+    assert timer["Persistent"] == "true"

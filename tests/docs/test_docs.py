@@ -1,0 +1,168 @@
+"""Is what the documents say there? Links with their anchors, command lines with their options, names of settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from bot.cli import main
+from bot.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "actions").rglob("*.md")],
+    key=lambda path: str(path.relative_to(ROOT)),
+)
+OTHERS = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()] + [ROOT / "Dockerfile"]
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+ENDS = re.compile(r"\s(?:&&|\|\|?|;|>|#|<)(?:\s|$)")
+NOT_SETTINGS = {"OOTBOT_TOKEN", "OOTBOT_EVENT"}  # read by the reporting script, not by the bot
+NOT_OURS = {
+    "PRIVATE_KEY_PATH",
+    "RELAY_PRIVATE_KEY_PATH",
+    "UPDATE_SNAPSHOTS",
+}  # files of keys; of the test suite
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def anchors(path):
+    """The anchors GitHub gives a page's headings."""
+    text = FENCE.sub("", path.read_text())
+    found = set()
+    for heading in re.findall(r"^#+ (.+?)\s*$", text, re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.add(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    text = FENCE.sub("", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert there.is_relative_to(ROOT), target
+        if anchor:
+            assert anchor in anchors(there), f"{target}: there are {sorted(anchors(there))}"
+
+
+def command_lines():
+    """Every `ootbot ...` and `python3 dev.py ...` of the documents and the files of deploy/."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for language, block in FENCE.findall(text):
+            if language in {"sh", "console", "bash"}:
+                lines = re.sub(r"\\\n", " ", block).splitlines()
+                found += [(name(page), line.strip().removeprefix("$ ")) for line in lines]
+        found += [(name(page), span) for span in SPAN.findall(FENCE.sub("", text))]
+    for path in OTHERS:
+        text = re.sub(r"\\\n", " ", path.read_text(errors="replace"))
+        found += [(name(path), line.strip("# ").strip()) for line in text.splitlines()]
+    for command in walk(main):
+        found += [("--help", line.strip()) for line in (command.help or "").splitlines()]
+    for where, line in found:
+        for part in re.split(r" && |; |exec ", line):
+            matched = re.match(
+                r"(?:ExecStart=)?(?:\S*/)?ootbot ([a-z].*)|python3 dev\.py ([a-z].*)", part.strip()
+            )
+            if matched:
+                kind = "ootbot" if matched[1] else "dev.py"
+                yield pytest.param(
+                    kind, ENDS.split(matched[1] or matched[2] + " ")[0], id=f"{where}: {part[:50]}"
+                )
+
+
+def walk(command):
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from walk(inner)
+
+
+@pytest.mark.parametrize(("kind", "line"), list(command_lines()))
+def test_every_command_line_exists_with_its_options(kind, line):
+    words = shlex.split(line.replace("'", "").replace('"', ""))
+    if kind == "dev.py":
+        check_dev(words)
+    else:
+        check_ootbot(words)
+
+
+def check_ootbot(words):
+    command = main
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"there is no `ootbot {words[0]}`"
+        command = command.commands[words.pop(0)]
+    if command.name == "report":  # the script's own options: actions/report has its tests
+        return
+    options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    options |= {"--help", "-h"}
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in options, f"`ootbot {command.name}` has no {word}"
+
+
+def check_dev(words):
+    spec = importlib.util.spec_from_file_location("dev", ROOT / "dev.py")
+    dev = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dev)
+    command, *rest = words
+    assert command in dev.COMMANDS, f"there is no `dev.py {command}`"
+    if command == "bench" and rest and re.fullmatch(r"[a-z]+", rest[0]):
+        assert (ROOT / "benchmarks" / f"{rest[0]}.py").exists(), rest[0]
+    if command == "setup":
+        assert all((ROOT / "requirements" / f"{extra}.txt").exists() for extra in rest)
+
+
+def test_there_are_command_lines_to_check():
+    assert len(list(command_lines())) > 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_settings_that_are_named_exist(page):
+    known = {field.name.upper() for field in dataclasses.fields(Settings)} | NOT_OURS
+    for span in SPAN.findall(FENCE.sub("", page.read_text())):
+        for found in re.findall(r"^(?:OOTBOT_)?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?$", span):
+            assert found.removeprefix("OOTBOT_") in known or span in NOT_SETTINGS, span
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_settings_files_that_are_shown_hold_settings(page):
+    known = Settings.__dataclass_fields__.keys() | {"private_key_path", "relay_private_key_path"}
+    for language, block in FENCE.findall(page.read_text()):
+        if language == "toml":
+            assert tomllib.loads(block).keys() <= known
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_every_setting_of_a_secret_is_hidden():
+    for field in dataclasses.fields(Settings):
+        secret = field.name.endswith(("secret", "token", "private_key")) or field.name == "database_url"
+        assert field.repr != secret, field.name
+
+
+def test_the_comment_that_is_shown_is_the_one_that_is_written():
+    snapshot = "comment_one_new_failure.md"
+    written = (ROOT / "tests" / "domain" / "snapshots" / snapshot).read_text().partition("-->")[2].strip()
+    page = (ROOT / "docs" / "pull-request.md").read_text()
+    shown = page.partition(f"{snapshot} -->")[2].partition("<!-- end of the comment -->")[0].strip()
+    assert shown == written, f"copy what follows the marker in {snapshot} into docs/pull-request.md"
