@@ -32,7 +32,6 @@ STATIC = HERE / "static"
 LOOK = hashlib.sha256((STATIC / "style.css").read_bytes()).hexdigest()[:8]
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
-DASH = SIGNS["idle"]
 READY = {Word.MEETS: "good", Word.MISSES: "bad", Word.UNKNOWN: "idle"}
 GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
 
@@ -57,7 +56,6 @@ def environment() -> jinja2.Environment:
         "sparkline": charts.sparkline,
         "worst_tone": matrix.worst,
         "spark_words": spark_words,
-        "word_or_dash": lambda text: word(text) if text else DASH,
         "minute": lambda at: show_time(at)[:16].replace("T", " ") + " UTC",
         "tone_of_word": lambda said: READY[said],
         "time": show_time,

@@ -88,11 +88,11 @@ async def test_the_health_page_counts_what_was_reported_and_shows_the_worst_firs
     bot.clock.advance(180)
     text = await see(bot, "/oot")
     l4 = text[text.index("L4 Blocking") : text.index("L3 Check runs")]
-    assert l4.index(f"tpu {L4} ✕ 0 % 1 1 0 0") < l4.index(
+    assert l4.index(f"tpu {L4} on call: dave ✕ 0 % 1 1 0 0") < l4.index(
         "relayed/chip ! not on the allowlist ✓ 100 % 1 0 0 0"
     )
     assert "3 min ago" in l4
-    assert f"{L2} ✓ 100 % 1 0 0 0" in text
+    assert f"{L2} on call: alice, bob ✓ 100 % 1 0 0 0" in text
 
 
 async def test_the_health_page_is_narrowed_by_name_and_level(bot):
