@@ -64,6 +64,7 @@ class GitHubApp:
         self._http = http
         self._clock = clock
         self._pace = Pace(clock, writes_per_min=writes_per_min)
+        self.budgets = self._pace.budgets
         self._gate = asyncio.Semaphore(IN_FLIGHT)
         seconds = self._seconds
         self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_LIFE, timer=seconds)

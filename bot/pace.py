@@ -35,6 +35,18 @@ class _Ledger:
     dispatches: deque[float] = field(default_factory=lambda: deque(maxlen=DISPATCHES_PER_MIN))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What one installation has used of what GitHub allows it, as this process knows."""
+
+    who: str
+    creations: int  # checks and comments made in the last hour
+    most_creations: int
+    dispatches: int  # in the last minute
+    most_dispatches: int
+    blocked_until: int  # epoch milliseconds; in the past: not blocked
+
+
 class Pace:
     """How fast GitHub is written to."""
 
@@ -48,6 +60,22 @@ class Pace:
     def block(self, who: str, seconds: float) -> None:
         """Let nothing go for a while: GitHub has asked for that."""
         self._ledger(who).blocked_until = self._clock.now() + round(seconds * 1000)
+
+    def budgets(self) -> list[Budget]:
+        """Return what is used of each installation's budget."""
+        now = self._clock.now()
+        return [
+            Budget(
+                who=who,
+                creations=sum(at > now - HOUR for at in ledger.creations),
+                most_creations=self._per_hour,
+                dispatches=sum(at > now - MINUTE for at in ledger.dispatches),
+                most_dispatches=DISPATCHES_PER_MIN,
+                blocked_until=int(ledger.blocked_until),
+            )
+            for who, ledger in sorted(self._ledgers.items())
+            if who != "app"
+        ]
 
     async def turn(self, who: str, method: str, url: str, *, spare: bool) -> None:
         """Return when a call may go. `spare`: only while there is budget to spare, gates and verdicts go first.

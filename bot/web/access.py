@@ -1,7 +1,8 @@
-"""Who may read what belongs to a private repository? Only whoever holds ADMIN_TOKEN."""
+"""Who may read what belongs to a private repository? Only whoever holds ADMIN_TOKEN, or signed in with it."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from bot.settings import Settings
     from bot.store import Transaction
+
+COOKIE = "ootbot_admin"
+SIGNED_IN = 12 * 3600  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +44,56 @@ class Access:
 
 async def of_request(request: web.Request, tx: Transaction) -> Access:
     """Return what this request may not see."""
-    if is_admin(request):
+    if reads_private(request):
         return Access(names=frozenset(), ids=frozenset())
     private = await reads.private(tx)
     return Access(names=private.names, ids=private.ids)
 
 
+def reads_private(request: web.Request) -> bool:
+    """Whether everything may be shown: to the administrator, by token or signed in."""
+    return is_admin(request) or is_signed_in(request)
+
+
 def is_admin(request: web.Request) -> bool:
     """Whether the request carries ADMIN_TOKEN as its bearer token; never while none is set."""
-    token = request.app[CONTEXT].settings.admin_token
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if not token or scheme.casefold() != "bearer":
+    return scheme.casefold() == "bearer" and is_token(request, given.strip())
+
+
+def is_token(request: web.Request, given: str) -> bool:
+    """Whether this is ADMIN_TOKEN; never while none is set."""
+    token = request.app[CONTEXT].settings.admin_token
+    if not token:
         return False
-    return hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def is_signed_in(request: web.Request) -> bool:
+    """Whether the request carries the cookie that signing in gave, and it has not run out."""
+    context = request.app[CONTEXT]
+    until, _, given = request.cookies.get(COOKIE, "").partition(".")
+    if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
+        return False
+    right = hmac.compare_digest(
+        given.encode("utf-8", "replace"), _signature(context.settings, until).encode()
+    )
+    return right and int(until) > context.clock.now()
+
+
+def cookie(request: web.Request) -> str:
+    """Return the cookie of somebody who has just shown ADMIN_TOKEN: good until a time, worthless to others."""
+    context = request.app[CONTEXT]
+    until = str(context.clock.now() + SIGNED_IN * 1000)
+    return f"{until}.{_signature(context.settings, until)}"
+
+
+def form_key(request: web.Request) -> str:
+    """Return what forms of the administrator's pages carry: another site cannot know it."""
+    settings = request.app[CONTEXT].settings
+    return _signature(settings, f"form {request.cookies.get(COOKIE, '')}")
+
+
+def _signature(settings: Settings, words: str) -> str:
+    key = (settings.admin_token or "").encode()
+    return hmac.new(key, f"ootbot {words}".encode(), hashlib.sha256).hexdigest()

@@ -9,13 +9,21 @@ from aiohttp import web
 from bot.domain.view import State
 from bot.errors import Rejected
 from bot.store import allowlists, reads
-from bot.web import access, health, parameters, pulls, record_api, shown
+from bot.web import (
+    access,
+    backend_api,
+    health,
+    levels_page,
+    metrics_page,
+    parameters,
+    pulls,
+    record_api,
+    shown,
+)
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
     from bot.web.pulls import HeadLine
-
-JOBS = 200  # rows of a backend unless ?limit= says otherwise
 
 
 async def summary(request: web.Request) -> web.Response:
@@ -28,25 +36,6 @@ async def summary(request: web.Request) -> web.Response:
         found = await health.of_all(tx, allowed, days)
     backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
     return web.json_response({"ok": True, "days": days, "backends": backends})
-
-
-async def backend(request: web.Request) -> web.Response:
-    """Answer with one backend, its numbers and its newest jobs."""
-    context = request.app[CONTEXT]
-    repo, days = parameters.repo(request, "org"), parameters.days(request)
-    limit = parameters.limit(request, default=JOBS)
-    async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
-        one = await health.of_one(tx, allowed, repo, days)
-        if one is None:
-            raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
-        since = tx.now - days * parameters.DAY
-        rows = await reads.latest_jobs(
-            tx, repo, since=since, limit=limit, hidden=allowed.names, event=parameters.event(request)
-        )
-    jobs = [shown.job(row) for row in rows]
-    return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
 
 
 async def pull(request: web.Request) -> web.Response:
@@ -72,7 +61,7 @@ async def pull(request: web.Request) -> web.Response:
 async def commit(request: web.Request) -> web.Response:
     """Answer with what backends said of one upstream commit: pull requests, pushes, nightly and periodic runs."""
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
-    event, limit = parameters.event(request), parameters.limit(request, default=JOBS)
+    event, limit = parameters.event(request), parameters.limit(request, default=backend_api.JOBS)
     async with request.app[CONTEXT].store.read() as tx:
         allowed = await access.of_request(request, tx)
         hidden = allowed.hides(repo)
@@ -114,9 +103,11 @@ def _head(line: HeadLine, *, current: bool) -> dict[str, Any]:
 
 routes: list[web.RouteDef] = [
     web.get("/api/oot/summary", summary),
-    web.get("/api/oot/backends/{org}/{repo}", backend),
+    *backend_api.routes,
     web.get("/api/oot/pulls/{owner}/{repo}/{number}", pull),
     web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit),
     web.get("/api/oot/allowlist", allowlist),
+    web.get("/api/oot/levels", levels_page.as_json),
+    web.get("/api/oot/metrics", metrics_page.as_json),
     *record_api.routes,
 ]

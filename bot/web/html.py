@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ import jinja2
 from aiohttp import web
 
 import bot
-from bot.domain import failures, inert, stats, words
+from bot.domain import charts, failures, inert, matrix, stats, words
+from bot.domain.readiness import Word, percent
 from bot.domain.reading import show_time
 from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
 from bot.query import anchor_of
-from bot.web import parameters
+from bot.web import parameters, serving
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -24,15 +26,20 @@ if TYPE_CHECKING:
 
     from bot.domain.view import Backend, Job
 
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+# the address of a stylesheet names its content, so that it may be kept
+LOOK = hashlib.sha256((STATIC / "style.css").read_bytes()).hexdigest()[:8]
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
+READY = {Word.MEETS: "good", Word.MISSES: "bad", Word.UNKNOWN: "idle"}
 GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
 
 
 def environment() -> jinja2.Environment:
     """Return the templates; everything they show is escaped, an unknown name is an error."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -46,6 +53,11 @@ def environment() -> jinja2.Environment:
         "duration": words.duration,
         "short": words.short,
         "percent": percent,
+        "sparkline": charts.sparkline,
+        "worst_tone": matrix.worst,
+        "spark_words": spark_words,
+        "minute": lambda at: show_time(at)[:16].replace("T", " ") + " UTC",
+        "tone_of_word": lambda said: READY[said],
         "time": show_time,
         "path": path,
         "plural": words.plural,
@@ -58,7 +70,7 @@ def environment() -> jinja2.Environment:
         "job_counts": job_counts,
         "by_urgency": failures.by_urgency,
     }
-    made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST}
+    made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST, "look": LOOK}
     return made
 
 
@@ -72,22 +84,27 @@ def render(request: web.Request, name: str, *, status: int = 200, **values: Any)
 
 def page(
     handler: Callable[[web.Request], Awaitable[web.Response]],
-) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Make a handler's refusals pages, for people."""
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Make a handler's refusals pages, for people, and its pages quick to show again."""
 
     @functools.wraps(handler)
-    async def answer(request: web.Request) -> web.Response:
-        try:
-            return await handler(request)
-        except Rejected as refusal:
-            return render(
-                request, "error.html", status=refusal.status, code=refusal.code, detail=refusal.detail
-            )
-        except StoreUnavailable:
-            detail = "the database cannot be used right now; try again in a moment"
-            return render(request, "error.html", status=503, code="store_unavailable", detail=detail)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await serving.answer(request, functools.partial(refused, request, handler))
 
     return answer
+
+
+async def refused(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.Response]]
+) -> web.Response:
+    """Return what a handler makes; what it refuses is a page too."""
+    try:
+        return await handler(request)
+    except Rejected as refusal:
+        return render(request, "error.html", status=refusal.status, code=refusal.code, detail=refusal.detail)
+    except StoreUnavailable:
+        detail = "the database cannot be used right now; try again in a moment"
+        return render(request, "error.html", status=503, code="store_unavailable", detail=detail)
 
 
 def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
@@ -98,6 +115,11 @@ def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
 def path(repo: str) -> str | None:
     """Return /owner/name of a repository, None when its name could lead somewhere else."""
     return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
+
+
+def web_url(api_url: str) -> str:
+    """Return where people see GitHub, given where programs do."""
+    return api_url.removesuffix("/api/v3").replace("://api.", "://", 1)
 
 
 def tone_of_state(state: State) -> str:
@@ -135,9 +157,10 @@ def job_counts(jobs: Sequence[Job]) -> str:
     return ", ".join(parts)
 
 
-def percent(rate: float | None) -> str:
-    """Return a rate for people; rounded down, so that only what is perfect is 100 %."""
-    return "no data" if rate is None else f"{int(rate * 1000) / 10:g} %"
+def spark_words(rates: Sequence[float | None]) -> str:
+    """Return the ends of a line of pass rates, for those who do not see it."""
+    known = [rate for rate in rates if rate is not None]
+    return f"lowest {percent(min(known))}, last {percent(known[-1])}" if known else "no data"
 
 
 def ago(at: int | None, *, now: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bot.domain.readiness import Word
 from bot.domain.records import TYPES
 from bot.domain.view import State
-from bot.web import api, parameters, record_api
+from bot.web import backend_api, metrics_page, parameters, record_api
 from bot.web.openapi_parts import (
     FLAG,
+    NUMBER,
     OK,
     READER,
     TEXT,
@@ -34,6 +36,8 @@ from bot.web.openapi_parts import (
 
 NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
 EVENT = in_query("event", one_of(parameters.REPORTED), "only jobs of this event")
+WORD: Schema = one_of(map(str, Word))
+UNKNOWN_BACKEND: Refusal = (404, "unknown_backend", "neither on the allowlist nor ever heard of")
 DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
 
 
@@ -42,9 +46,12 @@ def paths() -> Schema:
     return {
         "/api/oot/summary": {"get": _summary()},
         "/api/oot/backends/{org}/{repo}": {"get": _backend()},
+        "/api/oot/backends/{org}/{repo}/jobs.csv": {"get": _jobs_csv()},
         "/api/oot/pulls/{owner}/{repo}/{number}": {"get": _pull()},
         "/api/oot/commits/{owner}/{repo}/{sha}": {"get": _commit()},
         "/api/oot/allowlist": {"get": _allowlist()},
+        "/api/oot/levels": {"get": _levels()},
+        "/api/oot/metrics": {"get": _metrics()},
         "/api/records/{table}/{owner}/{repo}": {"get": _records()},
         "/api/records/{table}/{owner}/{repo}/{id}": {"get": _record()},
     }
@@ -74,14 +81,28 @@ def _backend() -> Schema:
         "How does one backend do?",
         tag="Results",
         who=READER,
-        parameters=[*repository("org"), DAYS, EVENT, limit(api.JOBS)],
+        parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS)],
         answers={200: answer("Its numbers and its newest jobs", shown)},
-        refusals=[
-            WRONG_PARAMETER,
-            NOTHING,
-            (404, "unknown_backend", "neither on the allowlist nor ever heard of"),
-            UNAVAILABLE,
+        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, UNAVAILABLE],
+    )
+
+
+def _jobs_csv() -> Schema:
+    most = backend_api.MOST_SHEET
+    said = {"description": "The newest jobs, a line of names first; no cell is a formula"}
+    return operation(
+        "backendJobs",
+        "The jobs of one backend as a sheet",
+        tag="Results",
+        who=READER,
+        parameters=[
+            *repository("org"),
+            DAYS,
+            EVENT,
+            whole("limit", most, "how many rows at most", default=backend_api.SHEET),
         ],
+        answers={200: said | {"content": {"text/csv": {"schema": TEXT}}}},
+        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, UNAVAILABLE],
     )
 
 
@@ -135,7 +156,7 @@ def _commit() -> Schema:
             *repository(),
             in_path("sha", matching(parameters.SHA.pattern), "the upstream commit, or how it begins"),
             EVENT,
-            limit(api.JOBS),
+            limit(backend_api.JOBS),
         ],
         answers={
             200: answer(
@@ -163,6 +184,54 @@ def _allowlist() -> Schema:
             200: answer("The entries in force, and whether the newest version is valid", members(shown))
         },
         refusals=[NOTHING, UNAVAILABLE],
+    )
+
+
+def _levels() -> Schema:
+    measure = members({"name": TEXT, "value": maybe(NUMBER), "shown": TEXT, "threshold": TEXT, "word": WORD})
+    judged = {"repo": TEXT, "level": WHOLE, "device": maybe(TEXT), "since": maybe(TIME), "advice": TEXT}
+    judged |= {"promotion": WORD, "demotion": WORD}
+    judged |= {"measures": listed(measure), "demotion_measures": listed(measure)}
+    return operation(
+        "levels",
+        "Which backends are ready for more, which for less?",
+        tag="Results",
+        who=READER,
+        answers={
+            200: answer(
+                "Listed backends that report, with their measures and thresholds",
+                members({"ok": OK, "backends": listed(members(judged))}),
+            )
+        },
+        refusals=[NOTHING, UNAVAILABLE],
+    )
+
+
+def _metrics() -> Schema:
+    timed = (
+        "pass_rate",
+        "median_execution_time",
+        "p90_execution_time",
+        "median_queue_time",
+        "p90_queue_time",
+    )
+    row = {"repo": TEXT, "day": TEXT, "runs": WHOLE, "failed": WHOLE} | {
+        name: maybe(NUMBER) for name in timed
+    }
+    shown = {"ok": OK, "days": WHOLE, "backends": WHOLE, "rows": listed(members(row))}
+    return operation(
+        "backendMetrics",
+        "How did backends do day by day?",
+        tag="Results",
+        who=READER,
+        parameters=[
+            DAYS,
+            whole("level", 4, "only backends of this level"),
+            in_query("q", TEXT, "only backends whose name or device holds these words"),
+            whole("from", 100_000, "which backend to begin with, the busiest is 1", default=1),
+        ],
+        answers={200: answer(f"{metrics_page.BACKENDS} backends, a row for each day", members(shown))},
+        refusals=[WRONG_PARAMETER, NOTHING, UNAVAILABLE],
     )
 
 

@@ -166,7 +166,16 @@ def _answered() -> Schema:
 def _health() -> Schema:
     named = {"repo": TEXT, "level": LEVEL, "device": maybe(TEXT), "listed": FLAG}
     grade = {"grade": one_of(("green", "amber", "red", "none"))}
-    return members(named | grade | _plain(BackendStats) | {"last_at": maybe(TIME)})
+    going = {
+        "last_at": maybe(TIME),
+        "oncalls": listed(TEXT),
+        "trend": listed(maybe(NUMBER))
+        | {"description": "pass rates of the last 30 days and today, oldest first"},
+        "turned": one_of(("red", "green", None)) | {"description": "in the last 24 hours"},
+        "waiting": WHOLE | {"description": "open pull requests that wait for it"},
+        "stale": FLAG | {"description": "silent for 36 hours"},
+    }
+    return members(named | grade | _plain(BackendStats) | going)
 
 
 def _pull() -> Schema:

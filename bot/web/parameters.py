@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from bot.errors import Rejected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aiohttp import web
 
 DAYS = 30
 REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
+WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
 DAY = 86_400_000  # milliseconds
 REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
@@ -29,9 +32,24 @@ def level(request: web.Request) -> int | None:
     return whole(request, "level", default=0, most=4) or None
 
 
-def limit(request: web.Request, *, default: int) -> int:
+def windows(days: int) -> list[int]:
+    """Return the windows offered for choice, with the one chosen."""
+    return sorted({*WINDOWS, days})
+
+
+def choice(request: web.Request, name: str, choices: Iterable[str]) -> str:
+    """Return one of some words, the first when it is absent; raises Rejected 400."""
+    known = list(choices)
+    text = request.query.get(name, "").strip() or known[0]
+    if text not in known:
+        said = ", ".join(word for word in known if word)
+        raise Rejected(400, "invalid_parameter", f"{name} must be one of {said}, or left out")
+    return text
+
+
+def limit(request: web.Request, *, default: int, most: int = 500) -> int:
     """Return how many rows are asked for."""
-    return whole(request, "limit", default=default, most=500)
+    return whole(request, "limit", default=default, most=most)
 
 
 def whole(request: web.Request, name: str, *, default: int, most: int) -> int:

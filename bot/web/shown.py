@@ -53,9 +53,14 @@ def health(one: Health) -> Row:
         "level": one.level,
         "device": one.device,
         "listed": one.listed,
+        "oncalls": list(one.oncalls),
         "grade": grade(one.stats.pass_rate),
         **numbers,
         "last_at": time(one.stats.last_at),
+        "trend": list(one.trend),
+        "turned": one.turned or None,
+        "waiting": one.waiting,
+        "stale": one.stale,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from bot.store import jobs
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 
-PAGES = ("/oot", "/oot/levels", f"/oot/{L4}", f"/{UPSTREAM}/pull/1")
+PAGES = ("/oot", "/oot/levels", "/oot/metrics", f"/oot/{L4}", f"/{UPSTREAM}/pull/1")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_every_listed_backend_is_shown_before_anybody_reported_and_l1_only
         < text.index("L2 Results")
         < text.index("L1 Only")
     )
-    assert text.count("none in 30 days") == 3
+    assert text.count("no data yet") == 3
     page = (await bot.get("/oot"))[1]
     assert f'/{L1}" rel="noopener noreferrer nofollow">{L1}</a>' in page
     assert f"/oot/{L1}" not in page
@@ -88,9 +88,11 @@ async def test_the_health_page_counts_what_was_reported_and_shows_the_worst_firs
     bot.clock.advance(180)
     text = await see(bot, "/oot")
     l4 = text[text.index("L4 Blocking") : text.index("L3 Check runs")]
-    assert l4.index(f"tpu {L4} ✕ 0 % 1 1 0 0") < l4.index("relayed/chip not on the allowlist ✓ 100 % 1 0 0 0")
+    assert l4.index(f"tpu {L4} on call: dave ✕ 0 % 1 1 0 0") < l4.index(
+        "relayed/chip ! not on the allowlist ✓ 100 % 1 0 0 0"
+    )
     assert "3 min ago" in l4
-    assert f"{L2} ✓ 100 % 1 0 0 0" in text
+    assert f"{L2} on call: alice, bob ✓ 100 % 1 0 0 0" in text
 
 
 async def test_the_health_page_is_narrowed_by_name_and_level(bot):

@@ -1,0 +1,112 @@
+"""POST /admin/...: sign in and out, run a task again, handle a delivery again.
+
+A form counts only with the cookie of whoever signed in and the key that our own pages put into it: no other site can
+send one.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
+
+from aiohttp import web
+
+from bot.errors import Rejected
+from bot.store import operations
+from bot.web import access, parameters
+from bot.web.bodies import read_body
+from bot.web.keys import CONTEXT
+from bot.web.refusals import REFUSALS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIMIT = 10_000  # bytes of a form
+
+
+async def sign_in(request: web.Request) -> web.Response:
+    """Take ADMIN_TOKEN and give a cookie for some hours."""
+    settings = request.app[CONTEXT].settings
+    if not settings.admin_token:
+        raise Rejected(404, "not_found", "this page is closed: set OOTBOT_ADMIN_TOKEN to open it")
+    form = await _form(request)
+    if not access.is_token(request, form.get("token", "")):
+        detail = "that is not the ADMIN_TOKEN"
+        refusal = request.app[REFUSALS].answer(request, Rejected(401, "invalid_token", detail))
+        if refusal.status == 429:  # somebody is guessing
+            raise refusal
+        return _see("/admin?wrong=1")
+    answer = _see("/admin")
+    answer.set_cookie(
+        access.COOKIE,
+        access.cookie(request),
+        max_age=access.SIGNED_IN,
+        httponly=True,
+        samesite="Strict",
+        secure=settings.url.startswith("https://"),
+    )
+    return answer
+
+
+async def sign_out(request: web.Request) -> web.Response:
+    """Take the cookie back."""
+    await _checked(request)
+    answer = _see("/oot")
+    answer.del_cookie(access.COOKIE)
+    return answer
+
+
+async def retry(request: web.Request) -> web.Response:
+    """Have a dead or waiting task run now."""
+    await _checked(request)
+    identifier = parameters.number(request.match_info["id"])
+    async with request.app[CONTEXT].store.transaction() as tx:
+        found = await operations.retry(tx, identifier)
+    if found is None or found["state"] not in {"dead", "waiting"}:
+        return _said(f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}")
+    return _said(f"task {identifier} runs again")
+
+
+async def replay(request: web.Request) -> web.Response:
+    """Have a delivery handled once more."""
+    await _checked(request)
+    guid = request.match_info["guid"]
+    if not parameters.IDENTIFIER.fullmatch(guid):
+        raise Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+    async with request.app[CONTEXT].store.transaction() as tx:
+        found = await operations.replay(tx, guid)
+    if found is None or found["state"] == "foreign":
+        return _said(f"delivery {guid} cannot be handled again: it is {found['state'] if found else 'gone'}")
+    return _said(f"delivery {guid} is handled again")
+
+
+async def _checked(request: web.Request) -> None:
+    """Raise Rejected 403 unless one of our own pages sent this form, on behalf of whoever signed in."""
+    form = await _form(request)
+    given = form.get("key", "").encode("utf-8", "replace")
+    if not access.is_signed_in(request) or not hmac.compare_digest(given, access.form_key(request).encode()):
+        raise Rejected(403, "forbidden", "sign in at /admin and use the button there")
+
+
+async def _form(request: web.Request) -> Mapping[str, str]:
+    body = await read_body(request, limit=LIMIT)
+    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _said(words: str) -> web.Response:
+    return _see("/admin?" + urlencode({"said": words}))
+
+
+def _see(address: str) -> web.Response:
+    """Send on with GET, so that loading the page again sends nothing again."""
+    return web.Response(status=303, headers={"Location": address, "Cache-Control": "private, no-store"})
+
+
+routes: list[web.RouteDef] = [
+    web.post("/admin/sign-in", sign_in),
+    web.post("/admin/sign-out", sign_out),
+    web.post("/admin/tasks/{id}/retry", retry),
+    web.post("/admin/deliveries/{guid}/replay", replay),
+]

@@ -1,0 +1,165 @@
+"""GET /admin: does it run, is anything stuck? For whoever signed in with ADMIN_TOKEN."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+from bot.errors import Rejected
+from bot.store import allowlists, inbox, operations, overview_reads
+from bot.web import access, admin_forms, health, parameters
+from bot.web.access import Access
+from bot.web.html import refused, render
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+Row = dict[str, Any]
+DAY = 86_400_000  # milliseconds
+FEW, PAGE = 20, 100
+MOST_SHOWN = 200_000  # characters of a payload
+EVERYTHING = Access(names=frozenset(), ids=frozenset())
+
+
+def for_admin(
+    handler: Callable[[web.Request], Awaitable[web.Response]],
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return a page for the administrator alone; everybody else is asked to sign in, or told that it is closed."""
+
+    @functools.wraps(handler)
+    async def guarded(request: web.Request) -> web.Response:
+        return private(await refused(request, functools.partial(_checked, handler)))
+
+    return guarded
+
+
+async def _checked(
+    handler: Callable[[web.Request], Awaitable[web.Response]], request: web.Request
+) -> web.Response:
+    if not request.app[CONTEXT].settings.admin_token:
+        raise Rejected(404, "not_found", "this page is closed: set OOTBOT_ADMIN_TOKEN to open it")
+    if not access.is_signed_in(request):
+        return render(request, "sign_in.html", status=401, wrong="wrong" in request.query)
+    return await handler(request)
+
+
+def private(answer: web.Response) -> web.Response:
+    """Return an answer that nobody keeps."""
+    answer.headers["Cache-Control"] = "private, no-store"
+    return answer
+
+
+@for_admin
+async def overview(request: web.Request) -> web.Response:
+    """Show what wants attention."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        silent = [one for one in await health.of_all(tx, EVERYTHING, 30) if one.stale]
+        newest = await allowlists.newest(tx)
+        dead = await operations.tasks(tx, state="dead", before=None, limit=FEW)
+        waiting = [
+            row
+            for row in await operations.tasks(tx, state="waiting", before=None, limit=PAGE)
+            if row["attempts"] or row["due_at"] < tx.now - 60_000
+        ]
+        parked = await overview_reads.deliveries(tx, state="parked", event=None, before=None, limit=FEW)
+        counts = await overview_reads.delivery_counts(tx, since=tx.now - DAY)
+        tasks = await overview_reads.task_counts(tx)
+        sweeps = await overview_reads.sweeps(tx)
+    apps = {app.app_id: app for app in (context.github, context.relay)}
+    return render(
+        request,
+        "admin.html",
+        silent=silent,
+        newest=newest,
+        dead=dead,
+        failing=waiting,
+        parked=parked,
+        counts=counts,
+        tasks=tasks,
+        sweeps=sweeps,
+        budgets=[one for app in apps.values() for one in app.budgets()],
+        form_key=access.form_key(request),
+        said=request.query.get("said", ""),
+        failure=context.store.failure,
+    )
+
+
+@for_admin
+async def deliveries(request: web.Request) -> web.Response:
+    """Show deliveries, newest first."""
+    state = parameters.choice(request, "state", ("", *overview_reads.STATES))
+    event = request.query.get("event", "").strip()[:100]
+    before = parameters.number(request.query.get("before", "")) or None
+    async with request.app[CONTEXT].store.read() as tx:
+        rows = await overview_reads.deliveries(
+            tx, state=state or None, event=event or None, before=before, limit=PAGE + 1
+        )
+    return render(
+        request,
+        "admin_deliveries.html",
+        rows=rows[:PAGE],
+        following=rows[PAGE - 1]["id"] if len(rows) > PAGE else None,
+        state=state,
+        event=event,
+        states=overview_reads.STATES,
+    )
+
+
+@for_admin
+async def delivery(request: web.Request) -> web.Response:
+    """Show one delivery: its payload, and what it caused."""
+    guid = request.match_info["guid"]
+    async with request.app[CONTEXT].store.read() as tx:
+        found = await inbox.find(tx, guid) if parameters.IDENTIFIER.fullmatch(guid) else None
+        if found is None:
+            raise Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+        tasks = await overview_reads.caused_tasks(tx, guid, limit=PAGE)
+        dispatches = await overview_reads.caused_dispatches(tx, guid, limit=PAGE)
+    body = found["body"]
+    try:
+        text = msgspec.json.format(body, indent=2).decode("utf-8", "replace")
+    except msgspec.DecodeError:
+        text = body.decode("utf-8", "replace")
+    return render(
+        request,
+        "admin_delivery.html",
+        found=found,
+        size=len(body),
+        payload=text[:MOST_SHOWN],
+        cut=len(text) > MOST_SHOWN,
+        tasks=tasks,
+        dispatches=dispatches,
+        form_key=access.form_key(request),
+    )
+
+
+@for_admin
+async def tasks(request: web.Request) -> web.Response:
+    """Show tasks, newest first, with a button to run those again that may."""
+    state = parameters.choice(request, "state", ("", *operations.STATES))
+    before = parameters.number(request.query.get("before", "")) or None
+    async with request.app[CONTEXT].store.read() as tx:
+        rows = await operations.tasks(tx, state=state or None, before=before, limit=PAGE + 1)
+    return render(
+        request,
+        "admin_tasks.html",
+        rows=rows[:PAGE],
+        following=rows[PAGE - 1]["id"] if len(rows) > PAGE else None,
+        state=state,
+        states=operations.STATES,
+        form_key=access.form_key(request),
+    )
+
+
+routes: list[web.RouteDef] = [
+    web.get("/admin", overview),
+    web.get("/admin/deliveries", deliveries),
+    web.get("/admin/deliveries/{guid}", delivery),
+    web.get("/admin/tasks", tasks),
+    *admin_forms.routes,
+]

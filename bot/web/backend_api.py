@@ -1,0 +1,60 @@
+"""GET /api/oot/backends/...: what does one backend's page know, as JSON, and its jobs as a sheet?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.domain import sheet
+from bot.errors import Rejected
+from bot.store import reads
+from bot.web import access, health, parameters, shown
+from bot.web.health import Window
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from bot.web.health import Health
+
+Row = dict[str, Any]
+JOBS = 200  # rows unless ?limit= says otherwise
+SHEET, MOST_SHEET = 1_000, 5_000
+
+
+async def backend(request: web.Request) -> web.Response:
+    """Answer with one backend, its numbers and its newest jobs."""
+    one, days, rows = await _read(request, parameters.limit(request, default=JOBS))
+    jobs = [shown.job(row) for row in rows]
+    return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
+
+
+async def jobs_csv(request: web.Request) -> web.Response:
+    """Answer with the newest jobs of one backend as CSV."""
+    limit = parameters.limit(request, default=SHEET, most=MOST_SHEET)
+    _, _, rows = await _read(request, limit)
+    text = sheet.write(shown.JOB_COLUMNS, map(shown.job, rows))
+    name = request.match_info["repo"]
+    headers = {"Content-Disposition": f'attachment; filename="{name}-jobs.csv"'}
+    return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
+
+
+async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row]]:
+    context = request.app[CONTEXT]
+    repo, days = parameters.repo(request, "org"), parameters.days(request)
+    async with context.store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        allowed.check_upstream(context.settings)
+        one = await health.of_one(tx, allowed, repo, days)
+        if one is None:
+            raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
+        since = Window(days=days, now=tx.now).since
+        rows = await reads.latest_jobs(
+            tx, repo, since=since, limit=limit, hidden=allowed.names, event=parameters.event(request)
+        )
+    return one, days, rows
+
+
+routes: list[web.RouteDef] = [
+    web.get("/api/oot/backends/{org}/{repo}", backend),
+    web.get("/api/oot/backends/{org}/{repo}/jobs.csv", jobs_csv),
+]

@@ -1,0 +1,111 @@
+"""GET /{owner}/{repo}/commit/{sha}: what do backends say of one commit, pushed or tested by night?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from bot.domain import own, verdict
+from bot.store import commit_reads, reads
+from bot.web import access, parameters
+from bot.web.html import page, render
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from bot.domain.own import Own
+    from bot.domain.view import Job
+    from bot.store import Transaction
+
+Row = dict[str, Any]
+MOST = 2_000  # rows of one commit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One backend on a commit."""
+
+    repo: str
+    level: int
+    events: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    state: str  # of its dispatch, empty when nobody dispatched it
+
+    @property
+    def tone(self) -> str:
+        """The colour and sign it is shown with."""
+        if any(job.red for job in self.jobs) or self.state in {"never_started", "not_installed", "failed"}:
+            return "bad"
+        if not self.jobs or not all(job.finished for job in self.jobs):
+            return "idle" if self.state == "superseded" else "wait"
+        return "good" if any(job.conclusion == "success" for job in self.jobs) else "idle"
+
+
+@page
+async def commit(request: web.Request) -> web.Response:
+    """Show a commit; one that is but a head of a pull request leads there."""
+    context = request.app[CONTEXT]
+    repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
+    async with context.store.read() as tx:
+        allowed = await access.of_request(request, tx)
+        pull = told = None
+        whole: str | None = None
+        if not allowed.hides(repo):
+            pull = await reads.pull_of_head(tx, repo, sha)
+            told = await _told(tx, repo, sha)
+            whole = pull["head_sha"] if pull else await commit_reads.full_sha(tx, repo, sha)
+        if pull and not told:
+            where = f"/{pull['repo']}/pull/{pull['number']}?sha={pull['head_sha']}"
+            return web.Response(status=302, headers={"Location": where})
+        if whole is None:
+            return unknown(request, repo, f"commit {sha[:12]}")
+        found = await upstreams_own(tx, repo, whole, ours=context.settings.app_id)
+    return render(
+        request,
+        "commit.html",
+        repo=repo,
+        sha=whole,
+        pull=pull,
+        told=told or [],
+        own=found,
+        own_counts=own.counts(found),
+        unfinished=any(one.tone == "wait" for one in told or []),
+        json_url="",
+    )
+
+
+async def upstreams_own(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[Own]:
+    """Return upstream's own workflow jobs and the checks of others on a commit, from our records."""
+    jobs = await commit_reads.own_jobs(tx, repo, sha, limit=MOST)
+    checks = await commit_reads.own_checks(tx, repo, sha, limit=MOST)
+    return own.own(jobs, checks, ours=ours)
+
+
+def unknown(request: web.Request, repo: str, what: str) -> web.Response:
+    """Answer the same for what is private and for what nobody told us about."""
+    return render(request, "unknown.html", status=404, repo=repo, what=what)
+
+
+async def _told(tx: Transaction, repo: str, sha: str) -> list[Told]:
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in await commit_reads.jobs(tx, repo, sha, limit=MOST):
+        if "refused" not in row["flags"]:
+            rows[row["downstream_repo"].casefold()].append(row)
+    asked = {row["backend_key"]: row for row in await commit_reads.dispatches(tx, repo, sha, limit=MOST)}
+    found = [_backend(rows.get(key, []), asked.get(key)) for key in {**asked, **rows}]
+    order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+    return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
+
+
+def _backend(rows: list[Row], dispatch: Row | None) -> Told:
+    last = rows[-1] if rows else {}
+    events = {row["event_type"] for row in rows} | ({dispatch["event_type"]} if dispatch else set())
+    return Told(
+        repo=last.get("downstream_repo") or (dispatch or {}).get("backend", ""),
+        level=last.get("downstream_repo_level") or (dispatch or {}).get("level", 0),
+        events=tuple(sorted(events)),
+        jobs=verdict.latest(rows),
+        state=dispatch["state"] if dispatch and not rows else "",
+    )

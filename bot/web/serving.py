@@ -1,0 +1,136 @@
+"""How is a page sent? Kept for some seconds, with an ETag, compressed for whoever takes it so."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.web import access
+from bot.web.keys import CONTEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Make = Callable[[], Awaitable[web.Response]]
+
+MOST_KEPT = 256  # addresses
+MOST_BYTES = 64 * 1024 * 1024
+SMALL = 1_000  # bytes that are not worth compressing
+LEVEL = 4  # of compression: pages are made for few readers each
+PRIVATE = "private, no-store"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A page as it goes out."""
+
+    body: bytes
+    packed: bytes  # the same, gzip
+    etag: str
+    content_type: str
+    until: float  # epoch milliseconds
+
+
+class Kept:
+    """Pages shown lately to anybody, by address; two who ask at the same time wait for one."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[str, Sent] = OrderedDict()
+        self._making: dict[str, asyncio.Lock] = {}
+        self._size = 0
+
+    def find(self, address: str, now: float) -> Sent | None:
+        """Return a page that may still be shown."""
+        found = self._pages.get(address)
+        return found if found is not None and now < found.until else None
+
+    def keep(self, address: str, page: Sent) -> None:
+        """Remember a page; the oldest ones make room."""
+        self._forget(address)
+        self._pages[address] = page
+        self._size += len(page.body) + len(page.packed)
+        while len(self._pages) > MOST_KEPT or self._size > MOST_BYTES:
+            self._forget(next(iter(self._pages)))
+
+    def turn(self, address: str) -> asyncio.Lock:
+        """Return what lets one at a time make a page."""
+        self._making = {name: lock for name, lock in self._making.items() if lock.locked()}
+        return self._making.setdefault(address, asyncio.Lock())
+
+    def _forget(self, address: str) -> None:
+        page = self._pages.pop(address, None)
+        if page is not None:
+            self._size -= len(page.body) + len(page.packed)
+
+
+KEPT: web.AppKey[Kept] = web.AppKey("kept_pages", Kept)
+
+
+async def answer(request: web.Request, make: Make) -> web.StreamResponse:
+    """Answer with a page: as it was kept, or as it is made now."""
+    context = request.app[CONTEXT]
+    seconds = context.settings.page_cache
+    if access.reads_private(request):
+        made = await make()
+        made.headers["Cache-Control"] = PRIVATE
+        return made
+    if not seconds:
+        return await _fresh(request, make, until=0)
+    kept = request.app[KEPT]
+    now = context.clock.now()
+    found = kept.find(request.path_qs, now)
+    if found is None:
+        async with kept.turn(request.path_qs):
+            found = kept.find(request.path_qs, now)
+            if found is None:
+                return await _fresh(request, make, until=now + seconds * 1000)
+    return _send(request, found)
+
+
+async def _fresh(request: web.Request, make: Make, *, until: float) -> web.StreamResponse:
+    made = await make()
+    if made.status != 200:
+        made.headers.setdefault("Cache-Control", "no-cache")
+        return made
+    page = seal(made, until=until)
+    if until:
+        request.app[KEPT].keep(request.path_qs, page)
+    return _send(request, page)
+
+
+def seal(made: web.Response, *, until: float = 0) -> Sent:
+    """Return an answer ready to be sent any number of times."""
+    body = made.body if isinstance(made.body, bytes) else b""
+    return Sent(
+        body=body,
+        packed=gzip.compress(body, LEVEL, mtime=0) if len(body) > SMALL else b"",
+        etag=hashlib.sha256(body).hexdigest()[:20],
+        content_type=made.headers["Content-Type"],
+        until=until,
+    )
+
+
+def _send(request: web.Request, page: Sent, *, control: str = "") -> web.Response:
+    seconds = request.app[CONTEXT].settings.page_cache
+    headers = {
+        "Cache-Control": control or (f"public, max-age={seconds}" if seconds else "public, no-cache"),
+        "ETag": f'W/"{page.etag}"',
+        "Vary": "Accept-Encoding, Authorization, Cookie",
+    }
+    if any(tag.value == page.etag for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    headers["Content-Type"] = page.content_type
+    if page.packed and "gzip" in request.headers.get("Accept-Encoding", ""):
+        return web.Response(body=page.packed, headers=headers | {"Content-Encoding": "gzip"})
+    return web.Response(body=page.body, headers=headers)
+
+
+def send(request: web.Request, page: Sent, *, control: str) -> web.Response:
+    """Answer with what never changes while the bot runs, such as the stylesheet."""
+    return _send(request, page, control=control)

@@ -1,0 +1,114 @@
+"""A bot with something to show: a month of results of a dozen backends, open pull requests, failures of every kind."""
+
+from __future__ import annotations
+
+import random
+
+from bot.store import jobs
+from bot.tasks import rollup as task
+from tests.harness import L2, L3, L4, UPSTREAM
+
+DAY = 86_400_000
+BACKENDS = {  # name -> level, chance of success, seconds a job takes
+    L4: (4, 0.97, 1_900), "org/gpu-next": (4, 0.9, 2_700), L3: (3, 0.93, 900), "vela/riscv-vector": (3, 0.75, 5_400),
+    "org/fpga-sim": (3, 0.99, 700), L2: (2, 0.86, 300), "quartz/photon": (2, 0.55, 12_000),
+    "lab/analog-with-a-rather-long-name-indeed": (2, 0.98, 100), "org/optical": (2, 0.0, 600),
+}  # fmt: skip
+ALLOWLIST = f"""
+L1: [watch/l1, watch/other]
+L2: [{{{L2}: "alice, bob"}}, lab/analog-with-a-rather-long-name-indeed, org/optical, quiet/never-reported]
+L3:
+  npu: {{{L3}: [carol]}}
+  riscv: {{vela/riscv-vector: [erin, frank]}}
+  fpga: {{org/fpga-sim: []}}
+L4:
+  tpu: {{{L4}: [dave]}}
+  gpu: {{org/gpu-next: [grace]}}
+"""
+JOBS = ("build", "test (default, 1, 3)", "test (default, 2, 3)", "test (default, 3, 3)", "benchmark")
+TESTS = ("test_add", "test_matmul_small", "test_scatter_empty_index", "test_conv_dilated")
+
+
+async def tell(bot, github):
+    """Fill the bot."""
+    chance = random.Random(7)
+    pulls = []
+    for title, author in (
+        ("Multiply small matrices without a copy", "octocat"), ("Reject empty indices in scatter_add", "hubot"),
+        ("A title that is so long that it has to be shortened somewhere, since nobody reads titles of this length", "a-b"),
+    ):  # fmt: skip
+        pulls.append(await github.open_pull(UPSTREAM, title=title, author=author))
+    await bot.settle()
+    await _live(bot, pulls)
+    await _past(bot, chance)
+    await task.run(bot, None)
+    async with bot.store.transaction() as tx:
+        await tx.conn.exec_driver_sql(
+            "UPDATE task SET state='dead', error='GitHub refused: 422 Validation Failed', finished_at=due_at "
+            "WHERE kind='publish' AND id IN (SELECT id FROM task WHERE kind='publish' ORDER BY id LIMIT 2)"
+        )
+    return pulls
+
+
+async def _live(bot, pulls):
+    """The open pull requests, through the front door."""
+    bot.clock.advance(60)
+    failing = [{"name": name, "classname": "ops", "file": "tests/ops.py", "line": 12, "message": "AssertionError: 3 != 4",
+                "stacktrace": 'Traceback (most recent call last):\n  File "ops.py", line 12, in test\n'} for name in TESTS[:2]]  # fmt: skip
+    for job in JOBS[:3]:
+        await bot.report(bot.dispatch(L4), status="in_progress", job=job)
+    bot.clock.advance(1_900)
+    await bot.report(bot.dispatch(L4), job="build", environment={"driver": "24.1", "firmware": "9.3.1"})
+    await bot.report(
+        bot.dispatch(L4), job=JOBS[1], conclusion="failure", failed_tests=failing,
+        test_results={"passed": 8430, "failed": 2, "skipped": 20},
+    )  # fmt: skip
+    await bot.report(bot.dispatch(L3), job="build", test_results={"passed": 3140, "failed": 0, "skipped": 2})
+    await bot.report(bot.dispatch(L2), job="smoke", conclusion="timed_out")
+    await bot.settle()
+    sha = pulls[-1].head_sha
+    for number, (name, conclusion) in enumerate(
+        (("lint", "success"), ("linux-build", "success"), ("docs", "failure"))
+    ):
+        repository = {"id": bot.github.world.repo(UPSTREAM).id, "full_name": UPSTREAM}
+        job = {"id": 500 + number, "run_id": 77, "run_attempt": 1, "name": name, "workflow_name": "pull", "head_sha": sha,
+               "status": "completed", "conclusion": conclusion, "html_url": "https://github.com/x/y/actions/runs/77",
+               "started_at": "2026-09-01T00:00:00Z", "completed_at": "2026-09-01T00:12:00Z"}  # fmt: skip
+        await bot.send("workflow_job", {"action": "completed", "repository": repository, "workflow_job": job})
+    await bot.settle()
+
+
+async def _past(bot, chance):
+    """A month of rows, as reports would have left them."""
+    now = bot.clock.now()
+    rows = []
+    for repo, (level, success, seconds) in BACKENDS.items():
+        for age in range(30, -1, -1):
+            if repo == "org/fpga-sim" and age < 3:
+                continue  # silent
+            good = 0.3 if repo == "org/gpu-next" and age < 1 else success
+            for number in range(3):
+                rows += _run(
+                    chance, repo, level, good, seconds, now - age * DAY - number * 3_600_000 - 60_000, number
+                )
+    for start in range(0, len(rows), 300):
+        async with bot.store.transaction() as tx:
+            await jobs.add(tx, {row["job_key"]: row for row in rows[start : start + 300]})
+
+
+def _run(chance, repo, level, success, seconds, at, number):
+    event = ("pull_request", "pull_request", "push" if at // DAY % 2 else "nightly")[number]
+    pull = chance.randint(1, 3) if event == "pull_request" else None
+    run_id, sha = f"{at}{chance.randint(0, 9)}", f"{chance.getrandbits(160):040x}"
+    for job in JOBS[: 5 if level == 4 else 2]:
+        passed = chance.random() < success
+        failed = [] if passed else [{"name": name} for name in chance.sample(TESTS, 2)]
+        row = jobs.BLANK | {
+            "status": "completed", "conclusion": "success" if passed else chance.choice(["failure", "failure", "timed_out"]),
+            "downstream_repo": repo, "upstream_repo": UPSTREAM, "pr_number": pull, "head_sha": sha, "delivery_id": sha[:12],
+            "workflow_name": "Device CI", "job_name": job, "run_id": run_id, "run_attempt": 1, "source": "callback",
+            "queue_time": chance.uniform(10, 400), "execution_time": seconds * chance.uniform(0.7, 1.6), "flags": {},
+            "started_at": at, "completed_at": at + 60_000, "downstream_repo_level": level, "event_type": event,
+            "failed_tests": len(failed) or None, "failed_tests_json": failed or None, "received_at": at, "updated_at": at,
+        }  # fmt: skip
+        yield row | {"job_key": jobs.job_key(row)}

@@ -1,0 +1,115 @@
+"""Can everybody read the pages? In a real browser: light and dark, phone and desk, by keyboard, with words for drawings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import harness
+from tests.browser import chromium, story
+from tests.harness import L4, UPSTREAM
+
+pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
+
+FINDINGS = (Path(__file__).parent / "findings.js").read_text()
+REACHABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+SIZES = (390, 1440)
+PAGES = {
+    "health": "/oot",
+    "health-24h": "/oot?days=1&level=4",
+    "backend": f"/oot/{L4}",
+    "backend-trunk": f"/oot/{L4}?tab=trunk&days=90",
+    "metrics": "/oot/metrics",
+    "levels": "/oot/levels",
+    "pull": f"/{UPSTREAM}/pull/3",
+    "pull-quiet": f"/{UPSTREAM}/pull/1",
+    "unknown": f"/{UPSTREAM}/pull/99",
+    "error": "/oot?days=0",
+    "api": "/api",
+    "sign-in": "/admin",
+}
+SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
+
+
+@pytest.fixture
+async def bot(tmp_path, github, issuer, clock):
+    (tmp_path / "allowlist.yml").write_text(story.ALLOWLIST)
+    settings = harness.make_settings(github=github, issuer=issuer, app=github.app, folder=tmp_path)
+    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as made:
+        await story.tell(made, github)
+        yield made
+
+
+@pytest.fixture
+async def tab():
+    async with chromium.running() as made:
+        yield made
+
+
+async def addresses(bot):
+    """The pages, with an open cell and a commit that only their content names."""
+    page = (await bot.get(f"/oot/{L4}"))[1]
+    cell = page.split("&cell=", 1)[1].split("#")[0]
+    trunk = (await bot.get(f"/oot/{L4}?tab=trunk"))[1]
+    commit = trunk.split(f"/{UPSTREAM}/commit/", 1)[1].split('"')[0]
+    return PAGES | {"cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}"}
+
+
+async def sign_in(bot, tab):
+    await tab.open(f"{bot.url}/admin")
+    await tab.evaluate("document.querySelector('input[name=token]').value = 'an admin token'")
+    tab.loaded.clear()
+    await tab.evaluate("document.querySelector('main form').submit()")
+    await tab.loaded.wait()
+
+
+async def check(bot, tab, pages):
+    found = []
+    for dark in (False, True):
+        for width in SIZES:
+            await tab.look(width=width, dark=dark)
+            for name, path in pages.items():
+                await tab.open(bot.url + path)
+                where = f"{name}, {width} px, {'dark' if dark else 'light'}"
+                found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
+    return found
+
+
+async def test_pages_have_nothing_that_troubles_a_reader(bot, tab):
+    pages = await addresses(bot)
+    found = await check(bot, tab, pages)
+    await sign_in(bot, tab)
+    found += await check(bot, tab, SIGNED_IN)
+    assert found == [], "\n".join(found)
+    ours = [said for said in tab.complaints if "the server responded with a status of" not in said]
+    assert ours == []  # no error in the console, no violation of the policy
+
+
+async def test_everything_can_be_reached_by_keyboard_in_order(bot, tab):
+    await tab.look(width=1440, dark=False)
+    for path in ("/oot", f"/{UPSTREAM}/pull/3", "/oot/levels"):
+        await tab.open(bot.url + path)
+        mark = f"""[...document.querySelectorAll({REACHABLE!r})].filter((one) => one.checkVisibility())
+            .map((one, at) => one.dataset.at = at).length"""
+        count = await tab.evaluate(mark)
+        order = []
+        for _ in range(min(count, 40)):
+            await tab.press_tab()
+            order.append(await tab.evaluate("Number(document.activeElement.dataset.at)"))
+            ring = await tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert ring != "none", f"{path}: no focus ring on element {order[-1]}"
+        assert order == list(range(len(order))), path
+
+
+async def test_without_javascript_the_same_is_shown(bot, tab):
+    await tab.look(width=1440, dark=False)
+    for path in (await addresses(bot)).values():
+        seen = []
+        for off in (False, True):
+            await tab.call("Emulation.setScriptExecutionDisabled", value=off)
+            await tab.open(bot.url + path)
+            root = (await tab.call("DOM.getDocument", depth=0))["root"]["nodeId"]
+            seen.append((await tab.call("DOM.getOuterHTML", nodeId=root))["outerHTML"])
+        assert seen[0] == seen[1], path
+        await tab.call("Emulation.setScriptExecutionDisabled", value=False)

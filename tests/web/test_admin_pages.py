@@ -1,0 +1,166 @@
+"""Who gets into the administrator's pages, and what can be done there?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from bot.web.access import COOKIE
+from tests.harness import L4, UPSTREAM, running
+from tests.web.seeing import check_inert, see
+
+TOKEN = {"token": "an admin token"}
+
+
+@pytest.fixture
+async def browser(bot):
+    """A browser: it keeps cookies and follows forms."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield session
+
+
+async def sign_in(bot, browser):
+    async with browser.post(f"{bot.url}/admin/sign-in", data=TOKEN) as answer:
+        assert answer.status == 200
+        return await answer.text()
+
+
+async def get(bot, browser, path, *, status=200):
+    async with browser.get(bot.url + path) as answer:
+        assert answer.status == status, path
+        return await answer.text()
+
+
+def key_of(page):
+    return re.search(r'name="key" value="([0-9a-f]{64})"', page)[1]
+
+
+async def test_without_signing_in_only_the_form_is_shown(bot):
+    for path in ("/admin", "/admin/tasks", "/admin/deliveries", "/admin/deliveries/x"):
+        text = await see(bot, path, status=401)
+        assert "Sign in" in text
+        assert "Sweeps" not in text
+
+
+async def test_a_wrong_token_is_refused_and_guessing_slowed_down(bot, browser):
+    async with browser.post(f"{bot.url}/admin/sign-in", data={"token": "wrong"}) as answer:
+        assert "That is not the ADMIN_TOKEN" in await answer.text()
+    assert COOKIE not in {cookie.key for cookie in browser.cookie_jar}
+    for _ in range(70):
+        async with browser.post(
+            f"{bot.url}/admin/sign-in", data={"token": "x"}, allow_redirects=False
+        ) as answer:
+            status = answer.status
+    assert status == 429
+
+
+async def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_gets(bot, browser):
+    async with browser.post(f"{bot.url}/admin/sign-in", data=TOKEN, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/admin")
+        said = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in said
+    assert "SameSite=Strict" in said
+    assert "an admin token" not in said
+    page = await get(bot, browser, "/admin")
+    check_inert(page)
+    for word in ("Deliveries in the last 24 hours", "GitHub budget", "Sweeps", "Silent backends"):
+        assert word in page
+    async with browser.get(f"{bot.url}/admin") as answer:
+        assert answer.headers["Cache-Control"] == "private, no-store"
+
+
+async def test_the_cookie_runs_out_and_cannot_be_made_longer(bot, browser):
+    await sign_in(bot, browser)
+    (cookie,) = [one for one in browser.cookie_jar if one.key == COOKIE]
+    until, _, signature = cookie.value.partition(".")
+    forged = f"{int(until) + 10**9}.{signature}"
+    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={forged}"}))[0] == 401
+    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={cookie.value}"}))[0] == 200
+    bot.clock.advance(13 * 3600)
+    assert (await bot.get("/admin", headers={"Cookie": f"{COOKIE}={cookie.value}"}))[0] == 401
+
+
+async def test_a_delivery_is_shown_with_its_payload_and_what_it_caused(bot, browser, github):
+    await github.open_pull(UPSTREAM, title="<b>Make it faster</b>", author="octocat")
+    await bot.settle()
+    await sign_in(bot, browser)
+    page = await get(bot, browser, "/admin/deliveries?event=pull_request")
+    guid = re.search(r"/admin/deliveries/([0-9a-f-]{36})", page)[1]
+    page = await get(bot, browser, f"/admin/deliveries/{guid}")
+    check_inert(page)
+    assert "&lt;b&gt;Make it faster&lt;/b&gt;" in page
+    assert L4 in page[page.index("What it caused") :]
+    async with browser.post(
+        f"{bot.url}/admin/deliveries/{guid}/replay", data={"key": key_of(page)}
+    ) as answer:
+        assert "is handled again" in await answer.text()
+    await get(bot, browser, "/admin/deliveries/none", status=404)
+
+
+async def test_a_dead_task_runs_again_at_a_press(bot, browser):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", "no/body#1")
+    async with bot.store.transaction() as tx:
+        dead = "UPDATE task SET state='dead', error='a <script> failed' WHERE kind='publish'"
+        await tx.conn.exec_driver_sql(dead)
+    await sign_in(bot, browser)
+    page = await get(bot, browser, "/admin")
+    check_inert(page)
+    assert "a &lt;script&gt; failed" in page
+    action = re.search(r'action="(/admin/tasks/\d+/retry)"', page)[1]
+    for data in ({}, {"key": "0" * 64}):
+        async with browser.post(bot.url + action, data=data) as answer:
+            assert answer.status == 403
+    async with bot.http.post(bot.url + action, data={"key": key_of(page)}) as answer:
+        assert answer.status == 403  # the key alone, without the cookie
+    async with browser.post(bot.url + action, data={"key": key_of(page)}) as answer:
+        assert "runs again" in await answer.text()
+    states = {row["state"] for row in await bot.rows("task") if row["kind"] == "publish"}
+    assert states == {"waiting"}
+
+
+async def test_signed_in_one_sees_what_is_private_and_nobody_else_afterwards(settings, github, issuer, clock):
+    kept = replace(settings, page_cache=5)
+    async with running(kept, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        repo = {"id": github.world.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+        repo["updated_at"] = "2026-10-01T00:00:00Z"
+        await bot.send("repository", {"action": "privatized", "repository": repo})
+        await bot.settle()
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+            await sign_in(bot, browser)
+            for path in ("/oot", f"/{UPSTREAM}/pull/1"):
+                await get(bot, browser, path)
+        for path in ("/oot", f"/{UPSTREAM}/pull/1", f"/oot/{L4}", "/oot/levels", "/oot/metrics"):
+            assert (await bot.get(path))[0] == 404
+
+
+async def test_without_a_token_set_there_is_no_such_page(settings, github, issuer, clock):
+    closed = replace(settings, admin_token=None)
+    async with running(closed, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        assert "closed" in await see(bot, "/admin", status=404)
+        async with bot.http.post(f"{bot.url}/admin/sign-in", data={"token": ""}) as answer:
+            assert answer.status == 404
+
+
+async def test_pages_are_kept_for_some_seconds_and_say_whether_they_changed(settings, github, issuer, clock):
+    kept = replace(settings, page_cache=5)
+    async with running(kept, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        async with aiohttp.ClientSession(auto_decompress=False) as http, http.get(f"{bot.url}/oot") as answer:
+            assert answer.headers["Cache-Control"] == "public, max-age=5"
+            assert answer.headers["Content-Encoding"] == "gzip"
+            etag = answer.headers["ETag"]
+        async with bot.http.get(f"{bot.url}/oot", headers={"If-None-Match": etag}) as answer:
+            assert (answer.status, await answer.text()) == (304, "")
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await bot.report(bot.dispatch(L4))
+        assert "100 %" not in await see(bot, "/oot")
+        bot.clock.advance(6)
+        assert "100 %" in await see(bot, "/oot")

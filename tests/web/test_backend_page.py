@@ -1,0 +1,143 @@
+"""What does a backend's page show? The grid of its jobs, what fails most, sheets, and the same numbers everywhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from tests.domain import injections
+from tests.harness import L4, UPSTREAM
+from tests.web.seeing import check_inert, links, put, see
+
+
+async def test_fifty_nine_attempts_over_fifty_two_jobs_are_fifty_two_everywhere(bot, github):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    dispatch = bot.dispatch(L4)
+    for number in range(52):
+        await bot.report(dispatch, job=f"job {number:02}", conclusion="failure" if number < 7 else "success")
+    for number in range(7):
+        await bot.report(dispatch, job=f"job {number:02}", attempt=2)
+    page = f"/oot/{L4}"
+    assert "52 of 52 that count" in await see(bot, page)
+    assert "52 jobs" in await see(bot, page)
+    assert re.search(r"✓ 100 % 52 0 0 0", await see(bot, "/oot"))
+    assert "52 of 52 passed" in await see(bot, f"/{UPSTREAM}/pull/{pull.number}")
+    assert "100 %, 52 runs" in await see(bot, "/oot/metrics")
+    for path in (f"/api/oot/backends/{L4}", "/api/oot/summary"):
+        body = (await bot.get(path))[1]
+        one = body.get("backend") or body["backends"][0]
+        assert (one["runs"], one["success"], one["pass_rate"]) == (52, 52, 1.0)
+    await bot.wait(20)  # the days are written
+    assert "52 of 52 that count" in await see(bot, page)
+
+
+async def test_the_grid_has_a_line_for_each_commit_and_a_column_for_each_job(bot, github):
+    pull = await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), job="build")
+    await bot.report(bot.dispatch(L4), job="test", conclusion="failure", test_results={"passed": 1, "failed": 1, "skipped": 0},
+                     failed_tests=[{"name": "test_add", "message": "3 != 4"}])  # fmt: skip
+    page = (await bot.get(f"/oot/{L4}"))[1]
+    text = await see(bot, f"/oot/{L4}")
+    assert f"#{pull.number} Make it faster" in text
+    assert f"{pull.head_sha[:7]} by octocat" in text
+    (opened,) = [
+        one
+        for one in links(page, "cell=")
+        if "test: failed" in page[page.index(one.split("cell=")[1]) :][:120]
+    ]
+    inside = (await bot.get(f"/oot/{L4}{opened.split('#')[0]}"))[1]
+    panel = inside[inside.index('id="cell"') :]
+    assert "3 != 4" in panel
+    assert "test_add" in panel
+    assert "not among the commits shown" in await see(bot, f"/oot/{L4}?cell=nothing")
+
+
+async def test_earlier_attempts_are_there_on_demand(bot, github):
+    await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.report(bot.dispatch(L4), attempt=2)
+    page = (await bot.get(f"/oot/{L4}"))[1]
+    (address,) = links(page, "cell=")
+    text = await see(bot, f"/oot/{L4}{address.split('#')[0]}")
+    assert "1 earlier attempt" in text
+    assert text.index("✓ passed") < text.index("1 earlier attempt")
+
+
+async def test_shards_share_a_column_and_many_columns_are_folded(bot):
+    for shard in range(1, 6):
+        conclusion = "failure" if shard == 3 else "success"
+        await put(bot, job_name=f"test (default, {shard}, 5, big)", conclusion=conclusion)
+    text = await see(bot, f"/oot/{L4}")
+    assert "test (default, 1–5, big) CI · 5 shards" in text
+    assert "1 of 5 failure" in text
+    for number in range(20):
+        await put(bot, job_name=f"other {number:c}x{number}", conclusion="success")
+    text = await see(bot, f"/oot/{L4}")
+    assert "9 more folded" in text
+    assert "test (default, 1–5, big)" in text
+    assert "9 more folded" not in await see(bot, f"/oot/{L4}?columns=all")
+
+
+async def test_pull_requests_trunk_and_nightly_are_told_apart(bot):
+    await put(bot, job_name="of a pull")
+    await put(
+        bot, job_name="of a push", event_type="push", pr_number=None, head_sha="b" * 40, delivery_id="e"
+    )
+    await put(
+        bot, job_name="by night", event_type="nightly", pr_number=None, head_sha="c" * 40, delivery_id="f"
+    )
+    for tab, mine in (("pulls", "of a pull"), ("trunk", "of a push"), ("nightly", "by night")):
+        page = (await bot.get(f"/oot/{L4}?tab={tab}"))[1]
+        grid = page[page.index('class="grid"') : page.index('id="tests"')]
+        assert [name for name in ("of a pull", "of a push", "by night") if name in grid] == [mine]
+    said = "tab must be one of pulls, trunk, nightly, or left out"
+    assert said in await see(bot, f"/oot/{L4}?tab=x", status=400)
+
+
+async def test_the_tests_that_fail_most_are_counted(bot):
+    for number in range(3):
+        failed = [{"name": "test_often"}] + (
+            [{"name": "test_once", "classname": "ops"}] if number == 1 else []
+        )
+        await put(bot, run_id=str(number), conclusion="failure", failed_tests=len(failed), failed_tests_json=failed,
+                  head_sha=f"{number}" * 40)  # fmt: skip
+        bot.clock.advance(3_600)
+    text = await see(bot, f"/oot/{L4}")
+    part = text[text.index("Most frequent failing tests") :]
+    assert part.index("test_often 3 3 3 h ago 1 h ago") < part.index("ops · test_once 1 1 2 h ago 2 h ago")
+
+
+async def test_jobs_come_as_a_sheet_without_formulas(bot):
+    for word in injections.ALL[:60]:
+        await put(bot, job_name=f"={word}", run_id=word.encode("utf-8", "replace").hex()[:40])
+    await put(bot, job_name="=cmd|' /C calc'!A0", workflow_name="@SUM(1)", run_id="+1", delivery_id="-2")
+    async with bot.http.get(f"{bot.url}/api/oot/backends/{L4}/jobs.csv?days=1") as answer:
+        assert (answer.status, answer.content_type) == (200, "text/csv")
+        rows = list(csv.DictReader(io.StringIO(await answer.text())))
+    assert len(rows) >= 50
+    cells = [cell for row in rows for cell in row.values()]
+    assert [cell for cell in cells if re.match(r"\s*[=+@|%]|\s*-\D", cell)] == []
+    assert rows[0]["job_name"].startswith("'=")
+
+
+@pytest.mark.parametrize("word", [*injections.HTML, *injections.UNSEEN[:20]], ids=injections.short)
+async def test_hostile_words_are_inert(bot, word, database_url):
+    if database_url:
+        pytest.skip("the words never reach the database's own language")
+    clean = word.encode("utf-8", "replace").decode().replace("\x00", "")
+    await put(bot, job_name=clean, workflow_name=clean, conclusion="failure", failed_tests=1,
+              failed_tests_json=[{"name": clean, "classname": clean, "message": clean}], environment={"x": clean})  # fmt: skip
+    page = (await bot.get(f"/oot/{L4}"))[1]
+    for address in [
+        f"/oot/{L4}",
+        f"/oot/{L4}{links(page, 'cell=')[0].split('#')[0]}",
+        "/oot/metrics",
+        "/oot/levels",
+    ]:
+        check_inert((await bot.get(address))[1])

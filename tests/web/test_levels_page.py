@@ -1,0 +1,59 @@
+"""Who is ready for more, who for less, and since when does a backend stand at its level?"""
+
+from __future__ import annotations
+
+from tests.harness import ALLOWLIST, L2, L3, L4
+from tests.web.seeing import put, see
+
+DAY = 86_400
+
+
+async def judged(bot, repo):
+    body = (await bot.get("/api/oot/levels"))[1]
+    return next(one for one in body["backends"] if one["repo"] == repo)
+
+
+async def days_of_results(bot, repo, count, *, conclusion="success", level=2, **changes):
+    for number in range(count):
+        for job in ("build", "test"):
+            await put(bot, downstream_repo=repo, downstream_repo_level=level, job_name=job, conclusion=conclusion,
+                      run_id=f"{bot.clock.now()}{number}", **changes)  # fmt: skip
+        bot.clock.advance(DAY)
+
+
+async def test_a_month_of_good_results_makes_a_backend_ready(bot):
+    await days_of_results(bot, L2, 31)
+    one = await judged(bot, L2)
+    assert {measure["name"]: measure["word"] for measure in one["measures"]} == {
+        "time at L2": "meets", "days with data": "meets", "pass rate": "meets", "timeout rate": "meets",
+        "runs over 3 h": "meets", "median queue": "meets",
+    }  # fmt: skip
+    assert (one["advice"], one["promotion"], one["demotion"]) == ("ready for L3", "meets", "meets")
+    assert "ready for L3" in await see(bot, "/oot/levels")
+
+
+async def test_what_misses_is_named(bot):
+    await days_of_results(bot, L3, 3, conclusion="timed_out", level=3)
+    one = await judged(bot, L3)
+    assert one["advice"] == "demotion to L2 is due: pass rate, timeout rate"
+    await days_of_results(bot, L4, 2, level=4, execution_time=4 * 3600.0)
+    assert (await judged(bot, L4))["advice"] == "demotion to L3 is due: median end to end"
+
+
+async def test_nothing_known_is_unknown_not_good(bot):
+    one = await judged(bot, L2)
+    words = {measure["name"]: measure["word"] for measure in one["measures"]}
+    assert words["pass rate"] == words["timeout rate"] == words["median queue"] == "unknown"
+    assert one["promotion"] == "misses"
+    assert one["demotion"] == "unknown"
+
+
+async def test_time_at_a_level_begins_when_the_allowlist_changes_it(bot, tmp_path):
+    began = (await judged(bot, L2))["since"]
+    await bot.wait(3 * DAY)
+    (tmp_path / "allowlist.yml").write_text(ALLOWLIST.replace(f'{{{L2}: "alice, bob"}}', "org/other"))
+    await bot.wait(600)
+    (tmp_path / "allowlist.yml").write_text(ALLOWLIST)
+    await bot.wait(600)
+    assert (await judged(bot, L2))["since"] > began
+    assert (await judged(bot, L4))["since"] == began
