@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.labels import asks_for
 from bot.domain.marking import annotated
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _of_backend(
         "head_sha": head_sha,
         "failure_conclusion": entry.conclusion if entry else "neutral",
     }
-    shown = backend.level > 3 or _labelled(backend, terms)
+    shown = backend.level > 3 or asks_for(backend.device, terms.labels, terms.label_prefixes)
     by_name = {row["name"]: row for row in present}
     by_id = {row["external_id"]: row for row in present}
     basis = f"{dispatch['id']}/{backend.attempt}"
@@ -272,10 +273,6 @@ def _write(
         urgent=urgent or verdict,
         not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
     )
-
-
-def _labelled(backend: Backend, terms: Terms) -> bool:
-    return any(prefix + (backend.device or "") in terms.labels for prefix in terms.label_prefixes)
 
 
 def _taken_back(row: Row) -> bool:

@@ -13,11 +13,11 @@ import structlog
 
 from bot import metrics, query
 from bot.domain import desired, verdict
-from bot.domain.labels import in_doubt
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import pulls
 from bot.tasks import comment
 from bot.tasks.check import write
+from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -37,14 +37,11 @@ MOST_FILES = 3000  # GitHub lists no more files of a pull request
 async def run(context: Context, task: Task) -> None:
     """Make the check runs of a pull request what they should be, and see that its comment follows."""
     repo, number = parse_key(task.key)
-    async with context.store.read() as tx:
-        state = await query.pull_state(tx, context.settings, repo, number)
-        doubtful = in_doubt(state.record, await pulls.label_events(tx, repo, number))
-        files = await _known_files(tx, state)
+    state = await state_of(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return
-    if doubtful:
-        state = replace(state, labels=await _labels(context, state))
+    async with context.store.read() as tx:
+        files = await _known_files(tx, state)
     if files is None:
         files = await _changed_files(context, state)
     async with context.store.read() as tx:
@@ -140,17 +137,6 @@ async def _gates(tx: Transaction, state: PullState, terms: desired.Terms) -> Pla
         here = replace(terms, current=head is state.current)
         plan += desired.gate(view, told, on_it, here, due=head.expecting)
     return plan
-
-
-async def _labels(context: Context, state: PullState) -> frozenset[str]:
-    """Return the labels GitHub shows now; ours where it does not say."""
-    client = context.github.reader(state.repo, pull_requests="read")
-    url = client.path(f"issues/{state.number}/labels{{?per_page}}")
-    try:
-        return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
-    except GitHubRefused as error:
-        log.warning("labels cannot be read", repo=state.repo, pull=state.number, reason=str(error))
-        return state.labels
 
 
 async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
