@@ -60,7 +60,7 @@ class Pace:
         if method not in WRITES or who == "app":
             return
         if url.endswith("/dispatches"):
-            at = _reserve_dispatch(ledger, now)
+            at = float(_reserve_dispatch(ledger, now))
         else:
             at = self._reserve_write(ledger, now, creating=_creates(method, url), spare=spare)
         metrics.WRITE_WAIT.observe((at - now) / 1000)
@@ -99,14 +99,13 @@ class Pace:
         return self._ledgers.setdefault(who, _Ledger())
 
 
-def _reserve_dispatch(ledger: _Ledger, now: int) -> float:
-    at = float(now)
-    if len(ledger.dispatches) == DISPATCHES_PER_MIN:
-        at = max(at, ledger.dispatches[0] + MINUTE)
-    if at - now > SOON:
-        raise RetryLater("the budget for dispatches is used up", after=(at - now) / 1000)
-    ledger.dispatches.append(at)
-    return at
+def _reserve_dispatch(ledger: _Ledger, now: int) -> int:
+    """Return `now`, or raise: a dispatch never waits here, what it is about may be overtaken meanwhile."""
+    wait = ledger.dispatches[0] + MINUTE - now if len(ledger.dispatches) == DISPATCHES_PER_MIN else 0
+    if wait > 0:
+        raise RetryLater("the budget for dispatches is used up", after=wait / 1000)
+    ledger.dispatches.append(now)
+    return now
 
 
 def _creates(method: str, url: str) -> bool:

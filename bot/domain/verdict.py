@@ -181,7 +181,7 @@ def _unheard(dispatch: Row) -> tuple[State, str]:
     if dispatch["state"] == "held":
         return State.HELD, ""
     if dispatch["state"] == "superseded":
-        return State.CANCELLED, "superseded before it was sent"
+        return State.CANCELLED, dispatch["error"] or "superseded before it was sent"
     return State.QUEUED, ""
 
 
