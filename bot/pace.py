@@ -69,11 +69,13 @@ class Pace:
 
     def _reserve_write(self, ledger: _Ledger, now: int, *, creating: bool, spare: bool) -> float:
         at = max(float(now), ledger.next_write)
+        room = self._until_room(ledger.creations, at, spare=spare) if creating else 0.0
+        if room > 0:
+            reason = "the budget for new checks and comments is used up"
+            raise RetryLater(reason, after=(at - now + room) / 1000)
         if at - now > (SOON if spare else LONGEST):
             raise RetryLater("writes before this one take their time", after=(at - now) / 1000)
         if creating:
-            if (wait := self._until_room(ledger.creations, at, spare=spare)) > 0:
-                raise RetryLater("the budget for new checks and comments is used up", after=wait / 1000)
             ledger.creations.append(at)
             self._show(ledger.creations, at)
         ledger.next_write = at + self._interval

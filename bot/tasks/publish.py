@@ -31,6 +31,7 @@ log = structlog.get_logger("bot.tasks.publish")
 Row = dict[str, Any]
 CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run that it has said nothing of
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
+SHORTEST = 0.001  # seconds until another look
 MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
@@ -48,18 +49,21 @@ async def run(context: Context, task: Task) -> None:
         plan = await _plan(tx, context, state, files)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
-    await_turn, refusals = await _write_all(context, state, plan, now)
+    wait, refusals = await _write_all(context, state, plan, now)
     async with context.store.transaction() as tx:
-        later = [one.not_before for one in plan.writes if one.not_before > now]
+        later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+        if wait and wait.after is not None:  # not raised: a task that waits already may be due before
+            log.info("some checks have to wait", reason=str(wait), after=wait.after)
+            later.append(wait.after)
         if later:
-            tx.enqueue("publish", task.key, delay=(min(later) - now) / 1000)
+            tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
         if _waits_for_quiet(state):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(state):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await comment.follow(tx, context.settings, state)
-    if await_turn:
-        raise await_turn
+    if wait and wait.after is None:
+        raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 
@@ -81,6 +82,7 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
     pull = await opened(bot, github, JOBS)
     for run, conclusion in (("1", "failure"), ("2", "success")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id=run)
+        bot.clock.advance(1)
     await bot.settle(horizon=20)
     for name, conclusion in (("build", "failure"), ("build (2)", "success")):
         (check,) = made(github, pull, f"oot / tpu / CI / {name}")
@@ -248,6 +250,33 @@ async def test_a_burst_of_pull_requests_has_its_gates_first(github, issuer, cloc
         assert last_gate < 60
         for pull in pulls:
             assert len(bot.checks(UPSTREAM, pull.head_sha)) == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_gate_does_not_wait_for_what_the_hours_budget_refuses(github, issuer, clock, settings):
+    """A failure is reported while a publish runs that then has to wait most of an hour for a check of its own."""
+    sparse = harness.replace(settings, writes_per_min=8)
+    async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        for _ in range(25):
+            await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=600)
+        sleep, told, asked = clock.sleep, len(github.dispatches), []
+
+        async def report(seconds):
+            if not asked:
+                asked.append(seconds)
+                while len(github.dispatches) < told + 8:  # noqa: ASYNC110 - nothing says when
+                    await asyncio.sleep(0.01)
+                for at in (-1, -2):
+                    assert (await bot.report(bot.dispatch(L4, at), conclusion="failure"))[0] == 200
+            await sleep(seconds)
+
+        clock.sleep = report
+        _, pull = [await github.open_pull(UPSTREAM) for _ in range(2)]  # of two at once one waits a moment
+        await bot.settle()
+        assert asked
+        await bot.settle(horizon=60)
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
