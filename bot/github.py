@@ -265,10 +265,6 @@ class Client(AppClient):
                 return readable(answer)
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)
 
-    async def prepare(self) -> None:
-        """Have a token ready, so that the next call goes at once; raises what getting one raises."""
-        await self._app.token(self._repo, self._permissions)
-
     def path(self, rest: str) -> str:
         """Return the URL of something inside this client's repository."""
         owner, _, name = self._repo.partition("/")

@@ -71,8 +71,9 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     if dispatch["dispatched_at"] is not None and (found := await arrival.find(context, dispatch, entry)):
         await _settle(context, dispatch, state="sent", run_id=found["run_id"])
         return
-    client = _client(context, dispatch, entry)
-    await client.prepare()  # between the last look at what is true and the call nothing may take time
+    needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
+    client = context.relay.client(dispatch["backend"], **needs)
+    await context.relay.token(dispatch["backend"], needs)  # after the intent nothing may take time
     asked = entry.dispatch == "workflow" or entry.repository_id is not None
     about = await _about(client, entry) if asked else {}
     async with context.store.transaction() as tx:
@@ -117,12 +118,6 @@ async def _about(client: Client, entry: Entry) -> Row:
             f"{entry.repo} is repository {about['id']} now: the allowlist pins repository_id {entry.repository_id}"
         )
     return about
-
-
-def _client(context: Context, dispatch: Row, entry: Entry) -> Client:
-    if entry.dispatch == "workflow":
-        return context.relay.client(dispatch["backend"], actions="write")
-    return context.relay.client(dispatch["backend"], contents="write")
 
 
 async def _payload(tx: Transaction, context: Context, dispatch: Row, entry: Entry) -> Row:

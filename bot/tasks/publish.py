@@ -173,31 +173,34 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
 
 
 def _unheard_of(state: PullState) -> list[str]:
-    """Return the runs whose green awaits GitHub's word and of which it has said none: keys of `confirm`."""
+    """Return the runs whose verdict awaits GitHub's word and of which it has said none: keys of `confirm`."""
     awaited = [
-        (head.facts[backend.repo.casefold()], backend.repo.casefold())
+        (head.facts[key], key, backend.state == "confirming")
         for head in state.heads[: query.MOST_HEADS]
         for backend in head.view.backends
-        if backend.state == "confirming"
+        if (key := backend.repo.casefold()) in head.facts and not backend.state.finished
+        if (entry := head.entries.get(key)) is None or entry.confirm
     ]
     return [
         f"{key}/{run}/{attempt}"
-        for facts, key in awaited
-        for run, attempt in verdict.expected_attempts(facts).items()
+        for facts, key, green in awaited
+        for run, attempt in (verdict.expected_attempts(facts) if green else verdict.run_again(facts)).items()
         if (run, attempt) not in facts.words
     ]
 
 
 def _waits_for_quiet(state: PullState) -> bool:
-    """Whether a backend that GitHub cannot confirm waits for a minute without news."""
+    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     return any(_unconfirmable(head) for head in state.heads[: query.MOST_HEADS])
 
 
 def _unconfirmable(head: Head) -> bool:
     entries = head.entries
     return any(
-        backend.state == "confirming"
-        and (entry := entries.get(backend.repo.casefold()))
+        (key := backend.repo.casefold()) in head.facts
+        and (backend.state == "confirming" or verdict.run_again(head.facts[key]))
+        and not backend.state.finished
+        and (entry := entries.get(key))
         and not entry.confirm
         for backend in head.view.backends
     )
