@@ -276,6 +276,48 @@ async def test_somebody_who_never_stops_is_not_answered_any_more(bot, github, pu
     assert reactions[-1] == []
 
 
+async def test_many_together_are_not_answered_for_ever_but_who_may_write_is(bot, github, pull):
+    crowd = [await say(bot, github, pull, "/oot status\n" * 5, f"stranger-{number}") for number in range(22)]
+    assert crowd[0] == ["eyes", "rocket"]
+    assert crowd[-1] == []
+    assert await say(bot, github, pull, "/oot status") == ["eyes", "rocket"]
+
+
+async def test_a_comment_costs_one_reaction_of_a_kind_however_many_commands_it_holds(bot, github, pull):
+    assert await say(bot, github, pull, "/oot status\n/oot dance\n/oot help\n") == [
+        "eyes",
+        "rocket",
+        "confused",
+    ]
+    assert len([call for call in github.calls if call.path.endswith("/reactions")]) == 3
+
+
+async def test_reactions_leave_the_reserve_to_gates_and_delay_no_command(github, issuer, clock, settings):
+    """Strangers comment until the budget is short: what they ask is done, reactions wait, a gate goes."""
+    sparse = harness.replace(settings, writes_per_min=8)
+    async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM, author=AUTHOR)
+        await bot.settle(horizon=60)
+        for number in range(40):
+            await github.comment(pull, "/oot dance", f"stranger-{number}")
+        await bot.settle()
+        assert {row["state"] for row in await bot.rows("oot_command")} == {"refused"}
+        later = await github.open_pull(UPSTREAM, author=AUTHOR)
+        await bot.settle(horizon=60)
+        assert "oot / gate" in bot.checks(UPSTREAM, later.head_sha)
+
+
+async def test_a_command_that_was_seen_is_carried_out_though_its_giver_is_at_the_limit(bot, github, pull):
+    github.faults.add(method="GET", path=r"/collaborators/", status=502, times=2)
+    said = await github.comment(pull, "/oot run tpu", WRITER)
+    await bot.settle()
+    for _ in range(12):
+        await github.comment(pull, "/oot help\n" * 5, WRITER)
+    await bot.settle(horizon=300)
+    assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
+    assert len(told(github, L4)) == 2
+
+
 async def test_on_a_closed_pull_request_nothing_is_run(bot, github, pull):
     await github.close(pull)
     await bot.settle()
