@@ -135,7 +135,10 @@ def gate(
         row, number = None, number + 1
     repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
     external_id = f"gate/{repository}/{pull.head_sha}/{number}"
-    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=True)])
+    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once
+    told = any(backend.repo.casefold() in dispatches for backend in blocking)
+    urgent = told or not blocking or row is not None
+    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
 
 
 def digest(check: CheckRun) -> str:

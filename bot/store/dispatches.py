@@ -141,16 +141,6 @@ async def take_turns(tx: Transaction, repo: str, number: int) -> None:
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{repo}#{number}"))))
 
 
-async def open_pulls(tx: Transaction) -> list[tuple[str, int]]:
-    """Return the open pull requests that any backend was to be told about."""
-    query = (
-        sa.select(oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
-        .where(sa.exists().where(*_is_open_pull()))
-        .distinct()
-    )
-    return [(row["upstream_repo"], row["pr_number"]) for row in await tx.rows(query)]
-
-
 async def not_installed(tx: Transaction, account: str) -> list[Row]:
     """Return what could not be sent to an account's repositories and is still the newest on an open head."""
     newer = oot_dispatch.alias("newer")

@@ -30,6 +30,13 @@ async def get(tx: Transaction, repo: str, number: int) -> Row | None:
     return await tx.row(query.order_by(table.c.received_at.desc()))
 
 
+async def all_open(tx: Transaction) -> list[tuple[str, int]]:
+    """Return the open pull requests we know of, in any repository, the newest first."""
+    table = records["pull_request"]
+    query = sa.select(table.c.repo, table.c.number).where(table.c.state == "open")
+    return [(row["repo"], row["number"]) for row in await tx.rows(query.order_by(table.c.number.desc()))]
+
+
 async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
     """Return the newest label events of a pull request; GitHub's times have seconds, so several may share one."""
     table = records["pull_label_event"]

@@ -154,6 +154,22 @@ async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking
     assert gate(bot, head)[0] is None
 
 
+async def test_it_comes_to_pull_requests_that_nobody_was_told_of(github, issuer, clock, settings, tmp_path):
+    """Opened under an empty allowlist, or before the App was there: branch protection waits for it all the same."""
+    (tmp_path / "allowlist.yml").write_text("L1: []\n")
+    before = await github.open_pull(UPSTREAM)
+    clock.advance(60)
+    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await list_backends(bot, ALLOWLIST)
+        assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+        for _ in range(3):  # the log of deliveries is read, then what is open on GitHub is compared
+            bot.clock.advance(660)
+            await bot.settle(horizon=20)
+        assert gate(bot, before.head_sha) == (None, "waiting for tpu")
+
+
 async def test_where_it_never_existed_there_is_none(bot, github):
     await list_backends(bot, NO_BLOCKING)
     pull = await github.open_pull(UPSTREAM)
