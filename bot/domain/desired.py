@@ -141,6 +141,19 @@ def gate(
     return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
 
 
+def hope(pull: Pull, terms: Terms) -> int:
+    """Return how far a head is from a failure of the gate: 0 failed, 1 undecided, 2 passed."""
+    check = gate_check(
+        pull.backends,
+        prefix=terms.prefix,
+        head_sha="",
+        external_id="",
+        page_url="",
+        unknown=pull.gate_unknown,
+    )
+    return 2 if check.conclusion == "success" else 0 if check.conclusion else 1
+
+
 def digest(check: CheckRun) -> str:
     """Return what identifies a check run's content."""
     return hashlib.sha256(msgspec.json.encode([check.body(), check.annotations], order="sorted")).hexdigest()

@@ -11,7 +11,6 @@ from bot.store.pull_tables import (
     oot_check,
     oot_comment,
     oot_mention,
-    oot_merge_group,
 )
 from bot.store.record_tables import records
 
@@ -148,29 +147,6 @@ async def mentioned(
             "over": False, "created_at": tx.now,
         }  # fmt: skip
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
-
-
-async def begin_merge_group(tx: Transaction, repo: str, head_sha: str, number: int) -> None:
-    """Record that a merge queue waits for the gate on a commit of its own, on behalf of a pull request."""
-    values = {"upstream_repo": repo, "head_sha": head_sha, "pr_number": number, "created_at": tx.now}
-    await tx.run(tx.insert(oot_merge_group).values(values).on_conflict_do_nothing())
-
-
-async def end_merge_group(tx: Transaction, repo: str, head_sha: str) -> None:
-    """Forget a commit of the merge queue: merged, or taken out of it."""
-    await tx.run(
-        sa.delete(oot_merge_group).where(
-            oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.head_sha == head_sha
-        )
-    )
-
-
-async def merge_groups(tx: Transaction, repo: str, number: int) -> list[str]:
-    """Return the commits on which a merge queue waits for a pull request's verdict."""
-    query = sa.select(oot_merge_group.c.head_sha).where(
-        oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.pr_number == number
-    )
-    return list((await tx.run(query.order_by(oot_merge_group.c.created_at))).scalars())
 
 
 async def changed_files(tx: Transaction, repo: str, number: int, head_sha: str) -> frozenset[str] | None:

@@ -15,7 +15,7 @@ from bot import metrics, query
 from bot.domain import desired, verdict
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import pulls
-from bot.tasks import comment
+from bot.tasks import comment, gates
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
@@ -61,6 +61,7 @@ async def run(context: Context, task: Task) -> None:
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(state):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
+        await gates.follow(tx, state)
         await comment.follow(tx, context.settings, state)
     if wait and wait.after is None:
         raise wait
@@ -109,7 +110,7 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         gate=await pulls.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    plan = await _gates(tx, state, terms)
+    plan = await gates.plan(tx, settings, state, terms)
     for head in state.heads[: query.MOST_HEADS]:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
@@ -117,30 +118,6 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         here = replace(terms, current=now, files=files if now else frozenset())
         plan += desired.backends(head.view, told, head.entries, rows, here)
     return replace(plan, writes=tuple(sorted(plan.writes, key=lambda one: not one.urgent)))
-
-
-async def _gates(tx: Transaction, state: PullState, terms: desired.Terms) -> Plan:
-    """Return what has to be written of the gates: on this pull request's heads, and where a merge queue waits.
-
-    Of several open pull requests with one head, the first decides: a commit has one gate.
-    """
-    heads: list[tuple[str, Head]] = [
-        (head.view.head_sha, head)
-        for head in state.heads[: query.MOST_HEADS]
-        if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
-    ]
-    if state.current is not None:
-        groups = await pulls.merge_groups(tx, state.repo, state.number)
-        heads += [(sha, state.current) for sha in groups]
-    made = await pulls.gates_on(tx, state.repo, [sha for sha, _ in heads], terms.gate_name)
-    plan = desired.Plan()
-    for sha, head in heads:
-        view = replace(head.view, head_sha=sha)
-        told = {key: facts.dispatch for key, facts in head.facts.items()}
-        on_it = [row for row in made if row["head_sha"] == sha]
-        here = replace(terms, current=head is state.current)
-        plan += desired.gate(view, told, on_it, here, due=head.expecting)
-    return plan
 
 
 async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
