@@ -190,6 +190,28 @@ async def test_no_minute_and_no_hour_holds_more_creations_than_allowed(clock, sp
         assert most <= (limit * 3 // 4 if spare else limit)
 
 
+async def test_few_wait_in_the_workers_slots_and_gates_sent_back_go_before_the_rest(clock):
+    polite, go, sleeping = pace(clock), asyncio.Event(), []
+
+    async def hold(seconds):
+        sleeping.append(seconds)
+        await go.wait()
+
+    clock.sleep = hold
+    turns = [asyncio.create_task(polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)) for _ in range(20)]
+    await asyncio.sleep(0)
+    sent_back = [turn.exception().after for turn in turns if turn.done() and turn.exception()]
+    assert (len(sleeping), len(sent_back)) == (6, 13)
+    assert set(sent_back) == {7.0}
+    clock.advance(7.5)
+    with pytest.raises(RetryLater):
+        await polite.turn("org", "POST", CHECKS, spare=True)
+    await polite.turn("other", "POST", CHECKS, spare=True)
+    go.set()
+    await asyncio.gather(*turns, return_exceptions=True)
+    await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)
+
+
 async def test_dispatches_have_a_budget_of_their_own(clock):
     polite = pace(clock)
     for _ in range(DISPATCHES_PER_MIN):
@@ -250,6 +272,32 @@ async def test_a_burst_of_pull_requests_has_its_gates_first(github, issuer, cloc
         assert last_gate < 60
         for pull in pulls:
             assert len(bot.checks(UPSTREAM, pull.head_sha)) == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_is_written_saved_and_sent_back_is_counted(bot, github):
+    async def value(line):
+        lines = (await bot.get("/metrics"))[1].splitlines()
+        return next((float(one.rpartition(" ")[2]) for one in lines if one.startswith(line + " ")), 0.0)
+
+    names = [
+        "ootbot_github_write_wait_seconds_count",
+        "ootbot_github_writes_saved_total",
+        'ootbot_github_writes_sent_back_total{reason="asked"}',
+    ]
+    before = [await value(name) for name in names]
+    github.faults.add(method="POST", path="check-runs$", status=429, headers={"Retry-After": "9"})
+    pull = await opened(bot, github)
+    await bot.settle(horizon=30)
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", f"{UPSTREAM}#{pull.number}")
+    await bot.settle()
+    written, saved, sent_back = [await value(name) - old for name, old in zip(names, before, strict=True)]
+    assert written >= len(bot.checks(UPSTREAM, pull.head_sha))
+    assert saved >= 2
+    assert sent_back >= 1
+    hour = await value('ootbot_github_creations_left{account="pytorch",window="hour"}')
+    assert hour == CREATIONS_PER_HOUR * 100 - 3
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
