@@ -127,6 +127,30 @@ async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
     assert "@dave" not in await ours(bot, github, pull)
 
 
+async def test_a_job_that_ended_well_while_it_was_cancelled_may_still_say_so(bot, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    await say(bot, github, pull, "/oot cancel tpu", AUTHOR)
+    code, answer = await bot.report(bot.dispatch(L4), run_id=str(run.id))
+    assert (code, "duplicate" in answer) == (200, False)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert (row["conclusion"], row["flags"]["late"]) == ("success", True)
+
+
+async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goes_on(bot, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    message = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="POST", path="/cancel$", status=403, body=message)
+    await say(bot, github, pull, "/oot cancel tpu", AUTHOR)
+    said = await ours(bot, github, pull)
+    assert f"GitHub does not cancel run {run.id} of tpu, so it goes on" in said.replace("\u200b", "")
+    assert "is being cancelled" not in said
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
+
+
 async def test_cancel_of_what_has_ended_changes_nothing(bot, github, pull):
     await failed(bot, github)
     assert await say(bot, github, pull, "/oot cancel", AUTHOR) == ["eyes", "confused"]

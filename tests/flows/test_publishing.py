@@ -95,6 +95,17 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
     assert len([call for call in github.calls if "check-runs" in call.path]) == before
 
 
+async def test_a_check_that_github_has_deleted_is_made_again_once_though_the_answer_is_lost(bot, github):
+    pull = await opened(bot, github)
+    (deleted,) = made(github, pull, "oot / tpu")
+    del github.world.repo(UPSTREAM).check_runs[deleted.id]
+    github.faults.add(method="POST", path="/check-runs$", when="after", status=502)
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.settle(horizon=60)
+    (check,) = made(github, pull, "oot / tpu")
+    assert (check.conclusion, check.external_id) == ("failure", deleted.external_id)
+
+
 # Marks in the files
 
 
