@@ -38,11 +38,18 @@ SWEEP_AGE = Gauge(
 )
 WRITE_WAIT = Histogram(
     "ootbot_github_write_wait_seconds",
-    "How long a write to GitHub waited for its turn.",
+    "How long a write to GitHub that went waited for its turn in the worker; see the ones sent back.",
     buckets=(0, 0.5, 1, 2, 5, 10, 30),
 )
 BUDGET_LEFT = Gauge(
-    "ootbot_github_creations_left", "New checks and comments that may still be made in a window.", ["window"]
+    "ootbot_github_creations_left",
+    "New checks and comments that may still be made in a window, by the account they are made at.",
+    ["account", "window"],
+)
+WRITES_SENT_BACK = Counter(
+    "ootbot_github_writes_sent_back_total",
+    "Calls that were sent back to the queue: asked to wait by GitHub, out of budget, or others go first.",
+    ["reason"],
 )
 WRITES_SAVED = Counter(
     "ootbot_github_writes_saved_total", "Check runs and comments that were right already when compared."

@@ -22,6 +22,7 @@ CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses
 RESERVED = 4  # one creation of so many is kept for gates and verdicts
 SOON = 2_000  # milliseconds that anything may wait in its slot
 LONGEST = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
+MOST_WAITING = 6  # calls of one installation that wait at once: each holds a slot of the worker's meanwhile
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
@@ -31,6 +32,8 @@ class _Ledger:
 
     next_write: float = 0.0
     blocked_until: float = 0.0
+    waiting: int = 0  # calls whose turn is a moment off
+    pressed_until: float = 0.0  # gates and verdicts were sent back until then: the rest lets them go first
     creations: deque[float] = field(default_factory=deque)
     dispatches: deque[float] = field(default_factory=lambda: deque(maxlen=DISPATCHES_PER_MIN))
 
@@ -84,26 +87,40 @@ class Pace:
         """
         ledger, now = self._ledger(who), self._clock.now()
         if ledger.blocked_until > now:
-            raise RetryLater(f"GitHub asked us to wait with {who}", after=(ledger.blocked_until - now) / 1000)
+            reason = f"GitHub asked us to wait with {who}"
+            raise _sent_back("asked", reason, after=ledger.blocked_until - now)
         if method not in WRITES or who == "app":
             return
         if url.endswith("/dispatches"):
-            at = _reserve_dispatch(ledger, now)
+            at = float(_reserve_dispatch(ledger, now))
         else:
-            at = self._reserve_write(ledger, now, creating=_creates(method, url), spare=spare)
+            at = self._reserve_write(who, now, creating=_creates(method, url), spare=spare)
         metrics.WRITE_WAIT.observe((at - now) / 1000)
         if at > now:
-            await self._clock.sleep((at - now) / 1000)
+            ledger.waiting += 1
+            try:
+                await self._clock.sleep((at - now) / 1000)
+            finally:
+                ledger.waiting -= 1
 
-    def _reserve_write(self, ledger: _Ledger, now: int, *, creating: bool, spare: bool) -> float:
+    def _reserve_write(self, who: str, now: int, *, creating: bool, spare: bool) -> float:
+        ledger = self._ledger(who)
         at = max(float(now), ledger.next_write)
-        if at - now > (SOON if spare else LONGEST):
-            raise RetryLater("writes before this one take their time", after=(at - now) / 1000)
+        room = self._until_room(ledger.creations, at, spare=spare) if creating else 0.0
+        if room > 0:
+            reason = "the budget for new checks and comments is used up"
+            raise _sent_back("budget", reason, after=at - now + room)
+        if spare:
+            late = max(ledger.pressed_until, at if at - now > SOON else 0.0)
+        else:
+            crowded = at - now > LONGEST or (at > now and ledger.waiting >= MOST_WAITING)
+            late = at if crowded else 0.0
+            ledger.pressed_until = max(ledger.pressed_until, late and late + SOON)
+        if late > now:
+            raise _sent_back("pace", "writes before this one take their time", after=late - now)
         if creating:
-            if (wait := self._until_room(ledger.creations, at, spare=spare)) > 0:
-                raise RetryLater("the budget for new checks and comments is used up", after=wait / 1000)
             ledger.creations.append(at)
-            self._show(ledger.creations, at)
+            self._show(who, ledger.creations, at)
         ledger.next_write = at + self._interval
         return at
 
@@ -118,23 +135,28 @@ class Pace:
                 wait = max(wait, creations[-most] + window - at)
         return wait
 
-    def _show(self, creations: deque[float], at: float) -> None:
+    def _show(self, who: str, creations: deque[float], at: float) -> None:
         lately = sum(one > at - MINUTE for one in creations)
-        metrics.BUDGET_LEFT.labels("minute").set(self._per_minute - lately)
-        metrics.BUDGET_LEFT.labels("hour").set(self._per_hour - len(creations))
+        metrics.BUDGET_LEFT.labels(who, "minute").set(self._per_minute - lately)
+        metrics.BUDGET_LEFT.labels(who, "hour").set(self._per_hour - len(creations))
 
     def _ledger(self, who: str) -> _Ledger:
         return self._ledgers.setdefault(who, _Ledger())
 
 
-def _reserve_dispatch(ledger: _Ledger, now: int) -> float:
-    at = float(now)
-    if len(ledger.dispatches) == DISPATCHES_PER_MIN:
-        at = max(at, ledger.dispatches[0] + MINUTE)
-    if at - now > SOON:
-        raise RetryLater("the budget for dispatches is used up", after=(at - now) / 1000)
-    ledger.dispatches.append(at)
-    return at
+def _sent_back(kind: str, reason: str, *, after: float) -> RetryLater:
+    """Return what sends a call back for so many milliseconds."""
+    metrics.WRITES_SENT_BACK.labels(kind).inc()
+    return RetryLater(reason, after=after / 1000)
+
+
+def _reserve_dispatch(ledger: _Ledger, now: int) -> int:
+    """Return `now`, or raise: a dispatch never waits here, what it is about may be overtaken meanwhile."""
+    wait = ledger.dispatches[0] + MINUTE - now if len(ledger.dispatches) == DISPATCHES_PER_MIN else 0
+    if wait > 0:
+        raise _sent_back("budget", "the budget for dispatches is used up", after=wait)
+    ledger.dispatches.append(now)
+    return now
 
 
 def _creates(method: str, url: str) -> bool:

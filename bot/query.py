@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import history, verdict
 from bot.domain.history import Past
+from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
 from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
 
@@ -59,10 +60,14 @@ class PullState:
         return next((head for head in self.heads if head.view.head_sha == sha), None)
 
 
-async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int) -> PullState:
-    """Read and judge a pull request; an unknown one has no heads."""
+async def pull_state(
+    tx: Transaction, settings: Settings, repo: str, number: int, *, labels: frozenset[str] | None = None
+) -> PullState:
+    """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt."""
     allowlist = await allowlists.in_force(tx)
     record = await pulls.get(tx, repo, number)
+    if labels is None:
+        labels = frozenset((record["labels"] or ()) if record else ())
     rows = await dispatches.of_pull(tx, repo, number)
     facts = await _facts(tx, rows)
     ignored = await commands.ignored(tx, repo, number)
@@ -79,6 +84,7 @@ async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int
             sha=sha,
             facts=chosen,
             expecting=expected,
+            labels=labels,
             ignored=ignored,
             now=tx.now,
         )
@@ -88,7 +94,6 @@ async def pull_state(tx: Transaction, settings: Settings, repo: str, number: int
         heads.append(head)
     if heads:
         heads[0] = await _current(tx, heads)
-    labels = frozenset((record["labels"] or ()) if record else ())
     return PullState(repo=repo, number=number, record=record, labels=labels, heads=tuple(heads))
 
 
@@ -146,6 +151,7 @@ def _head(
     sha: str,
     facts: Mapping[str, Facts],
     expecting: bool,
+    labels: frozenset[str],
     ignored: Mapping[tuple[str, str], Row],
     now: int,
 ) -> Head:
@@ -161,7 +167,9 @@ def _head(
     for key, told in known.items():
         if told.dispatch["level"] > 1:
             anchor = f"{page}?sha={sha}#{anchor_of(told.dispatch['backend'])}"
-            seen.append(verdict.backend(told, entries.get(key), now=now, page_url=anchor))
+            one = verdict.backend(told, entries.get(key), now=now, page_url=anchor)
+            labelled = one.level == 3 and asks_for(one.device, labels, settings.label_prefixes)
+            seen.append(replace(one, asked=told.dispatch["level"] not in {1, 2, 3} or labelled))
     for key, entry in due.items():
         if key not in known:
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.delivery import record_repository
-from bot.store import pulls
+from bot.store import merge_groups
 
 if TYPE_CHECKING:
     from bot.delivery import Delivery
@@ -21,18 +21,19 @@ router = Router()
 
 @router.register("merge_group")
 async def merge_group(event: Delivery, tx: Transaction) -> None:
-    """Have the verdict on the pull request whose turn it is repeated on the queue's commit.
-
-    GitHub merges it only when those before it in the queue have passed, each with a commit of its own.
-    """
+    """Have the verdict on the pull request whose turn it is, and on those it builds on, told on the queue's commit."""
     record_repository(tx, event, event.data.get("repository"))
     group = event.data.get("merge_group")
-    ref, sha = (group.get("head_ref"), group.get("head_sha")) if isinstance(group, dict) else (None, None)
+    if tx.replaying or not isinstance(group, dict):
+        return
+    ref, sha = group.get("head_ref"), group.get("head_sha")
     found = QUEUE_REF.fullmatch(ref) if isinstance(ref, str) else None
-    if tx.replaying or found is None or not isinstance(sha, str):
+    if found is None or not isinstance(sha, str):
         return
     if event.action == "checks_requested":
-        await pulls.begin_merge_group(tx, event.repo, sha, int(found[1]))
+        base = group.get("base_sha")
+        known = base if isinstance(base, str) else None
+        await merge_groups.begin(tx, event.repo, sha, base_sha=known, number=int(found[1]))
         tx.enqueue("publish", f"{event.repo}#{found[1]}")
     elif event.action == "destroyed":
-        await pulls.end_merge_group(tx, event.repo, sha)
+        await merge_groups.end(tx, event.repo, sha, number=int(found[1]))

@@ -30,6 +30,7 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]
         if event.action == "labeled" and label == OK_TO_TEST:
             tx.enqueue("approve", event.delivery_id)
+    if event.action in {"labeled", "unlabeled", "reconciled"}:
         tx.enqueue("publish", f"{event.repo}#{kept['number']}")
     if event.action in RELAYED:
         tx.enqueue("relay", event.delivery_id)

@@ -44,7 +44,7 @@ def render(pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, li
 def worth_saying(pull: Pull) -> bool:
     """Whether a comment is due when only failures ask for one: red now, or still shown as red."""
     shown = (*pull.backends, *_told(pull).backends)
-    return any(backend.state.red and backend.level >= 2 for backend in shown)
+    return any(one.state.red and (one.level == 2 or (one.asked and one.level > 2)) for one in shown)
 
 
 def calling(pull: Pull) -> list[Backend]:
@@ -100,11 +100,11 @@ def _head(pull: Pull) -> str:
 
 
 def _standing(pull: Pull) -> str:
-    return words.tally(_listed(pull)) or "none at level 3 or 4"
+    return words.tally(_listed(pull)) or "none blocks or was asked for"
 
 
 def _listed(pull: Pull) -> list[Backend]:
-    """Return the backends of table and sections: red first, passed last, L4 before L3."""
+    """Return the backends of table and sections: red first, passed last, L4 before L3; only what was asked for."""
 
     def order(backend: Backend) -> tuple[bool, bool, bool, int, str, str]:
         urgent = backend.state.red and not backend.ignored_by
@@ -112,7 +112,13 @@ def _listed(pull: Pull) -> list[Backend]:
         stopped = backend.state.finished and not backend.state.red
         return not urgent, passed, stopped, -backend.level, backend.label, backend.repo
 
-    return sorted((b for b in pull.backends if b.level not in {1, 2}), key=order)
+    return sorted((b for b in pull.backends if b.asked and b.level not in {1, 2}), key=order)
+
+
+def _watched(pull: Pull) -> list[Backend]:
+    """Return the backends that nobody here waits for: level 2, and level 3 where its label is missing."""
+    watched = (b for b in pull.backends if b.level == 2 or (b.level == 3 and not b.asked))
+    return sorted(watched, key=lambda b: (b.label, b.repo))
 
 
 def _blocks(backend: Backend) -> bool:
@@ -193,12 +199,13 @@ def _lists(told: Pull, backends: Sequence[Backend], room: Room) -> Iterator[str]
     running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
     stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL}]
     passing = [b for b in backends if b.state is State.SUCCESS and room.passing]
-    watched = sorted((b for b in told.backends if b.level == 2), key=lambda b: (b.label, b.repo))
+    watched = _watched(told)
+    whom = "level 2, or 3 without its label" if any(b.level == 3 for b in watched) else "level 2"
     for heading, listed in (
         (words.tally(running), running),
         (words.tally(stopped), stopped),
         (words.tally(passing), passing),
-        (f"Also watching (level 2): {words.tally(watched)}", watched),
+        (f"Also watching ({whom}): {words.tally(watched)}", watched),
     ):
         if listed:
             yield _folded(heading, _list(listed, told.page_url))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.labels import asks_for
 from bot.domain.marking import annotated
 
 if TYPE_CHECKING:
@@ -134,7 +135,23 @@ def gate(
         row, number = None, number + 1
     repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
     external_id = f"gate/{repository}/{pull.head_sha}/{number}"
-    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=True)])
+    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once
+    told = any(backend.repo.casefold() in dispatches for backend in blocking)
+    urgent = told or not blocking or row is not None
+    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
+
+
+def hope(pull: Pull, terms: Terms) -> int:
+    """Return how far a head is from a failure of the gate: 0 failed, 1 undecided, 2 passed."""
+    check = gate_check(
+        pull.backends,
+        prefix=terms.prefix,
+        head_sha="",
+        external_id="",
+        page_url="",
+        unknown=pull.gate_unknown,
+    )
+    return 2 if check.conclusion == "success" else 0 if check.conclusion else 1
 
 
 def digest(check: CheckRun) -> str:
@@ -163,7 +180,7 @@ def _of_backend(
         "head_sha": head_sha,
         "failure_conclusion": entry.conclusion if entry else "neutral",
     }
-    shown = backend.level > 3 or _labelled(backend, terms)
+    shown = backend.level > 3 or asks_for(backend.device, terms.labels, terms.label_prefixes)
     by_name = {row["name"]: row for row in present}
     by_id = {row["external_id"]: row for row in present}
     basis = f"{dispatch['id']}/{backend.attempt}"
@@ -272,10 +289,6 @@ def _write(
         urgent=urgent or verdict,
         not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
     )
-
-
-def _labelled(backend: Backend, terms: Terms) -> bool:
-    return any(prefix + (backend.device or "") in terms.labels for prefix in terms.label_prefixes)
 
 
 def _taken_back(row: Row) -> bool:

@@ -1,13 +1,21 @@
-"""Can our record of a pull request's labels be trusted? GitHub's times have seconds, and labels come in bursts."""
+"""What do a pull request's labels ask for, and can our record of them be trusted?
+
+GitHub's times have seconds, and labels come in bursts.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 Row = dict[str, Any]
+
+
+def asks_for(device: str | None, labels: Collection[str], prefixes: Sequence[str]) -> bool:
+    """Return whether a pull request with these labels asks for a device."""
+    return any(prefix + (device or "") in labels for prefix in prefixes)
 
 
 def in_doubt(record: Row | None, events: Sequence[Row]) -> bool:

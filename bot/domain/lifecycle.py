@@ -57,11 +57,11 @@ def as_measured(
     return ours | {name: value for name, value in told.items() if value is not None}
 
 
-def swept(job: dict[str, Any], *, now: int) -> dict[str, Any]:
-    """Return the columns of a job that stayed silent past its time."""
+def swept(job: dict[str, Any], *, now: int, conclusion: str = "timed_out") -> dict[str, Any]:
+    """Return the columns of a job that stayed silent past its time, or will; a later report replaces them."""
     return {
         "status": "completed",
-        "conclusion": "timed_out",
+        "conclusion": conclusion,
         "completed_at": now,
         "execution_time": _seconds(job["started_at"], now),
         "flags": job["flags"] | {"swept": True},

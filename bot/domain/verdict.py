@@ -29,6 +29,7 @@ REASONS = {
     "superseded": "superseded before it was sent",
     "unproven": "its reports came with too little proof for L4: run it again",
 }
+LAST_WORDS = frozenset({"completed", "missing", "unconfirmed", "unreadable"})  # no other will come soon
 PASSING = frozenset({"success", "neutral", "skipped"})
 
 
@@ -55,8 +56,8 @@ def newest(dispatches: Sequence[Row]) -> dict[str, Row]:
 def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Backend:
     """Return where a dispatched backend stands; `entry` is None when it left the allowlist meanwhile."""
     dispatch = facts.dispatch
-    jobs = latest(facts.jobs)
-    state, reason = _state(facts, entry, now)
+    jobs = _counting(facts, entry, now)
+    state, reason = _state(facts, jobs, entry, now)
     ends = [job.completed_at for job in jobs if job.completed_at is not None]
     urls = [job.url for job in jobs if job.url]
     return Backend(
@@ -162,12 +163,50 @@ def expected_attempts(facts: Facts) -> dict[str, int]:
     return attempts
 
 
-def _state(facts: Facts, entry: Entry | None, now: int) -> tuple[State, str]:
-    jobs = latest(facts.jobs)
+def run_again(facts: Facts) -> dict[str, int]:
+    """Return the newest attempt of the runs in which a failed job was run again that GitHub has yet to judge."""
+    newest = _reported(facts)
+    again = {job.run_id for job in latest(facts.jobs) if job.red and job.run_attempt < newest[job.run_id]}
+    return {run: newest[run] for run in again if not _last_word(facts, run, newest[run])}
+
+
+def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
+    """Return the jobs as they count: one that failed before its run's newest attempt was run again meanwhile.
+
+    Until it reports it is unfinished. It need not report: GitHub's word on that attempt says whether it passed, and
+    where nobody can ask GitHub, a minute without news says that it was not run again.
+    """
+    waiting, newest = run_again(facts), _reported(facts)
+    jobs: list[Job] = []
+    for job in latest(facts.jobs):
+        if not job.red or job.run_attempt == newest[job.run_id]:
+            jobs.append(job)
+        elif job.run_id in waiting:
+            jobs.append(
+                replace(job, status="in_progress", conclusion=None, completed_at=None, execution_time=None)
+            )
+        elif facts.words[job.run_id, newest[job.run_id]]["conclusion"] != "success":
+            jobs.append(job)
+    others_run = any(not job.finished for job in latest(facts.jobs))
+    if waiting and entry and not entry.confirm and not others_run and _quiet(facts, now):
+        return latest(facts.jobs)
+    return tuple(jobs)
+
+
+def _last_word(facts: Facts, run: str, attempt: int) -> bool:
+    word = facts.words.get((run, attempt))
+    return word is not None and word["status"] in LAST_WORDS
+
+
+def _reported(facts: Facts) -> dict[str, int]:
+    return expected_attempts(replace(facts, reruns=()))
+
+
+def _state(facts: Facts, jobs: Sequence[Job], entry: Entry | None, now: int) -> tuple[State, str]:
     if not jobs:
         return _unheard(facts.dispatch)
     expected = expected_attempts(facts)
-    reported = expected_attempts(Facts(dispatch=facts.dispatch, jobs=facts.jobs))
+    reported = _reported(facts)
     if awaited := {run: attempt for run, attempt in expected.items() if attempt > reported.get(run, 0)}:
         return _ended(facts, awaited) or _of_rerun(facts, awaited)
     if red := [job for job in jobs if job.red]:
@@ -197,8 +236,8 @@ def _outcome(jobs: Sequence[Job]) -> tuple[State, str]:
 
 def _unheard(dispatch: Row) -> tuple[State, str]:
     state = UNHEARD.get(dispatch["state"], State.QUEUED)
-    said = REASONS.get(dispatch["state"], dispatch["error"] if state.finished else "")
-    return state, said or ""
+    said = dispatch["error"] if state.finished else ""
+    return state, said or REASONS.get(dispatch["state"], "")
 
 
 def _of_rerun(facts: Facts, awaited: dict[str, int]) -> tuple[State, str]:

@@ -18,15 +18,35 @@ async def see(tx: Transaction, row: Row) -> Row:
     """Record a command before it is carried out; returns it as recorded first, however often its comment comes."""
     blank = {"head_sha": None, "state": "seen", "answer": "", "created_at": tx.now}
     await tx.run(tx.insert(oot_command).values(blank | row).on_conflict_do_nothing())
-    found = await tx.row(sa.select(oot_command).where(*_is(row)))
+    found = await find(tx, row)
     assert found is not None
     return found
+
+
+async def find(tx: Transaction, row: Row) -> Row | None:
+    """Return a command as it was recorded, by its comment and place."""
+    return await tx.row(sa.select(oot_command).where(*_is(row)))
 
 
 async def settle(tx: Transaction, command: Row, *, state: str, answer: str, head_sha: str | None) -> None:
     """Record what came of a command."""
     change = sa.update(oot_command).where(*_is(command))
     await tx.run(change.values(state=state, answer=answer, head_sha=head_sha))
+
+
+async def amend(tx: Transaction, repo: str, number: int, *, verb: str, answer: str) -> None:
+    """Have the last command of a kind on a pull request count as refused: what it asked for turned out impossible."""
+    of_pull = (
+        oot_command.c.upstream_repo == repo,
+        oot_command.c.pr_number == number,
+        oot_command.c.verb == verb,
+    )
+    order = (oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
+    last = await tx.row(
+        sa.select(oot_command).where(*of_pull, oot_command.c.state == "done").order_by(*order).limit(1)
+    )
+    if last:
+        await settle(tx, last, state="refused", answer=answer, head_sha=last["head_sha"])
 
 
 async def latest(tx: Transaction, repo: str, number: int, *, limit: int) -> list[Row]:
@@ -42,6 +62,16 @@ async def lately(tx: Transaction, repo: str, login: str, *, since: int) -> int:
     """Return how many commands a person gave in a repository since a time (epoch milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_command.c.upstream_repo == repo, oot_command.c.login == login, oot_command.c.created_at >= since
+    )
+    return int((await tx.run(query)).scalar() or 0)
+
+
+async def on_pull(tx: Transaction, repo: str, number: int, *, since: int) -> int:
+    """Return how many commands were given on a pull request since a time (epoch milliseconds)."""
+    query = sa.select(sa.func.count()).where(
+        oot_command.c.upstream_repo == repo,
+        oot_command.c.pr_number == number,
+        oot_command.c.created_at >= since,
     )
     return int((await tx.run(query)).scalar() or 0)
 

@@ -79,6 +79,15 @@ async def intend(tx: Transaction, dispatch: Row) -> bool:
     return bool((await tx.run(change_of.values(intent))).rowcount)
 
 
+async def settle(tx: Transaction, identifier: str, *, state: str, **values: Any) -> bool:
+    """Record what became of a dispatch that was being sent; returns False when it was dropped meanwhile."""
+    pending = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "pending")
+    change_of = sa.update(oot_dispatch).where(*pending).values(state=state, **values)
+    settled = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    await rollup.touch_dispatches(tx, settled if state in ENDS else ())
+    return bool(settled)
+
+
 async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
     """Drop what was not sent yet for other heads of a pull request; `but_head` None: for every head."""
     change_of = sa.update(oot_dispatch).where(
@@ -130,16 +139,6 @@ async def take_turns(tx: Transaction, repo: str, number: int) -> None:
     """Let nobody else relay or approve this pull request until the transaction ends."""
     if not tx.sqlite:  # which has one writer at a time
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{repo}#{number}"))))
-
-
-async def open_pulls(tx: Transaction) -> list[tuple[str, int]]:
-    """Return the open pull requests that any backend was to be told about."""
-    query = (
-        sa.select(oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
-        .where(sa.exists().where(*_is_open_pull()))
-        .distinct()
-    )
-    return [(row["upstream_repo"], row["pr_number"]) for row in await tx.rows(query)]
 
 
 async def not_installed(tx: Transaction, account: str) -> list[Row]:

@@ -90,8 +90,10 @@ oot_merge_group = sa.Table(
     metadata,
     _must("upstream_repo", sa.Text),
     _must("head_sha", sa.Text),
+    _column("base_sha", sa.Text),  # what it builds on: the group before it, else the base branch
     _must("pr_number", Big),  # the pull request whose turn it is
     _must("created_at", Big),
+    _column("ended_at", Big),  # merged, or taken out of the queue; perhaps heard of before it began
     sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_group"),
 )
 sa.Index("ix_oot_merge_group_pull", oot_merge_group.c.upstream_repo, oot_merge_group.c.pr_number)

@@ -11,7 +11,6 @@ from bot.store.pull_tables import (
     oot_check,
     oot_comment,
     oot_mention,
-    oot_merge_group,
 )
 from bot.store.record_tables import records
 
@@ -28,6 +27,13 @@ async def get(tx: Transaction, repo: str, number: int) -> Row | None:
     table = records["pull_request"]
     query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.number == number)
     return await tx.row(query.order_by(table.c.received_at.desc()))
+
+
+async def all_open(tx: Transaction) -> list[tuple[str, int]]:
+    """Return the open pull requests we know of, in any repository, the newest first."""
+    table = records["pull_request"]
+    query = sa.select(table.c.repo, table.c.number).where(table.c.state == "open")
+    return [(row["repo"], row["number"]) for row in await tx.rows(query.order_by(table.c.number.desc()))]
 
 
 async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
@@ -141,29 +147,6 @@ async def mentioned(
             "over": False, "created_at": tx.now,
         }  # fmt: skip
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
-
-
-async def begin_merge_group(tx: Transaction, repo: str, head_sha: str, number: int) -> None:
-    """Record that a merge queue waits for the gate on a commit of its own, on behalf of a pull request."""
-    values = {"upstream_repo": repo, "head_sha": head_sha, "pr_number": number, "created_at": tx.now}
-    await tx.run(tx.insert(oot_merge_group).values(values).on_conflict_do_nothing())
-
-
-async def end_merge_group(tx: Transaction, repo: str, head_sha: str) -> None:
-    """Forget a commit of the merge queue: merged, or taken out of it."""
-    await tx.run(
-        sa.delete(oot_merge_group).where(
-            oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.head_sha == head_sha
-        )
-    )
-
-
-async def merge_groups(tx: Transaction, repo: str, number: int) -> list[str]:
-    """Return the commits on which a merge queue waits for a pull request's verdict."""
-    query = sa.select(oot_merge_group.c.head_sha).where(
-        oot_merge_group.c.upstream_repo == repo, oot_merge_group.c.pr_number == number
-    )
-    return list((await tx.run(query.order_by(oot_merge_group.c.created_at))).scalars())
 
 
 async def changed_files(tx: Transaction, repo: str, number: int, head_sha: str) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ import structlog
 from bot.domain import allowlist
 from bot.domain.allowlist_source import OnGitHub, on_github
 from bot.errors import GitHubRefused, RetryLater
-from bot.store import allowlists, dispatches
+from bot.store import allowlists, pulls
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -56,7 +56,7 @@ async def refresh(context: Context) -> None:
         before = await allowlists.in_force(tx)
         changed = await allowlists.keep(tx, source=source, content=content, error=error)
         if changed and error is None and await allowlists.in_force(tx) != before:
-            await _publish_open_pulls(tx)
+            await _publish_open_pulls(tx, context)
     if changed and error:
         log.error("the allowlist is wrong; the last good version stays in force", source=source, error=error)
     elif changed:
@@ -65,10 +65,11 @@ async def refresh(context: Context) -> None:
         raise RetryLater(str(unreachable), after=min(unreachable.after or SOON, SOON))
 
 
-async def _publish_open_pulls(tx: Transaction) -> None:
-    """Who blocks may have changed: look at every open pull request that was ever relayed."""
-    for repo, number in await dispatches.open_pulls(tx):
-        tx.enqueue("publish", f"{repo}#{number}")
+async def _publish_open_pulls(tx: Transaction, context: Context) -> None:
+    """Who blocks may have changed: look at every open pull request, also one that nobody was told of."""
+    for repo, number in await pulls.all_open(tx):
+        if context.settings.is_upstream(repo):
+            tx.enqueue("publish", f"{repo}#{number}")
 
 
 async def _read(context: Context, source: str) -> str:

@@ -13,7 +13,7 @@ import structlog
 from bot import relay
 from bot.domain.authors import may_approve
 from bot.domain.reading import decode
-from bot.errors import GitHubRefused, GiveUp
+from bot.errors import GiveUp
 from bot.store import inbox
 
 if TYPE_CHECKING:
@@ -37,22 +37,10 @@ async def run(context: Context, task: Task) -> None:
         raise GiveUp(f"the labeled event lacks what an approval needs: {error!r}") from error
     if not context.settings.is_upstream(repo):
         return
-    permission = await _permission(context, repo, login)
+    permission = await context.github.role(repo, login)
     if not may_approve(permission):
         log.warning("label without effect", repo=repo, pull=number, login=login, permission=permission)
         return
     async with context.store.transaction() as tx:
         await relay.approve(tx, repo, number, head, login)
     log.info("approved", repo=repo, pull=number, head=head, login=login)
-
-
-async def _permission(context: Context, repo: str, login: str) -> str | None:
-    """Return what a person may do in the repository, in GitHub's word; None when it says nothing."""
-    client = context.github.client(repo, metadata="read")
-    try:
-        found = await client.getitem(client.path("collaborators/{login}/permission"), {"login": login})
-    except GitHubRefused as error:
-        log.warning("GitHub does not say what a person may do", repo=repo, login=login, reason=str(error))
-        return None
-    permission: str | None = found.get("permission")
-    return permission

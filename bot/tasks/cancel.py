@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot.domain import lifecycle
 from bot.errors import GitHubRefused, GiveUp
-from bot.store import dispatches, jobs
+from bot.store import commands, dispatches, jobs
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -31,9 +32,12 @@ async def run(context: Context, task: Task) -> None:
     try:
         await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
     except GitHubRefused as error:
-        if error.status != OVER:
-            raise
-        log.info("had ended already", backend=dispatch["backend"], run=run_id)
+        if error.status == OVER:
+            log.info("had ended already", backend=dispatch["backend"], run=run_id)
+            return
+        log.warning("not cancelled", backend=dispatch["backend"], run=run_id, reason=str(error))
+        async with context.store.transaction() as tx:
+            await _take_back(tx, dispatch, run_id, error.message)
         return
     async with context.store.transaction() as tx:
         await _conclude(tx, identifier, run_id)
@@ -41,14 +45,16 @@ async def run(context: Context, task: Task) -> None:
     log.info("cancelled", backend=dispatch["backend"], run=run_id)
 
 
+async def _take_back(tx: Transaction, dispatch: Row, run_id: str, reason: str) -> None:
+    """Say that the run goes on to whoever was told that it is being cancelled."""
+    repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
+    name = dispatch["device"] or dispatch["backend"]
+    answer = f"GitHub does not cancel run {run_id} of {name}, so it goes on: {reason}"
+    await commands.amend(tx, repo, number, verb="cancel", answer=answer)
+    tx.enqueue("publish", f"{repo}#{number}")
+
+
 async def _conclude(tx: Transaction, dispatch_id: str, run_id: str) -> None:
     for job in await jobs.of_dispatches(tx, [dispatch_id]):
         if job["run_id"] == run_id and job["status"] == "in_progress":
-            ended = {
-                "status": "completed",
-                "conclusion": "cancelled",
-                "completed_at": tx.now,
-                "updated_at": tx.now,
-                "flags": job["flags"] | {"cancelled": True},
-            }
-            await jobs.move(tx, job, ended)
+            await jobs.move(tx, job, lifecycle.swept(job, now=tx.now, conclusion="cancelled"))

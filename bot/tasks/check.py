@@ -24,10 +24,13 @@ async def write(context: Context, state: PullState, wanted: Write) -> None:
     """Make or update one check run and remember that it was done."""
     open_client = context.github.client if wanted.urgent else context.github.sparing
     client = open_client(state.repo, checks="write")
-    if wanted.check_run_id is None:
+    check_run_id = wanted.check_run_id
+    if check_run_id is not None and not await _update(client, check_run_id, wanted):
+        async with context.store.transaction() as tx:  # GitHub has deleted it: an intent again
+            await pulls.wrote_check(tx, wanted.check.external_id, check_run_id=None, digest="")
+        check_run_id = None
+    if check_run_id is None:
         check_run_id = await _find_or_create(context, client, state, wanted)
-    else:
-        check_run_id = await _update(client, wanted.check_run_id, wanted)
     async with context.store.transaction() as tx:
         await pulls.wrote_check(
             tx,
@@ -59,8 +62,8 @@ async def _find_or_create(context: Context, client: Client, state: PullState, wa
                 "label_ended": False,
             },
         )
-    if not fresh and (made := await _find(context, client, wanted)):
-        return await _update(client, made, wanted)
+    if not fresh and (made := await _find(context, client, wanted)) and await _update(client, made, wanted):
+        return made
     return await _create(client, wanted)
 
 
@@ -88,16 +91,16 @@ async def _create(client: Client, wanted: Write) -> int:
     return int(created["id"])
 
 
-async def _update(client: Client, check_run_id: int, wanted: Write) -> int:
-    """Update a check run by id; one that GitHub has deleted is made again."""
+async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
+    """Update a check run by id; returns False when GitHub has deleted it."""
     try:
         for lot in marking.lots(await _not_annotated(client, check_run_id, wanted)):
             await client.patch(client.path(f"check-runs/{check_run_id}"), data=_body(wanted, lot))
     except GitHubRefused as error:
         if error.status != NOT_FOUND:
             raise
-        return await _create(client, wanted)
-    return check_run_id
+        return False
+    return True
 
 
 async def _not_annotated(client: Client, check_run_id: int, wanted: Write) -> list[Row]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot import metrics, query
+from bot import metrics
 from bot.domain import comment
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import pulls
+from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -49,8 +50,8 @@ async def run(context: Context, task: Task) -> None:
     repo, _, number = task.key.rpartition("#")
     if not number.isdigit():
         raise GiveUp(f"{task.key!r} names no pull request")
+    state = await state_of(context, repo, int(number))
     async with context.store.read() as tx:
-        state = await query.pull_state(tx, context.settings, repo, int(number))
         present = await pulls.comment(tx, repo, int(number))
         text = await _text(tx, state)
         anew = await _text(tx, state, anew=True)

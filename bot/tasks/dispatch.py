@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.tasks.dispatch")
 
 Row = dict[str, Any]
+SENT_LATE = "superseded while it was being sent"
 TRIES = 3  # against a refusal that may pass
 REPLICATED = 6.0  # seconds a fresh token's permissions take to be known everywhere
 
@@ -54,7 +55,8 @@ async def run(context: Context, task: Task) -> None:
         state, reason = refusal(error.status, error.message)
         if may_pass(error.status, error.message) and dispatch["attempts"] + 1 < TRIES:
             async with context.store.transaction() as tx:
-                await dispatches.change(tx, dispatch["id"], **refused)
+                tried = dispatch["attempts"] + 1
+                await dispatches.change(tx, dispatch["id"], attempts=tried, **refused)
             raise RetryLater(reason, after=REPLICATED) from error
         await _settle(context, dispatch, state=state, error=reason, **refused)
     except GiveUp as error:
@@ -69,12 +71,17 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     if dispatch["dispatched_at"] is not None and (found := await arrival.find(context, dispatch, entry)):
         await _settle(context, dispatch, state="sent", run_id=found["run_id"])
         return
+    needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
+    client = context.relay.client(dispatch["backend"], **needs)
+    await context.relay.token(dispatch["backend"], needs)  # after the intent nothing may take time
+    asked = entry.dispatch == "workflow" or entry.repository_id is not None
+    about = await _about(client, entry) if asked else {}
     async with context.store.transaction() as tx:
         if not await dispatches.intend(tx, dispatch):
             return
         payload = await _payload(tx, context, dispatch, entry)
     try:
-        run_id = await _send(context, dispatch, entry, payload)
+        run_id = await _send(client, dispatch, entry, payload, about)
     except RetryLater as error:
         if error.after is not None:  # GitHub asked us to wait: this attempt has done nothing
             async with context.store.transaction() as tx:
@@ -84,16 +91,12 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
     await _settle(context, dispatch, state="sent", run_id=run_id, dispatched_at=tx.now)
 
 
-async def _send(context: Context, dispatch: Row, entry: Entry, payload: Row) -> str | None:
+async def _send(client: Client, dispatch: Row, entry: Entry, payload: Row, about: Row) -> str | None:
     """Make the call; returns the id of the run it started where GitHub says it."""
-    client = _client(context, dispatch, entry)
     if entry.dispatch == "repository":
-        if entry.repository_id is not None:
-            await _about(client, entry)
         body = {"event_type": dispatch["event_type"], "client_payload": payload}
         await client.post(client.path("dispatches"), data=body)
         return None
-    about = await _about(client, entry)
     body = {"ref": about["default_branch"], "inputs": inputs(payload), "return_run_details": True}
     url = client.path("actions/workflows/{file}/dispatches")
     try:
@@ -117,12 +120,6 @@ async def _about(client: Client, entry: Entry) -> Row:
     return about
 
 
-def _client(context: Context, dispatch: Row, entry: Entry) -> Client:
-    if entry.dispatch == "workflow":
-        return context.relay.client(dispatch["backend"], actions="write")
-    return context.relay.client(dispatch["backend"], contents="write")
-
-
 async def _payload(tx: Transaction, context: Context, dispatch: Row, entry: Entry) -> Row:
     source = await inbox.find(tx, dispatch["source_guid"])
     if source is None:
@@ -144,6 +141,9 @@ async def _settle(
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
     async with context.store.transaction() as tx:
-        await dispatches.change(tx, dispatch["id"], state=state, error=error, **more)
+        settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **more)
+        if not settled and state == "sent":  # its reports count, so it stays visible that it went
+            log.warning("dispatched although it was dropped meanwhile", backend=dispatch["backend"])
+            await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **more)
         if dispatch["pr_number"] is not None:
             tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")

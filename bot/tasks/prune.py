@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from bot.domain.records import TYPES
-from bot.store import archive, sweeps
+from bot.store import archive, merge_groups, sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -25,12 +25,17 @@ HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 BATCH = 200  # rows changed in one transaction
 BREATH = 0.02  # seconds between two batches: other writers' turn
 TASKS_KEPT = 7 * DAY  # once they are done
+GROUPS_KEPT = 30 * DAY  # commits of merge queues, also those whose end was never heard of
 
 
 async def run(context: Context, _task: Task) -> None:
     """Compress and delete whatever is due."""
     await _compress(context)
-    deleted = {"deliveries": await _deliveries(context), "tasks": await _tasks(context)}
+    deleted = {
+        "deliveries": await _deliveries(context),
+        "tasks": await _tasks(context),
+        "merge_groups": await _merge_groups(context),
+    }
     async with context.store.transaction() as tx:
         last = await sweeps.begin(tx, 0, "records")
         due = (last["finished_at"] or 0) <= tx.now - DAY
@@ -69,6 +74,11 @@ async def _deliveries(context: Context) -> int:
 async def _tasks(context: Context) -> int:
     find = partial(archive.old_tasks, before=context.clock.now() - TASKS_KEPT, limit=BATCH)
     return await _in_batches(context, find, archive.delete_tasks)
+
+
+async def _merge_groups(context: Context) -> int:
+    find = partial(merge_groups.old, before=context.clock.now() - GROUPS_KEPT, limit=BATCH)
+    return await _in_batches(context, find, merge_groups.delete)
 
 
 async def _records(context: Context) -> int:

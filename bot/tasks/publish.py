@@ -13,11 +13,11 @@ import structlog
 
 from bot import metrics, query
 from bot.domain import desired, verdict
-from bot.domain.labels import in_doubt
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import pulls
-from bot.tasks import comment
+from bot.tasks import comment, gates
 from bot.tasks.check import write
+from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -31,38 +31,40 @@ log = structlog.get_logger("bot.tasks.publish")
 Row = dict[str, Any]
 CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run that it has said nothing of
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
+SHORTEST = 0.001  # seconds until another look
 MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 async def run(context: Context, task: Task) -> None:
     """Make the check runs of a pull request what they should be, and see that its comment follows."""
     repo, number = parse_key(task.key)
-    async with context.store.read() as tx:
-        state = await query.pull_state(tx, context.settings, repo, number)
-        doubtful = in_doubt(state.record, await pulls.label_events(tx, repo, number))
-        files = await _known_files(tx, state)
+    state = await state_of(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return
-    if doubtful:
-        state = replace(state, labels=await _labels(context, state))
+    async with context.store.read() as tx:
+        files = await _known_files(tx, state)
     if files is None:
         files = await _changed_files(context, state)
     async with context.store.read() as tx:
         plan = await _plan(tx, context, state, files)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
-    await_turn, refusals = await _write_all(context, state, plan, now)
+    wait, refusals = await _write_all(context, state, plan, now)
     async with context.store.transaction() as tx:
-        later = [one.not_before for one in plan.writes if one.not_before > now]
+        later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+        if wait and wait.after is not None:  # not raised: a task that waits already may be due before
+            log.info("some checks have to wait", reason=str(wait), after=wait.after)
+            later.append(wait.after)
         if later:
-            tx.enqueue("publish", task.key, delay=(min(later) - now) / 1000)
+            tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
         if _waits_for_quiet(state):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(state):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
+        await gates.follow(tx, state)
         await comment.follow(tx, context.settings, state)
-    if await_turn:
-        raise await_turn
+    if wait and wait.after is None:
+        raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
 
@@ -108,7 +110,7 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         gate=await pulls.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    plan = await _gates(tx, state, terms)
+    plan = await gates.plan(tx, settings, state, terms)
     for head in state.heads[: query.MOST_HEADS]:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
@@ -116,41 +118,6 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         here = replace(terms, current=now, files=files if now else frozenset())
         plan += desired.backends(head.view, told, head.entries, rows, here)
     return replace(plan, writes=tuple(sorted(plan.writes, key=lambda one: not one.urgent)))
-
-
-async def _gates(tx: Transaction, state: PullState, terms: desired.Terms) -> Plan:
-    """Return what has to be written of the gates: on this pull request's heads, and where a merge queue waits.
-
-    Of several open pull requests with one head, the first decides: a commit has one gate.
-    """
-    heads: list[tuple[str, Head]] = [
-        (head.view.head_sha, head)
-        for head in state.heads[: query.MOST_HEADS]
-        if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
-    ]
-    if state.current is not None:
-        groups = await pulls.merge_groups(tx, state.repo, state.number)
-        heads += [(sha, state.current) for sha in groups]
-    made = await pulls.gates_on(tx, state.repo, [sha for sha, _ in heads], terms.gate_name)
-    plan = desired.Plan()
-    for sha, head in heads:
-        view = replace(head.view, head_sha=sha)
-        told = {key: facts.dispatch for key, facts in head.facts.items()}
-        on_it = [row for row in made if row["head_sha"] == sha]
-        here = replace(terms, current=head is state.current)
-        plan += desired.gate(view, told, on_it, here, due=head.expecting)
-    return plan
-
-
-async def _labels(context: Context, state: PullState) -> frozenset[str]:
-    """Return the labels GitHub shows now; ours where it does not say."""
-    client = context.github.reader(state.repo, pull_requests="read")
-    url = client.path(f"issues/{state.number}/labels{{?per_page}}")
-    try:
-        return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
-    except GitHubRefused as error:
-        log.warning("labels cannot be read", repo=state.repo, pull=state.number, reason=str(error))
-        return state.labels
 
 
 async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
@@ -183,31 +150,34 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
 
 
 def _unheard_of(state: PullState) -> list[str]:
-    """Return the runs whose green awaits GitHub's word and of which it has said none: keys of `confirm`."""
+    """Return the runs whose verdict awaits GitHub's word and of which it has said none: keys of `confirm`."""
     awaited = [
-        (head.facts[backend.repo.casefold()], backend.repo.casefold())
+        (head.facts[key], key, backend.state == "confirming")
         for head in state.heads[: query.MOST_HEADS]
         for backend in head.view.backends
-        if backend.state == "confirming"
+        if (key := backend.repo.casefold()) in head.facts and not backend.state.finished
+        if (entry := head.entries.get(key)) is None or entry.confirm
     ]
     return [
         f"{key}/{run}/{attempt}"
-        for facts, key in awaited
-        for run, attempt in verdict.expected_attempts(facts).items()
+        for facts, key, green in awaited
+        for run, attempt in (verdict.expected_attempts(facts) if green else verdict.run_again(facts)).items()
         if (run, attempt) not in facts.words
     ]
 
 
 def _waits_for_quiet(state: PullState) -> bool:
-    """Whether a backend that GitHub cannot confirm waits for a minute without news."""
+    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     return any(_unconfirmable(head) for head in state.heads[: query.MOST_HEADS])
 
 
 def _unconfirmable(head: Head) -> bool:
     entries = head.entries
     return any(
-        backend.state == "confirming"
-        and (entry := entries.get(backend.repo.casefold()))
+        (key := backend.repo.casefold()) in head.facts
+        and (backend.state == "confirming" or verdict.run_again(head.facts[key]))
+        and not backend.state.finished
+        and (entry := entries.get(key))
         and not entry.confirm
         for backend in head.view.backends
     )

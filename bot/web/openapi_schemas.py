@@ -199,6 +199,7 @@ def _section() -> Schema:
         "run_attempt": WHOLE,
         "history": one_of([*map(str, History), None]),
         "evidence_url": maybe(TEXT),
+        "evidence_elsewhere": FLAG,
     }
     fields = {"repo": TEXT, "level": LEVEL, "state": one_of(map(str, State)), "reason": TEXT}
     fields |= {name: maybe(TEXT) for name in texts}

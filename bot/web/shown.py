@@ -109,6 +109,7 @@ def failing(one: Job) -> Row:
         "run_attempt": one.run_attempt,
         "history": one.history and str(one.history),
         "evidence_url": one.evidence_url,
+        "evidence_elsewhere": one.evidence_elsewhere,
     }
 
 

@@ -127,6 +127,30 @@ async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
     assert "@dave" not in await ours(bot, github, pull)
 
 
+async def test_a_job_that_ended_well_while_it_was_cancelled_may_still_say_so(bot, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    await say(bot, github, pull, "/oot cancel tpu", AUTHOR)
+    code, answer = await bot.report(bot.dispatch(L4), run_id=str(run.id))
+    assert (code, "duplicate" in answer) == (200, False)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert (row["conclusion"], row["flags"]["late"]) == ("success", True)
+
+
+async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goes_on(bot, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    message = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="POST", path="/cancel$", status=403, body=message)
+    await say(bot, github, pull, "/oot cancel tpu", AUTHOR)
+    said = await ours(bot, github, pull)
+    assert f"GitHub does not cancel run {run.id} of tpu, so it goes on" in said.replace("\u200b", "")
+    assert "is being cancelled" not in said
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
+
+
 async def test_cancel_of_what_has_ended_changes_nothing(bot, github, pull):
     await failed(bot, github)
     assert await say(bot, github, pull, "/oot cancel", AUTHOR) == ["eyes", "confused"]
@@ -274,6 +298,48 @@ async def test_somebody_who_never_stops_is_not_answered_any_more(bot, github, pu
     reactions = [await say(bot, github, pull, "/oot status\n" * 5, STRANGER) for _ in range(14)]
     assert reactions[0] == ["eyes", "rocket"]
     assert reactions[-1] == []
+
+
+async def test_many_together_are_not_answered_for_ever_but_who_may_write_is(bot, github, pull):
+    crowd = [await say(bot, github, pull, "/oot status\n" * 5, f"stranger-{number}") for number in range(22)]
+    assert crowd[0] == ["eyes", "rocket"]
+    assert crowd[-1] == []
+    assert await say(bot, github, pull, "/oot status") == ["eyes", "rocket"]
+
+
+async def test_a_comment_costs_one_reaction_of_a_kind_however_many_commands_it_holds(bot, github, pull):
+    assert await say(bot, github, pull, "/oot status\n/oot dance\n/oot help\n") == [
+        "eyes",
+        "rocket",
+        "confused",
+    ]
+    assert len([call for call in github.calls if call.path.endswith("/reactions")]) == 3
+
+
+async def test_reactions_leave_the_reserve_to_gates_and_delay_no_command(github, issuer, clock, settings):
+    """Strangers comment until the budget is short: what they ask is done, reactions wait, a gate goes."""
+    sparse = harness.replace(settings, writes_per_min=8)
+    async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM, author=AUTHOR)
+        await bot.settle(horizon=60)
+        for number in range(40):
+            await github.comment(pull, "/oot dance", f"stranger-{number}")
+        await bot.settle()
+        assert {row["state"] for row in await bot.rows("oot_command")} == {"refused"}
+        later = await github.open_pull(UPSTREAM, author=AUTHOR)
+        await bot.settle(horizon=60)
+        assert "oot / gate" in bot.checks(UPSTREAM, later.head_sha)
+
+
+async def test_a_command_that_was_seen_is_carried_out_though_its_giver_is_at_the_limit(bot, github, pull):
+    github.faults.add(method="GET", path=r"/collaborators/", status=502, times=2)
+    said = await github.comment(pull, "/oot run tpu", WRITER)
+    await bot.settle()
+    for _ in range(12):
+        await github.comment(pull, "/oot help\n" * 5, WRITER)
+    await bot.settle(horizon=300)
+    assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
+    assert len(told(github, L4)) == 2
 
 
 async def test_on_a_closed_pull_request_nothing_is_run(bot, github, pull):

@@ -9,7 +9,7 @@ import pytest
 
 from bot.app import make_context, make_worker
 from tests import harness
-from tests.harness import L2, L4, UPSTREAM
+from tests.harness import L2, L3, L4, UPSTREAM
 
 PUSHED = f"""
 L4:
@@ -151,6 +151,28 @@ async def test_deleted_by_hand_it_does_not_come_back_only_to_say_that_all_is_wel
     await github.finish_run(run, "success")
     await bot.wait(120)
     assert ours(github, pull) == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_who_was_not_asked_is_watched_and_neither_counts_nor_is_called(bot, github, pull):
+    await finish(bot, github, L3)
+    await bot.wait(120)
+    assert ours(github, pull) == []
+    await finish(bot, github)
+    await bot.wait(60)
+    (comment,) = ours(github, pull)
+    assert "❌ 1 failed" in comment.body
+    assert "Also watching (level 2, or 3 without its label): ❌ 1 failed" in comment.body
+    assert "@dave" in comment.body
+    assert "carol" not in comment.body
+    await github.label(pull, "ciflow/oot/npu")
+    await bot.wait(60)
+    assert "❌ 2 failed" in comment.body
+    assert "@carol" in comment.body
+    bot.clock.advance(5)
+    await github.unlabel(pull, "ciflow/oot/npu")
+    await bot.wait(60)
+    assert "carol" not in comment.body
 
 
 # How it is found again

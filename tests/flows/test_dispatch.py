@@ -178,6 +178,33 @@ async def test_a_newer_commit_drops_what_was_not_sent_of_the_one_before(bot, git
     assert heads == [head]
 
 
+async def test_one_that_was_overtaken_on_its_way_stays_superseded_and_shows_that_it_went(bot, github):
+    under_way, overtaken, sleep = asyncio.Event(), asyncio.Event(), bot.clock.sleep
+
+    async def hold(seconds):
+        if seconds != 7:
+            return await sleep(seconds)
+        under_way.set()
+        return await overtaken.wait()
+
+    bot.clock.sleep = hold
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=None, delay=7)
+    pull = await github.open_pull(UPSTREAM)
+    settling = asyncio.create_task(bot.settle())
+    await asyncio.wait_for(under_way.wait(), 20)
+    head, other = await github.push_commit(pull), make_worker(bot.context)
+    while await other.step():
+        await github.settled()
+    overtaken.set()
+    await settling
+    await bot.settle()
+    rows = [row for row in await bot.rows("oot_dispatch") if row["backend"] == L4]
+    first, second = sorted(rows, key=lambda row: row["head_sha"] == head)
+    assert (first["state"], first["error"]) == ("superseded", "superseded while it was being sent")
+    assert first["dispatched_at"] is not None
+    assert second["state"] == "sent"
+
+
 async def test_a_draft_is_relayed_like_any_other_pull_request(bot, github):
     pull = await github.open_pull(UPSTREAM, draft=True)
     await bot.settle()

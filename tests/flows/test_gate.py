@@ -124,6 +124,7 @@ async def test_a_backend_raised_to_blocking_while_it_runs_blocks(bot, github, pu
     await list_backends(bot, TWO_BLOCKING)
     assert gate(bot, pull.head_sha) == (None, "waiting for npu")
     await bot.report(bot.dispatch(L3), run_id="77")
+    # a run that was just made may not be shown yet: GitHub is asked for a while
     await bot.settle(horizon=200)
     assert gate(bot, pull.head_sha)[0] == "failure"
 
@@ -150,6 +151,22 @@ async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking
     assert gate(bot, head) == ("success", "no blocking backend")
     await list_backends(bot, ALLOWLIST)
     assert gate(bot, head)[0] is None
+
+
+async def test_it_comes_to_pull_requests_that_nobody_was_told_of(github, issuer, clock, settings, tmp_path):
+    """Opened under an empty allowlist, or before the App was there: branch protection waits for it all the same."""
+    (tmp_path / "allowlist.yml").write_text("L1: []\n")
+    before = await github.open_pull(UPSTREAM)
+    clock.advance(60)
+    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await list_backends(bot, ALLOWLIST)
+        assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+        for _ in range(3):  # the log of deliveries is read, then what is open on GitHub is compared
+            bot.clock.advance(660)
+            await bot.settle(horizon=20)
+        assert gate(bot, before.head_sha) == (None, "waiting for tpu")
 
 
 async def test_where_it_never_existed_there_is_none(bot, github):
@@ -278,6 +295,46 @@ async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull,
     await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
     await bot.settle()
     assert gate(bot, queued)[0] == "failure"
+
+
+async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_of_them(bot, github, pull):
+    repo = github.world.repo(UPSTREAM)
+    told = bot.dispatch(L4)
+    second = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    first_sha, second_sha = [await github.push(UPSTREAM, name, message="merge") for name in ("q1", "q2")]
+    await bot.send("merge_group", group(repo, first_sha, pull.number))
+    await bot.send("merge_group", group(repo, second_sha, second.number, base_sha=first_sha))
+    await finish(bot, github, L4)
+    assert gate(bot, second.head_sha)[0] == "success"
+    assert gate(bot, second_sha) == (None, "waiting for tpu")
+    await bot.report(told, conclusion="failure", run_id="5")
+    await bot.settle(horizon=20)
+    assert gate(bot, first_sha)[0] == gate(bot, second_sha)[0] == "failure"
+    assert f"/pull/{pull.number}" in next(iter(github.check_runs(UPSTREAM, second_sha))).details_url
+    assert gate(bot, second.head_sha)[0] == "success"
+
+
+async def test_a_merge_queues_commit_on_an_unknown_pull_request_does_not_turn_green(
+    bot, github, pull, queued
+):
+    repo = github.world.repo(UPSTREAM)
+    await finish(bot, github, L4)
+    await bot.send("merge_group", group(repo, "c" * 40, 4711))
+    await bot.send("merge_group", group(repo, queued, pull.number, base_sha="c" * 40))
+    await bot.settle(horizon=20)
+    assert gate(bot, queued)[0] is None
+
+
+async def test_an_end_heard_of_before_the_beginning_stays_the_end(bot, github, pull, queued):
+    repo = github.world.repo(UPSTREAM)
+    for action in ("destroyed", "checks_requested"):
+        await bot.send("merge_group", group(repo, queued, pull.number, action=action))
+    await bot.settle()
+    assert gate(bot, queued) is None
+    bot.clock.advance(31 * 24 * 3600)
+    await bot.settle()
+    assert await bot.rows("oot_merge_group") == []
 
 
 async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pull, queued):

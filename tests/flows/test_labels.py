@@ -218,12 +218,15 @@ async def test_labels_of_one_second_end_as_github_shows_them(bot, github, last, 
     await bot.settle(horizon=20)
     shown = npu(bot, pull.head_sha)
     assert shown == (("queued", None) if last == "labeled" else None)
+    await bot.report(bot.dispatch(L3), conclusion="failure")
+    await bot.wait(60)
+    assert ["@carol" in one.body for one in github.comments(pull)] == ([True] if last == "labeled" else [])
     if last == "labeled":
         return
     bot.clock.advance(5)
     await github.label(pull, SHOWN)
     await bot.settle(horizon=20)
-    assert npu(bot, pull.head_sha) == ("queued", None)
+    assert npu(bot, pull.head_sha) == ("completed", "neutral")
 
 
 async def test_while_nothing_is_in_doubt_github_is_not_asked_for_labels(bot, github):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 
@@ -81,6 +82,7 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
     pull = await opened(bot, github, JOBS)
     for run, conclusion in (("1", "failure"), ("2", "success")):
         await bot.report(bot.dispatch(L4), conclusion=conclusion, run_id=run)
+        bot.clock.advance(1)
     await bot.settle(horizon=20)
     for name, conclusion in (("build", "failure"), ("build (2)", "success")):
         (check,) = made(github, pull, f"oot / tpu / CI / {name}")
@@ -91,6 +93,17 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
             tx.enqueue("publish", f"{UPSTREAM}#{pull.number}")
         await bot.settle(horizon=20)
     assert len([call for call in github.calls if "check-runs" in call.path]) == before
+
+
+async def test_a_check_that_github_has_deleted_is_made_again_once_though_the_answer_is_lost(bot, github):
+    pull = await opened(bot, github)
+    (deleted,) = made(github, pull, "oot / tpu")
+    del github.world.repo(UPSTREAM).check_runs[deleted.id]
+    github.faults.add(method="POST", path="/check-runs$", when="after", status=502)
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.settle(horizon=60)
+    (check,) = made(github, pull, "oot / tpu")
+    assert (check.conclusion, check.external_id) == ("failure", deleted.external_id)
 
 
 # Marks in the files
@@ -188,12 +201,36 @@ async def test_no_minute_and_no_hour_holds_more_creations_than_allowed(clock, sp
         assert most <= (limit * 3 // 4 if spare else limit)
 
 
+async def test_few_wait_in_the_workers_slots_and_gates_sent_back_go_before_the_rest(clock):
+    polite, go, sleeping = pace(clock), asyncio.Event(), []
+
+    async def hold(seconds):
+        sleeping.append(seconds)
+        await go.wait()
+
+    clock.sleep = hold
+    turns = [asyncio.create_task(polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)) for _ in range(20)]
+    await asyncio.sleep(0)
+    sent_back = [turn.exception().after for turn in turns if turn.done() and turn.exception()]
+    assert (len(sleeping), len(sent_back)) == (6, 13)
+    assert set(sent_back) == {7.0}
+    clock.advance(7.5)
+    with pytest.raises(RetryLater):
+        await polite.turn("org", "POST", CHECKS, spare=True)
+    await polite.turn("other", "POST", CHECKS, spare=True)
+    go.set()
+    await asyncio.gather(*turns, return_exceptions=True)
+    await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)
+
+
 async def test_dispatches_have_a_budget_of_their_own(clock):
     polite = pace(clock)
     for _ in range(DISPATCHES_PER_MIN):
         await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
-    with pytest.raises(RetryLater):
-        await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
+    for seconds in (1, 58):  # also the last second is not slept through: it may be overtaken meanwhile
+        clock.advance(seconds)
+        with pytest.raises(RetryLater):
+            await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
     await polite.turn("org", "POST", CHECKS, spare=False)
 
 
@@ -246,6 +283,59 @@ async def test_a_burst_of_pull_requests_has_its_gates_first(github, issuer, cloc
         assert last_gate < 60
         for pull in pulls:
             assert len(bot.checks(UPSTREAM, pull.head_sha)) == 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_is_written_saved_and_sent_back_is_counted(bot, github):
+    async def value(line):
+        lines = (await bot.get("/metrics"))[1].splitlines()
+        return next((float(one.rpartition(" ")[2]) for one in lines if one.startswith(line + " ")), 0.0)
+
+    names = [
+        "ootbot_github_write_wait_seconds_count",
+        "ootbot_github_writes_saved_total",
+        'ootbot_github_writes_sent_back_total{reason="asked"}',
+    ]
+    before = [await value(name) for name in names]
+    github.faults.add(method="POST", path="check-runs$", status=429, headers={"Retry-After": "9"})
+    pull = await opened(bot, github)
+    await bot.settle(horizon=30)
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", f"{UPSTREAM}#{pull.number}")
+    await bot.settle()
+    written, saved, sent_back = [await value(name) - old for name, old in zip(names, before, strict=True)]
+    assert written >= len(bot.checks(UPSTREAM, pull.head_sha))
+    assert saved >= 2
+    assert sent_back >= 1
+    hour = await value('ootbot_github_creations_left{account="pytorch",window="hour"}')
+    assert hour == CREATIONS_PER_HOUR * 100 - 3
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_gate_does_not_wait_for_what_the_hours_budget_refuses(github, issuer, clock, settings):
+    """A failure is reported while a publish runs that then has to wait most of an hour for a check of its own."""
+    sparse = harness.replace(settings, writes_per_min=8)
+    async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        for _ in range(25):
+            await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=600)
+        sleep, told, asked = clock.sleep, len(github.dispatches), []
+
+        async def report(seconds):
+            if not asked:
+                asked.append(seconds)
+                while len(github.dispatches) < told + 8:  # noqa: ASYNC110 - nothing says when
+                    await asyncio.sleep(0.01)
+                for at in (-1, -2):
+                    assert (await bot.report(bot.dispatch(L4, at), conclusion="failure"))[0] == 200
+            await sleep(seconds)
+
+        clock.sleep = report
+        _, pull = [await github.open_pull(UPSTREAM) for _ in range(2)]  # of two at once one waits a moment
+        await bot.settle()
+        assert asked
+        await bot.settle(horizon=60)
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -232,7 +232,7 @@ async def test_a_job_that_goes_silent_is_timed_out_and_may_still_report(bot, git
 async def test_a_green_l4_report_of_a_run_github_does_not_know_is_a_failure(bot, github, pull):
     await bot.report(bot.dispatch(L4), status="in_progress", run_id="123456")
     await bot.report(bot.dispatch(L4), run_id="123456")
-    await bot.settle(horizon=30)
+    await bot.settle(horizon=200)
     status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
     assert (status, conclusion) == ("completed", "failure")
     assert "123456" in title

@@ -370,8 +370,10 @@ def upgrade() -> None:
         "oot_merge_group",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
         sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("base_sha", sa.Text(), nullable=True),
         sa.Column("pr_number", BIG, nullable=False),
         sa.Column("created_at", BIG, nullable=False),
+        sa.Column("ended_at", BIG, nullable=True),
         sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_group"),
     )
     op.create_index(

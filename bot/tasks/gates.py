@@ -1,0 +1,60 @@
+"""What has to be written of the gates: on a pull request's heads, and where a merge queue waits for it?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot import query
+from bot.domain import desired, merge_queue
+from bot.domain.view import Pull
+from bot.query import Head
+from bot.store import merge_groups, pulls
+
+if TYPE_CHECKING:
+    from bot.query import PullState
+    from bot.settings import Settings
+    from bot.store import Transaction
+
+
+async def plan(tx: Transaction, settings: Settings, state: PullState, terms: desired.Terms) -> desired.Plan:
+    """Return what has to be written of the gates.
+
+    Of several open pull requests with one head, the first decides: a commit has one gate.
+    """
+    heads: list[tuple[str, Head, bool]] = [
+        (head.view.head_sha, head, head is state.current)
+        for head in state.heads[: query.MOST_HEADS]
+        if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
+    ]
+    groups = await merge_groups.waiting(tx, state.repo) if state.current else []
+    for sha in [group["head_sha"] for group in groups if group["pr_number"] == state.number]:
+        others = merge_queue.chain(groups, sha)[1:]
+        inside = [await _head_of(tx, settings, state, number) for number in [state.number, *others]]
+        worst = min(inside, key=lambda head: desired.hope(head.view, terms))
+        heads.append((sha, worst, True))
+    made = await pulls.gates_on(tx, state.repo, [sha for sha, *_ in heads], terms.gate_name)
+    wanted = desired.Plan()
+    for sha, head, current in heads:
+        view = replace(head.view, head_sha=sha)
+        told = {key: facts.dispatch for key, facts in head.facts.items()}
+        on_it = [row for row in made if row["head_sha"] == sha]
+        wanted += desired.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
+    return wanted
+
+
+async def follow(tx: Transaction, state: PullState) -> None:
+    """Have the gates looked at again of the pull requests that come next in a merge queue: they build on this one."""
+    for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
+        tx.enqueue("publish", f"{state.repo}#{number}")
+
+
+async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:
+    """Return the head of a pull request of the queue that people look at now."""
+    if number != state.number:
+        state = await query.pull_state(tx, settings, state.repo, number)
+    if state.current is not None:
+        return state.current
+    unknown = f"nothing is known of pull request {number}, which is before this one in the queue"
+    view = Pull(repo=state.repo, number=number, head_sha="", gate_unknown=unknown)
+    return Head(view=view, facts={}, entries={}, expecting=True)

@@ -1,0 +1,87 @@
+"""Failed jobs run again: no verdict before all of them have one, and then the right one, also of those that are silent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import L4, UPSTREAM
+
+OTHER_CI = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], confirm: false}}\n"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    return made
+
+
+def gate(bot, pull):
+    return bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2]
+
+
+async def two_failed(bot, github, pull):
+    """A run of two jobs that failed and was run again; the first job of the second attempt has passed."""
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    for name in ("build", "test"):
+        job = await github.start_job(run, name)
+        await bot.report(bot.dispatch(L4), conclusion="failure", job=name, run_id=str(run.id))
+        await github.finish_job(job, "failure")
+    await github.finish_run(run, "failure")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("completed", "failure")
+    red = next(one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == "oot / tpu")
+    await github.rerequest(red.id)
+    await bot.settle(horizon=20)
+    await again(bot, run, "build", status="in_progress")
+    await bot.settle(horizon=20)
+    await again(bot, run, "build")
+    await bot.settle(horizon=20)
+    return run
+
+
+async def again(bot, run, job, conclusion="success", **more):
+    await bot.report(bot.dispatch(L4), conclusion=conclusion, job=job, run_id=str(run.id), attempt=2, **more)
+
+
+async def test_while_one_of_two_has_yet_to_report_there_is_no_verdict(bot, github, pull):
+    run = await two_failed(bot, github, pull)
+    assert gate(bot, pull) == ("in_progress", None)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == ("in_progress", None, "1 done, 1 running")
+    await again(bot, run, "test")
+    await github.finish_run(run, "success")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("completed", "success")
+
+
+@pytest.mark.parametrize("conclusion", ["success", "failure"])
+async def test_of_one_that_never_reports_githubs_word_on_the_attempt_decides(bot, github, pull, conclusion):
+    run = await two_failed(bot, github, pull)
+    await github.finish_run(run, conclusion)
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("completed", conclusion)
+
+
+async def test_one_that_fails_again_fails_at_once(bot, github, pull):
+    run = await two_failed(bot, github, pull)
+    await again(bot, run, "test", conclusion="failure")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("completed", "failure")
+
+
+async def test_where_github_cannot_be_asked_a_quiet_minute_leaves_it_failed(bot, github):
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(OTHER_CI)
+    bot.clock.advance(60)
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for job, attempt, conclusion in (
+        ("build", 1, "failure"),
+        ("test", 1, "failure"),
+        ("build", 2, "success"),
+    ):
+        await bot.report(bot.dispatch(L4), conclusion=conclusion, job=job, run_id="B1", attempt=attempt)
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("in_progress", None)
+    await bot.settle(horizon=120)
+    assert gate(bot, pull) == ("completed", "failure")
