@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first questions
 THEN = 600.0
+YOUNG = 120_000  # milliseconds after the first report during which GitHub may not show a run yet
 
 
 async def run(context: Context, task: Task) -> None:
@@ -38,9 +39,10 @@ async def run(context: Context, task: Task) -> None:
             await _publish(tx, waiting)
             return
     listed = waiting[0]["downstream_repo"]
-    over = context.clock.now() - _first(waiting, int(attempt)) > patience * 1000
+    age = context.clock.now() - _first(waiting, int(attempt))
+    over = age > patience * 1000
     wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
-    found, status = await _hear(context, (listed, run_id, attempt), over=over, wait=wait)
+    found, status = await _hear(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
         if found is not None:
             await inbox.put(tx, _as_delivery(found, run_id, attempt))
@@ -54,7 +56,7 @@ async def run(context: Context, task: Task) -> None:
 
 
 async def _hear(
-    context: Context, run: tuple[str, str, str], *, over: bool, wait: float
+    context: Context, run: tuple[str, str, str], *, age: int, over: bool, wait: float
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the run, and what is to be said when it says nothing in time; raises RetryLater while there is time."""
     backend, run_id, attempt = run
@@ -62,7 +64,7 @@ async def _hear(
         found = await _ask(context, backend, run_id, attempt)
     except GitHubRefused as error:
         missing = error.status == 404 and not isinstance(error, NotInstalled)
-        if not over and not (missing and wait == THEN):  # one that was just made may not be shown yet
+        if not over and not (missing and age >= YOUNG):
             raise RetryLater(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
         return None, "missing" if missing else "unreadable"
     except RetryLater:
