@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bot import trust
-from bot.domain import lifecycle
+from bot.domain import contradiction, lifecycle
 from bot.errors import Rejected
 from bot.store import jobs, keys
 from bot.trust import SELF_TRIGGERED, Job
@@ -49,7 +49,11 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     await jobs.count_accepted(tx, +meter.taken)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
     await keys.used(tx, {key for at in taken if (key := given[at].claims.key_id)})
-    wrong = [(job.report.delivery_id, name) for job in admitted.values() for name in trust.mismatches(job)]
+    wrong = [
+        (job.report.delivery_id, name)
+        for job in admitted.values()
+        for name in contradiction.named(job.row["flags"])
+    ]
     return Taken(answers=answers, contradictions=wrong)
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot import callback_token
+from bot.domain import contradiction
 from bot.domain.envelope import commit_of
 from bot.errors import Rejected
 from bot.store import allowlists, dispatches, jobs, secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
     from bot.domain.envelope import Envelope
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from bot.store import Transaction
 
 Row = dict[str, Any]
-MISMATCH = "_mismatch"  # ends the flags of what a report says wrongly
 SELF_TRIGGERED = frozenset({"nightly", "periodic"})  # runs that nobody dispatched
 
 
@@ -195,7 +195,7 @@ def _told(dispatch: Row, one: Given) -> Row:
         "downstream_repo_level": dispatch["level"],
         "event_type": dispatch["event_type"],
         "source": "callback",
-        "flags": _contradictions(dispatch, one.report) | _unproven(one),
+        "flags": contradiction.with_dispatch(dispatch, one.report) | _unproven(one),
     }
     row = _signed(row, one)
     started = dispatch.get("run_id")  # known where the dispatch itself started the run
@@ -222,7 +222,7 @@ def _signed(row: Row, one: Given) -> Row:
     wrong = {name for name, value in signed.items() if value is not None and value != said[name]}
     row = row | {
         "reporter_check_run_id": claims.check_run_id,
-        "flags": row["flags"] | _flagged(wrong),
+        "flags": row["flags"] | contradiction.flagged(wrong),
     }
     return _identified(row, report, claims.run_id or report.run_id, claims.run_attempt or report.run_attempt)
 
@@ -235,35 +235,3 @@ def _identified(row: Row, report: Report, run_id: str, run_attempt: int) -> Row:
         "run_attempt": run_attempt,
     }
     return named | {"job_key": jobs.job_key(named)}
-
-
-def _contradictions(dispatch: Row, report: Report) -> Row:
-    """Return a flag for everything the report says of its dispatch that is not so."""
-    echo = report.echo
-    repo = echo.upstream_repo.casefold() if isinstance(echo.upstream_repo, str) else echo.upstream_repo
-    backend = report.backend.casefold() if isinstance(report.backend, str) else report.backend
-    said = {
-        "backend": (backend, dispatch["backend_key"]),
-        "level": (_level(report.level), dispatch["level"]),
-        "event_type": (report.event_type or None, dispatch["event_type"]),
-        "upstream_repo": (repo, dispatch["upstream_repo"].casefold()),
-        "pr_number": (echo.pr_number, dispatch["pr_number"]),
-        "head_sha": (echo.head_sha, dispatch["head_sha"]),
-        "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
-    }
-    return _flagged(name for name, (told, ours) in said.items() if told is not None and told != ours)
-
-
-def _level(said: Any) -> Any:
-    """Return a level as we count it, also out of "L4"."""
-    digits = said.upper().removeprefix("L") if isinstance(said, str) else ""
-    return int(digits) if digits in {"1", "2", "3", "4"} else said
-
-
-def _flagged(names: Iterable[str]) -> Row:
-    return {f"{name}{MISMATCH}": True for name in names}
-
-
-def mismatches(job: Job) -> list[str]:
-    """Return what a report says that its token or dispatch contradicts."""
-    return sorted(name.removesuffix(MISMATCH) for name in job.row["flags"] if name.endswith(MISMATCH))
