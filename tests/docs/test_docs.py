@@ -151,7 +151,7 @@ def test_settings_files_that_are_shown_hold_settings(page):
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text()
     for page in (ROOT / "docs").glob("*.md"):
-        assert page.name == "README.md" or f"({page.name})" in index, page.name
+        assert page.name == "README.md" or f"({page.name})" in index, f"name {page.name} in docs/README.md"
 
 
 def test_every_setting_of_a_secret_is_hidden():
