@@ -12,6 +12,7 @@ from bot.store import allowlists, reads
 from bot.web import (
     access,
     backend_api,
+    commit_page,
     health,
     levels_page,
     metrics_page,
@@ -21,6 +22,7 @@ from bot.web import (
     shown,
 )
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST
 
 if TYPE_CHECKING:
     from bot.web.pulls import HeadLine
@@ -33,7 +35,7 @@ async def summary(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        found = await health.of_all(tx, allowed, days)
+        found = await health.of_all(tx, allowed, days, request.app[PAST])
     backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
     return web.json_response({"ok": True, "days": days, "backends": backends})
 
@@ -107,6 +109,7 @@ routes: list[web.RouteDef] = [
     web.get("/api/oot/pulls/{owner}/{repo}/{number}", pull),
     web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit),
     web.get("/api/oot/allowlist", allowlist),
+    web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit_page.as_json),
     web.get("/api/oot/levels", levels_page.as_json),
     web.get("/api/oot/metrics", metrics_page.as_json),
     *record_api.routes,
