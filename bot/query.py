@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import history, verdict
-from bot.domain.history import Past
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
 from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
-    from bot.domain.history import Compared, Test
+    from bot.domain.history import Compared
     from bot.domain.verdict import Facts
     from bot.domain.view import Backend, Job
     from bot.settings import Settings
@@ -259,24 +258,11 @@ async def _compare(
     row = row | {"completed_at": at}
     base = await baselines.on_base(tx, row, base_ref=base_ref, base_sha=base_sha, since=at - ON_BASE, limit=3)
     others = await baselines.on_other_pulls(tx, row, since=at - ELSEWHERE, limit=10)
-    return history.compare(_past(row), same_head=_pasts(same), base=_pasts(base), others=_pasts(others))
-
-
-def _pasts(rows: Sequence[Row]) -> list[Past]:
-    """Return runs that may be compared with: not those that nobody could verify."""
-    return [_past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
-
-
-def _past(row: Row) -> Past:
-    failed = row["failed_tests_json"] or ()
-    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
-    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
-    return Past(
-        conclusion=row["conclusion"],
-        tests=tests if whole else None,
-        at=row["completed_at"] or 0,
-        url=row["workflow_run_url"],
-        pull=row["pr_number"],
+    return history.compare(
+        history.past(row),
+        same_head=history.pasts(same),
+        base=history.pasts(base),
+        others=history.pasts(others),
     )
 
 

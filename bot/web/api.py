@@ -12,7 +12,6 @@ from bot.store import allowlists, reads
 from bot.web import (
     access,
     backend_api,
-    commit_page,
     health,
     levels_page,
     metrics_page,
@@ -109,7 +108,6 @@ routes: list[web.RouteDef] = [
     web.get("/api/oot/pulls/{owner}/{repo}/{number}", pull),
     web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit),
     web.get("/api/oot/allowlist", allowlist),
-    web.get("/api/oot/commits/{owner}/{repo}/{sha}", commit_page.as_json),
     web.get("/api/oot/levels", levels_page.as_json),
     web.get("/api/oot/metrics", metrics_page.as_json),
     *record_api.routes,

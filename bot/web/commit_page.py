@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import own, verdict
-from bot.errors import Rejected
 from bot.store import commit_reads, reads
 from bot.web import access, parameters
 from bot.web.html import page, render
@@ -75,28 +74,8 @@ async def commit(request: web.Request) -> web.Response:
         own=found.own,
         own_counts=own.counts(found.own),
         unfinished=any(one.tone == "wait" for one in found.told),
-        json_url=f"/api/oot/commits/{repo}/{found.sha}",
+        json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.told else "",
     )
-
-
-async def as_json(request: web.Request) -> web.Response:
-    """Answer with what backends say of a commit, and with upstream's own jobs and checks on it."""
-    repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
-    found = await _find(request, repo, sha)
-    if found is None:
-        raise Rejected(404, "unknown_commit", f"nothing is known of commit {sha[:12]} of {repo[:200]}")
-    body: Row = {
-        "ok": True,
-        "repo": repo,
-        "sha": found.sha,
-        "pull": found.pull and found.pull["number"],
-        "backends": [_shown(one) for one in found.told],
-        "own": [
-            {"group": one.group, "name": one.name, "status": one.status, "conclusion": one.conclusion}
-            for one in found.own
-        ],
-    }
-    return web.json_response(body)
 
 
 async def _find(request: web.Request, repo: str, sha: str) -> _Found | None:
@@ -112,22 +91,6 @@ async def _find(request: web.Request, repo: str, sha: str) -> _Found | None:
             return None
         theirs = await upstreams_own(tx, where, whole, ours=context.settings.app_id)
     return _Found(sha=whole, pull=pull, told=told, own=theirs)
-
-
-def _shown(one: Told) -> Row:
-    """Return a backend on a commit for programs."""
-    jobs = [
-        {
-            "workflow_name": job.workflow,
-            "job_name": job.name,
-            "run_id": job.run_id,
-            "run_attempt": job.run_attempt,
-            "status": job.status,
-            "conclusion": job.conclusion,
-        }
-        for job in one.jobs
-    ]
-    return {"repo": one.repo, "level": one.level, "events": list(one.events), "jobs": jobs}
 
 
 async def upstreams_own(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[Own]:

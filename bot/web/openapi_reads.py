@@ -50,7 +50,6 @@ def paths() -> Schema:
         "/api/oot/pulls/{owner}/{repo}/{number}": {"get": _pull()},
         "/api/oot/commits/{owner}/{repo}/{sha}": {"get": _commit()},
         "/api/oot/allowlist": {"get": _allowlist()},
-        "/api/oot/commits/{owner}/{repo}/{sha}": {"get": _commit()},
         "/api/oot/levels": {"get": _levels()},
         "/api/oot/metrics": {"get": _metrics()},
         "/api/records/{table}/{owner}/{repo}": {"get": _records()},
@@ -185,37 +184,6 @@ def _allowlist() -> Schema:
             200: answer("The entries in force, and whether the newest version is valid", members(shown))
         },
         refusals=[NOTHING, UNAVAILABLE],
-    )
-
-
-def _commit() -> Schema:
-    job = {"workflow_name": TEXT, "job_name": TEXT, "run_id": TEXT, "run_attempt": WHOLE, "status": TEXT}
-    job |= {"conclusion": maybe(TEXT)}
-    told = {"repo": TEXT, "level": WHOLE, "events": listed(TEXT), "jobs": listed(members(job))}
-    own = {"group": TEXT, "name": TEXT, "status": TEXT, "conclusion": maybe(TEXT)}
-    shown = {"ok": OK, "repo": TEXT, "sha": TEXT, "pull": maybe(WHOLE)}
-    shown |= {"backends": listed(members(told)), "own": listed(members(own))}
-    return operation(
-        "commit",
-        "What do backends say of a commit?",
-        tag="Results",
-        who=READER,
-        parameters=[
-            *repository(),
-            in_path("sha", matching(parameters.SHA.pattern), "the commit, or how its SHA begins"),
-        ],
-        answers={
-            200: answer(
-                "Backends that were told of it or reported on it without a pull request, and upstream's own CI",
-                members(shown),
-            )
-        },
-        refusals=[
-            WRONG_PARAMETER,
-            NOTHING,
-            (404, "unknown_commit", "nobody told us about it, or it is private"),
-            UNAVAILABLE,
-        ],
     )
 
 
