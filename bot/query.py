@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import history, verdict
-from bot.domain.history import Past
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
 from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
-    from bot.domain.history import Compared, Test
+    from bot.domain.history import Compared
     from bot.domain.verdict import Facts
     from bot.domain.view import Backend, Job
     from bot.settings import Settings
@@ -25,6 +25,7 @@ Row = dict[str, Any]
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
 MOST_COMPARED = 30  # failing jobs of a backend that are compared with others
 ANSWERS = 3  # of the last commands that the comment shows
+MOST_JUDGED = 300  # dispatches that a page judges at once
 DAY = 86_400_000  # milliseconds
 ON_BASE, ELSEWHERE = 30 * DAY, 7 * DAY  # how old a run may be that a failure is compared with
 NO_ALLOWLIST = "no valid allowlist has been read yet"
@@ -38,6 +39,7 @@ class Head:
     facts: Mapping[str, Facts]  # by the backend's case folded name
     entries: Mapping[str, Entry]
     expecting: bool = False  # an open pull request's newest head: blocking backends are due on it
+    told: tuple[Facts, ...] = ()  # every dispatch of this commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +63,30 @@ class PullState:
 
 
 async def pull_state(
-    tx: Transaction, settings: Settings, repo: str, number: int, *, labels: frozenset[str] | None = None
+    tx: Transaction,
+    settings: Settings,
+    repo: str,
+    number: int,
+    *,
+    labels: frozenset[str] | None = None,
+    compared: int = MOST_HEADS,
+    only: str | None = None,
 ) -> PullState:
-    """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt."""
+    """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt.
+
+    Of the newest `compared` heads the failures are compared with others; see `explained`. Of a pull request with very
+    many dispatches `only` the head that begins so is judged ("" is the newest), the others are but named.
+    """
     allowlist = await allowlists.in_force(tx)
     record = await pulls.get(tx, repo, number)
     if labels is None:
         labels = frozenset((record["labels"] or ()) if record else ())
     rows = await dispatches.of_pull(tx, repo, number)
+    shas = _heads(record, rows)
+    if only is not None and len(rows) > MOST_JUDGED:
+        rows = _on(rows, next((sha for sha in shas if sha.startswith(only)), ""))
     facts = await _facts(tx, rows)
     ignored = await commands.ignored(tx, repo, number)
-    shas = _heads(record, rows)
     heads: list[Head] = []
     for sha in shas:
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
@@ -88,9 +103,9 @@ async def pull_state(
             ignored=ignored,
             now=tx.now,
         )
-        if len(heads) < MOST_HEADS:
-            told = [facts[row["id"]] for row in _on(rows, sha)]
-            head = await _compared(tx, head, told, base_ref=record["base_ref"] if record else None)
+        head = replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha)))
+        if len(heads) < compared:
+            head = await explained(tx, head, base_ref=record["base_ref"] if record else None)
         heads.append(head)
     if heads:
         heads[0] = await _current(tx, heads)
@@ -127,19 +142,24 @@ async def _facts(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
     backends = {row["id"]: row["backend_key"] for row in rows}
     runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}
     words = await jobs.words_of_github(tx, runs)
+    jobs_of, reruns_of = _by(reported, "dispatch_id"), _by(reruns, "dispatch_id")
+    words_of = _by(words, "backend_key")
     return {
         row["id"]: verdict.Facts(
             dispatch=row,
-            jobs=[job for job in reported if job["dispatch_id"] == row["id"]],
-            reruns=[rerun for rerun in reruns if rerun["dispatch_id"] == row["id"]],
-            words={
-                (word["run_id"], word["run_attempt"]): word
-                for word in words
-                if word["backend_key"] == row["backend_key"]
-            },
+            jobs=jobs_of[row["id"]],
+            reruns=reruns_of[row["id"]],
+            words={(word["run_id"], word["run_attempt"]): word for word in words_of[row["backend_key"]]},
         )
         for row in rows
     }
+
+
+def _by(rows: Sequence[Row], name: str) -> defaultdict[str, list[Row]]:
+    found = defaultdict(list)
+    for row in rows:
+        found[row[name]].append(row)
+    return found
 
 
 def _head(
@@ -195,11 +215,15 @@ def _ignored(backend: Backend, said: Row | None) -> Backend:
     return replace(backend, ignored_by=said["login"], ignored_reason=said["reason"])
 
 
-async def _compared(tx: Transaction, head: Head, told: Sequence[Facts], *, base_ref: str | None) -> Head:
-    """Return a head whose failing jobs say what they are; `told` holds every dispatch of this commit."""
+async def explained(
+    tx: Transaction, head: Head, *, base_ref: str | None, only: Collection[str] | None = None
+) -> Head:
+    """Return a head whose failing jobs say what they are; `only` those of some backends, case folded."""
     backends = []
+    told = head.told
     for backend in head.view.backends:
-        failing = [_attempt(job) for job in backend.failing[:MOST_COMPARED]]
+        wanted = only is None or backend.repo.casefold() in only
+        failing = [_attempt(job) for job in backend.failing[:MOST_COMPARED]] if wanted else []
         if failing:
             key = backend.repo.casefold()
             mine = [row for facts in told if facts.dispatch["backend_key"] == key for row in facts.jobs]
@@ -234,24 +258,11 @@ async def _compare(
     row = row | {"completed_at": at}
     base = await baselines.on_base(tx, row, base_ref=base_ref, base_sha=base_sha, since=at - ON_BASE, limit=3)
     others = await baselines.on_other_pulls(tx, row, since=at - ELSEWHERE, limit=10)
-    return history.compare(_past(row), same_head=_pasts(same), base=_pasts(base), others=_pasts(others))
-
-
-def _pasts(rows: Sequence[Row]) -> list[Past]:
-    """Return runs that may be compared with: not those that nobody could verify."""
-    return [_past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
-
-
-def _past(row: Row) -> Past:
-    failed = row["failed_tests_json"] or ()
-    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
-    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
-    return Past(
-        conclusion=row["conclusion"],
-        tests=tests if whole else None,
-        at=row["completed_at"] or 0,
-        url=row["workflow_run_url"],
-        pull=row["pr_number"],
+    return history.compare(
+        history.past(row),
+        same_head=history.pasts(same),
+        base=history.pasts(base),
+        others=history.pasts(others),
     )
 
 

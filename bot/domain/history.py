@@ -7,7 +7,7 @@ failure; nothing here makes one green.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.domain.view import RED_CONCLUSIONS, History
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENOUGH_OTHERS = 2  # pull requests that fail alike, where nobody says which tests failed
 
+Row = dict[str, Any]
 Test = tuple[str | None, str]  # classname, name
 
 
@@ -65,6 +66,25 @@ def compare(
     if last is None:
         return Compared(history=History.NO_BASELINE)
     return Compared(history=History.NEW, url=None if last.red else last.url)
+
+
+def pasts(rows: Sequence[Row]) -> list[Past]:
+    """Return runs that may be compared with: not those that nobody could verify."""
+    return [past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
+
+
+def past(row: Row) -> Past:
+    """Return how a stored job ended."""
+    failed = row["failed_tests_json"] or ()
+    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
+    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
+    return Past(
+        conclusion=row["conclusion"],
+        tests=tests if whole else None,
+        at=row["completed_at"] or 0,
+        url=row["workflow_run_url"],
+        pull=row["pr_number"],
+    )
 
 
 def _alike(failed: Past, other: Past) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.domain import times
-from bot.domain.days import DAY, HOUR
+from bot.domain.days import HOUR
 from bot.domain.stats import grade
 from bot.domain.tally import Tally, total
 
@@ -54,14 +54,15 @@ def turn(days: Iterable[Day], *, now: int) -> str:
     """
     lately, before = [0, 0], [0, 0]
     end = now // HOUR
+    oldest = end - LATELY - BEFORE  # the hour before the first that counts
     for day in days:
-        age = (day.day * DAY) // HOUR
-        if end - age >= LATELY + BEFORE + HOURS_A_DAY:
+        start = day.day * HOURS_A_DAY
+        if start + HOURS_A_DAY <= oldest:
             continue
         for hour, (rated, success) in day.hours.items():
-            ago = end - age - int(hour)
-            if ago < LATELY + BEFORE:
-                part = lately if ago < LATELY else before
+            at = start + int(hour)
+            if at > oldest:
+                part = lately if at > end - LATELY else before
                 part[0] += rated
                 part[1] += success
     now_is, was = _grade(lately), _grade(before)

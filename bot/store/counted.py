@@ -34,7 +34,8 @@ _OVERTAKEN = sa.exists().where(
     _other.c.job_name == JOB.job_name,
     _other.c.workflow_name == JOB.workflow_name,
     _other.c.delivery_id == JOB.delivery_id,
-    sa.func.lower(_other.c.downstream_repo) == sa.func.lower(JOB.downstream_repo),
+    # the empty text keeps SQLite from looking among all runs of the backend instead of among those of the run
+    sa.func.lower(_other.c.downstream_repo) + "" == sa.func.lower(JOB.downstream_repo),
     (_other.c.run_attempt > JOB.run_attempt)
     | ((_other.c.run_attempt == JOB.run_attempt) & (_other.c.source < JOB.source)),  # callback before relay
     ~flagged("refused", _other.c.flags),

@@ -86,6 +86,14 @@ async def read(
     return found + await count(tx, list(stale))
 
 
+async def fingerprint(tx: Transaction, first: int, last: int) -> tuple[int, int]:
+    """Return what is another as soon as any day of a span is written anew."""
+    at = oot_day.c.written_at
+    query = sa.select(sa.func.count().label("days"), sa.func.coalesce(sa.func.sum(at), 0).label("sum"))
+    found = await tx.row(query.where(oot_day.c.day >= first, oot_day.c.day <= last))
+    return (found["days"], int(found["sum"])) if found else (0, 0)
+
+
 async def stale_days(
     tx: Transaction,
     first: int = 0,
@@ -94,13 +102,13 @@ async def stale_days(
     backends: Collection[str] | None = None,
     limit: int | None = None,
 ) -> dict[Place, int]:
-    """Return the stale days with how often each was marked, the newest first."""
+    """Return the stale days with how often each was marked, the oldest first."""
     query = sa.select(oot_stale_day).where(oot_stale_day.c.day >= first)
     if last is not None:
         query = query.where(oot_stale_day.c.day <= last)
     if backends is not None:
         query = query.where(oot_stale_day.c.backend_key.in_(sorted(backends)))
-    query = query.order_by(oot_stale_day.c.day.desc(), oot_stale_day.c.backend_key).limit(limit)
+    query = query.order_by(oot_stale_day.c.day, oot_stale_day.c.backend_key).limit(limit)
     return {(row["day"], row["backend_key"]): row["marks"] for row in await tx.rows(query)}
 
 

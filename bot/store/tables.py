@@ -200,9 +200,11 @@ sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id, oot_workflow_job.
 sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha)
 sa.Index(
     "ix_oot_workflow_job_name",  # how else does this job fare?
+    sa.func.lower(oot_workflow_job.c.downstream_repo),
     oot_workflow_job.c.job_name,
     oot_workflow_job.c.workflow_name,
     oot_workflow_job.c.completed_at,
+    oot_workflow_job.c.pr_number,
 )
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 sa.Index(

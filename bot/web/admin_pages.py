@@ -14,6 +14,7 @@ from bot.web import access, admin_forms, health, parameters
 from bot.web.access import Access
 from bot.web.html import refused, render
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +59,7 @@ async def overview(request: web.Request) -> web.Response:
     """Show what wants attention."""
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
-        silent = [one for one in await health.of_all(tx, EVERYTHING, 30) if one.stale]
+        silent = [one for one in await health.of_all(tx, EVERYTHING, 30, request.app[PAST]) if one.stale]
         newest = await allowlists.newest(tx)
         dead = await operations.tasks(tx, state="dead", before=None, limit=FEW)
         waiting = [

@@ -21,6 +21,7 @@ from bot.web import (
     shown,
 )
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST
 
 if TYPE_CHECKING:
     from bot.web.pulls import HeadLine
@@ -33,7 +34,7 @@ async def summary(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        found = await health.of_all(tx, allowed, days)
+        found = await health.of_all(tx, allowed, days, request.app[PAST])
     backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
     return web.json_response({"ok": True, "days": days, "backends": backends})
 

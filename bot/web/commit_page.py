@@ -13,6 +13,7 @@ from bot.store import commit_reads, reads
 from bot.web import access, parameters
 from bot.web.html import page, render
 from bot.web.keys import CONTEXT
+from bot.web.pulls import NOWHERE
 
 if TYPE_CHECKING:
     from bot.domain.own import Own
@@ -43,37 +44,53 @@ class Told:
         return "good" if any(job.conclusion == "success" for job in self.jobs) else "idle"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What is known of a commit."""
+
+    sha: str
+    pull: Row | None  # a pull request it is a head of
+    told: list[Told]
+    own: list[Own]
+
+
 @page
 async def commit(request: web.Request) -> web.Response:
     """Show a commit; one that is but a head of a pull request leads there."""
-    context = request.app[CONTEXT]
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
-    async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        pull = told = None
-        whole: str | None = None
-        if not allowed.hides(repo):
-            pull = await reads.pull_of_head(tx, repo, sha)
-            told = await _told(tx, repo, sha)
-            whole = pull["head_sha"] if pull else await commit_reads.full_sha(tx, repo, sha)
-        if pull and not told:
-            where = f"/{pull['repo']}/pull/{pull['number']}?sha={pull['head_sha']}"
-            return web.Response(status=302, headers={"Location": where})
-        if whole is None:
-            return unknown(request, repo, f"commit {sha[:12]}")
-        found = await upstreams_own(tx, repo, whole, ours=context.settings.app_id)
+    found = await _find(request, repo, sha)
+    if found is None:
+        return unknown(request, repo, f"commit {sha[:12]}")
+    if found.pull and not found.told:
+        where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
+        return web.Response(status=302, headers={"Location": where})
     return render(
         request,
         "commit.html",
         repo=repo,
-        sha=whole,
-        pull=pull,
-        told=told or [],
-        own=found,
-        own_counts=own.counts(found),
-        unfinished=any(one.tone == "wait" for one in told or []),
-        json_url="",
+        sha=found.sha,
+        pull=found.pull,
+        told=found.told,
+        own=found.own,
+        own_counts=own.counts(found.own),
+        unfinished=any(one.tone == "wait" for one in found.told),
+        json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.told else "",
     )
+
+
+async def _find(request: web.Request, repo: str, sha: str) -> _Found | None:
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        hidden = (await access.of_request(request, tx)).hides(repo)
+        # what is hidden is looked for where nothing is: it takes as long as what nobody knows
+        where = NOWHERE if hidden else repo
+        pull = await reads.pull_of_head(tx, where, sha)
+        told = await _told(tx, where, sha)
+        whole = pull["head_sha"] if pull else await commit_reads.full_sha(tx, where, sha)
+        if whole is None:
+            return None
+        theirs = await upstreams_own(tx, where, whole, ours=context.settings.app_id)
+    return _Found(sha=whole, pull=pull, told=told, own=theirs)
 
 
 async def upstreams_own(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[Own]:

@@ -11,13 +11,16 @@ from bot.domain.days import DAY, HOUR, Day
 from bot.domain.stats import BackendStats
 from bot.domain.tally import total
 from bot.store import allowlists, reads, rollup, waiting
+from bot.web.past import LIVELY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.domain.allowlist import Entry
+    from bot.domain.tally import Tally
     from bot.store import Transaction
     from bot.web.access import Access
+    from bot.web.past import Past, Sum, Sums
 
 SPARK = 30  # days drawn beside every backend
 SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
@@ -74,19 +77,24 @@ class Health:
         return all(word in names for word in words.casefold().split())
 
 
-async def of_all(tx: Transaction, access: Access, days: int) -> list[Health]:
+async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list[Health]:
     """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
     window = Window(days=days, now=tx.now)
-    read = _visible(await rollup.read(tx, min(window.first, window.last - SPARK)), access)
-    counted = await _counted(tx, window, read, access)
+    first = min(window.first, window.last - SPARK)
+    sums = await past.read(tx, access, first=first, counted_from=window.first, today=window.last)
+    lately = _by_backend(_visible(await rollup.read(tx, window.last - LIVELY + 1), access))
+    counted = await _lately_counted(tx, window, sums, lately, access)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    drawn = _by_backend(read)
-    found = [
-        _health(entries.get(key), drawn.get(key, []), counted.get(key, []), window, asked.get(key, 0))
-        for key in {**entries, **counted}
-    ]
+    heard = {key for key in {**sums, **lately} if key in counted or _counts(sums.get(key), window)}
+    found = []
+    for key in {**entries, **dict.fromkeys(heard)}:
+        gone = sums.get(key)
+        drawn = [*(gone.drawn if gone else ()), *lately.get(key, ())]
+        tallies = [one.tally for one in counted.get(key, ())]
+        tallies += [gone.counted] if gone and days > 1 else []
+        found.append(_health(entries.get(key), drawn, total(tallies), window, asked.get(key, 0)))
     return sorted(found, key=_worst_first)
 
 
@@ -108,12 +116,28 @@ async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Healt
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    return _health(entry, read, counted.get(key, []), window, asked.get(key, 0))
+    tally = total(one.tally for one in counted.get(key, ()))
+    return _health(entry, read, tally, window, asked.get(key, 0))
 
 
 async def of_days(tx: Transaction, access: Access, repo: str, *, first: int) -> list[Day]:
     """Return the days of one backend that may be shown."""
     return _visible(await rollup.read(tx, first, backends=[repo.casefold()]), access)
+
+
+def _counts(gone: Sum | None, window: Window) -> bool:
+    """Whether a backend did anything in the part of the window that is over."""
+    return gone is not None and window.days > 1 and gone.newest.day >= window.first
+
+
+async def _lately_counted(
+    tx: Transaction, window: Window, sums: Sums, lately: dict[str, list[Day]], access: Access
+) -> dict[str, list[Day]]:
+    """Return by backend what belongs to the window and is not over for good."""
+    if window.days > 1:
+        return lately
+    names = {key for key, gone in sums.items() if gone.newest.day >= window.first} | set(lately)
+    return _by_backend(_visible(await rollup.since(tx, window.since, names), access))
 
 
 async def _counted(
@@ -126,11 +150,9 @@ async def _counted(
     return _by_backend(_visible(await rollup.since(tx, window.since, lately), access))
 
 
-def _health(
-    entry: Entry | None, drawn: Sequence[Day], counted: Sequence[Day], window: Window, asked: int
-) -> Health:
-    newest = max([*drawn, *counted], key=lambda one: one.day, default=None)
-    heard_at = max((one.tally.last_at for one in [*drawn, *counted]), default=0)
+def _health(entry: Entry | None, drawn: Sequence[Day], counted: Tally, window: Window, asked: int) -> Health:
+    newest = max(drawn, key=lambda one: one.day, default=None)
+    heard_at = max([counted.last_at, *(one.tally.last_at for one in drawn)])
     level = entry.level if entry else newest.level if newest else 0
     return Health(
         repo=entry.repo if entry else newest.backend if newest else "",
@@ -138,7 +160,7 @@ def _health(
         device=entry.device if entry else None,
         oncalls=entry.oncalls if entry else (),
         listed=entry is not None,
-        stats=stats.numbers(total(one.tally for one in counted)),
+        stats=stats.numbers(counted),
         trend=tuple(trend.rates(drawn, first=window.last - SPARK, last=window.last)),
         turned=trend.turn(drawn, now=window.now),
         waiting=asked,

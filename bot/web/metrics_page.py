@@ -17,6 +17,7 @@ from bot.web.backend_page import charts_of
 from bot.web.health import Window
 from bot.web.html import page, render
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST
 
 if TYPE_CHECKING:
     from bot.domain.charts import Chart
@@ -91,7 +92,7 @@ async def _read(request: web.Request) -> _Chosen:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        everybody = await health.of_all(tx, allowed, days)
+        everybody = await health.of_all(tx, allowed, days, request.app[PAST])
         found = [
             one for one in everybody if one.stats.rated and one.matches(query) and level in {None, one.level}
         ]

@@ -26,12 +26,14 @@ from bot.web import (
 from bot.web.commit_page import unknown, upstreams_own
 from bot.web.html import STATIC, page, render, web_url
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST, Past
 from bot.web.serving import KEPT, Kept, Sent
 
 if TYPE_CHECKING:
     from bot.web.health import Health
 
 KEEP = "public, max-age=86400"  # the address of a stylesheet names its content
+FULL = 12  # backends of a pull request told in full, where there are more
 KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml"}
 LOOKS: web.AppKey[dict[str, Sent]] = web.AppKey("looks", dict)
 
@@ -49,7 +51,7 @@ async def overview(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        known = await health.of_all(tx, allowed, days)
+        known = await health.of_all(tx, allowed, days, request.app[PAST])
         newest = await allowlists.newest(tx)
     found = [one for one in known if one.matches(query) and level in {None, one.level}]
     return render(
@@ -81,7 +83,16 @@ async def pull(request: web.Request) -> web.Response:
     try:
         async with context.store.read() as tx:
             allowed = await access.of_request(request, tx)
-            found = await pulls.read(tx, context.settings, allowed, repo=repo, number=number, sha=sha)
+            found = await pulls.read(
+                tx,
+                context.settings,
+                allowed,
+                repo=repo,
+                number=number,
+                sha=sha,
+                full=FULL,
+                wanted=request.query.get("backend", ""),
+            )
             theirs = await upstreams_own(tx, found.repo, found.sha or "", ours=context.settings.app_id)
     except Rejected as refusal:
         if refusal.code != "unknown_pull_request":
@@ -91,6 +102,7 @@ async def pull(request: web.Request) -> web.Response:
         request,
         "pull.html",
         shown=found,
+        wanted=request.query.get("backend", ""),
         own=theirs,
         own_counts=own.counts(theirs),
         json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if sha else ""),
@@ -107,6 +119,7 @@ def setup(app: web.Application) -> None:
     """Add the pages and what they are made with."""
     app[html.TEMPLATES] = html.environment()
     app[KEPT] = Kept()
+    app[PAST] = Past()
     app[LOOKS] = {
         name: serving.seal(
             web.Response(body=(STATIC / name).read_bytes(), content_type=kind, charset="utf-8")

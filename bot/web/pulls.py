@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot.domain import verdict
 from bot.domain.verdict import Facts
 from bot.errors import Rejected
-from bot.query import anchor_of, pull_state
+from bot.query import anchor_of, explained, pull_state
 from bot.store import pulls, reads
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.web.access import Access
 
 Row = dict[str, Any]
+NOWHERE = "-/-"  # no repository has this name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class Section:
     backend: Backend
     anchor: str
     relayed: bool = False  # told by an outside relay: shown, never a check run
+    full: bool = True  # with its jobs; of many backends only those one has to look at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,20 +67,65 @@ class Shown:
 
 
 async def read(
-    tx: Transaction, settings: Settings, access: Access, *, repo: str, number: int, sha: str | None
+    tx: Transaction,
+    settings: Settings,
+    access: Access,
+    *,
+    repo: str,
+    number: int,
+    sha: str | None,
+    full: int | None = None,
+    wanted: str = "",
 ) -> Shown:
-    """Return a pull request; raises Rejected 404 when it, or the head asked for, is unknown or hidden."""
-    if access.hides(repo):
-        raise unknown(repo, number)
-    record = await pulls.get(tx, repo, number)
+    """Return a pull request; raises Rejected 404 when it, or the head asked for, is unknown or hidden.
+
+    With `full` only so many backends are told in full, the red ones first, and the one `wanted`.
+    """
+    # what is hidden is looked for where nothing is: it takes as long as what nobody knows
+    where = NOWHERE if access.hides(repo) else repo
+    record = await pulls.get(tx, where, number)
     if record is not None and access.hides_row(record):
-        raise unknown(repo, number)
-    names = _names(settings, repo, record)
-    state = await pull_state(tx, settings, names[0], number)
+        where, record = NOWHERE, None
+    names = _names(settings, where, record)
+    only = None if full is None else sha or ""
+    state = await pull_state(tx, settings, names[0], number, compared=0, only=only)
     relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
     if record is None and not state.heads and not relayed:
         raise unknown(repo, number)
-    return _shown(settings, state, names, relayed, sha)
+    found = _in_part(_shown(settings, state, names, relayed, sha), full, wanted.casefold())
+    return await _explained(tx, state, found)
+
+
+def _in_part(found: Shown, full: int | None, wanted: str) -> Shown:
+    if full is None or len(found.sections) <= full:
+        return found
+    urgent = sorted(
+        found.sections,
+        key=lambda one: (
+            one.backend.repo.casefold() != wanted,
+            not one.backend.state.red,
+            one.backend.state.finished,
+            -one.backend.level,
+        ),
+    )
+    chosen = {one.anchor for one in urgent[:full]}
+    return replace(found, sections=tuple(replace(one, full=one.anchor in chosen) for one in found.sections))
+
+
+async def _explained(tx: Transaction, state: PullState, found: Shown) -> Shown:
+    """Return what is shown with the failures of the shown head compared with others."""
+    head = state.head(found.sha) if found.sha else None
+    if head is None:
+        return found
+    only = {one.backend.repo.casefold() for one in found.sections if one.full}
+    base_ref = state.record["base_ref"] if state.record else None
+    view = (await explained(tx, head, base_ref=base_ref, only=only)).view
+    known = {backend.repo: backend for backend in view.backends}
+    sections = tuple(
+        one if one.relayed else replace(one, backend=known.get(one.backend.repo, one.backend))
+        for one in found.sections
+    )
+    return replace(found, sections=sections)
 
 
 def unknown(repo: str, number: int) -> Rejected:

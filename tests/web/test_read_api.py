@@ -21,7 +21,8 @@ COLUMNS = {
 }  # fmt: skip
 ADMIN = {"Authorization": "Bearer an admin token"}
 EVERYTHING = (
-    "/oot", "/oot/levels", f"/oot/{L4}", f"/{UPSTREAM}/pull/1", "/api/oot/summary", f"/api/oot/backends/{L4}",
+    "/oot", "/oot/levels", "/oot/metrics", "/api/oot/levels", "/api/oot/metrics", f"/api/oot/backends/{L4}/jobs.csv",
+    f"/oot/{L4}", f"/{UPSTREAM}/pull/1", "/api/oot/summary", f"/api/oot/backends/{L4}",
     f"/api/oot/pulls/{UPSTREAM}/1", "/api/oot/allowlist", f"/api/records/pull_request/{UPSTREAM}",
     f"/api/records/pull_request/{UPSTREAM}/1",
 )  # fmt: skip

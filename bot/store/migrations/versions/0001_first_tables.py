@@ -454,7 +454,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_oot_workflow_job_name",
         "oot_workflow_job",
-        ["job_name", "workflow_name", "completed_at"],
+        [sa.text("lower(downstream_repo)"), "job_name", "workflow_name", "completed_at", "pr_number"],
         unique=False,
     )
     op.create_index(

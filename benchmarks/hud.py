@@ -1,0 +1,281 @@
+"""How fast are the pages when there is much to show, and do webhooks wait for them?
+
+    python3 dev.py bench hud [--rows 1000000] [--seconds 10] [--keep FOLDER] [--json]
+
+SQLite with that many job rows of 200 backends over 90 days. Pages are made afresh (no cache) one after the other, then
+20 a second while 200 webhooks a second come in, then 200 a second over 20 addresses with the cache. Server and
+generator keep to one core each.
+"""  # fmt: skip
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import aiohttp
+import uvloop
+from aiohttp import web
+
+from benchmarks.load import SECRET, Load, Requests, pin, workflow_job
+from benchmarks.machine import Server, describe, show
+from bot import logs
+from bot.app import make_context, make_worker
+from bot.clock import SystemClock
+from bot.demo.github.keys import private_key
+from bot.settings import Settings
+from bot.store import Store, jobs, rollup
+from bot.store.tables import oot_dispatch, oot_workflow_job
+from bot.tasks import rollup as task
+from bot.tasks.allowlist import refresh
+from bot.web.routes import make_app
+
+UPSTREAM, SHA = "org/upstream", "{:040x}"
+BACKENDS, DAYS, DAY = 200, 90, 86_400_000
+WIDE = 30  # jobs of the first backend; the others have two
+PAGE_VIEWS = 120  # of each page
+PULL = 7
+
+
+def backend(number: int) -> str:
+    return f"lab{number % 17}/backend-{number:03}"
+
+
+def allowlist() -> str:
+    lines = {2: [], 3: [], 4: []}
+    for number in range(BACKENDS):
+        level = 2 if number % 4 else 3 if number % 8 else 4
+        lines[level].append(number)
+    text = "L2:\n" + "".join(f"  - {backend(number)}: [on{number}, call{number}]\n" for number in lines[2])
+    for level in (3, 4):
+        text += f"L{level}:\n" + "".join(f"  dev{n}: {{{backend(n)}: [on{n}]}}\n" for n in lines[level])
+    return text
+
+
+def settings(folder: str, port: int, *, cache: int) -> Settings:
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "allowlist.yml").write_text(allowlist())
+    return Settings(
+        app_id=1, webhook_secret=(SECRET,), private_key=private_key(), upstream_repo=(UPSTREAM,),
+        github_api_url="http://127.0.0.1:9",  # nobody there
+        allowlist=str(path / "allowlist.yml"), data_dir=path, port=port, page_cache=cache,
+    )  # fmt: skip
+
+
+async def fill(folder: str, rows: int) -> None:
+    """Write the rows as reports would have left them, and the days they add up to."""
+    chosen = settings(folder, 1, cache=0)
+    store = Store(chosen.database, clock=SystemClock())
+    await store.open()
+    context = type("Context", (), {"store": store, "settings": chosen, "clock": SystemClock()})()
+    await refresh(context)
+    now = store.clock.now()
+    plain = sqlite3.connect(chosen.data_dir / "ootbot.db", isolation_level=None)
+    plain.execute("PRAGMA synchronous=OFF")
+    per_head = (BACKENDS - 1) * 2 + WIDE
+    heads = rows // per_head
+    chance = random.Random(1)
+    for start in range(0, heads, 50):
+        plain.execute("BEGIN")
+        for head in range(start, min(start + 50, heads)):
+            at = now - 120_000 - (heads - 1 - head) * (DAYS * DAY // heads)
+            dispatches, reported = head_rows(chance, head, heads, at)
+            insert(plain, oot_dispatch, dispatches)
+            insert(plain, oot_workflow_job, reported)
+        plain.execute("COMMIT")
+    days = [
+        (day, backend(n)) for day in range(now // DAY - DAYS - 1, now // DAY + 1) for n in range(BACKENDS)
+    ]
+    plain.close()
+    async with store.transaction() as tx:
+        await rollup.mark(tx, days)
+    await task.run(context, None)
+    await store.close()
+
+
+def insert(plain, table, rows) -> None:
+    names = list(rows[0])
+    marks = ", ".join("?" * len(names))
+    plain.executemany(
+        f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})",
+        [tuple(row.values()) for row in rows],
+    )
+
+
+def head_rows(chance, head: int, heads: int, at: int) -> tuple[list, list]:
+    """One head of a pull request: a dispatch to every backend, and their jobs."""
+    number, sha = PULL + (heads - 1 - head) // 3, SHA.format(head)
+    dispatches, reported = [], []
+    for n in range(BACKENDS):
+        name, level = backend(n), 2 if n % 4 else 3 if n % 8 else 4
+        made = f"{head}-{n}"
+        dispatches.append({
+            "id": made, "delivery_id": f"d{head}", "source_guid": f"d{head}", "upstream_repo": UPSTREAM,
+            "event_type": "pull_request", "action": "synchronize", "pr_number": number, "head_sha": sha, "labels": "[]",
+            "backend": name, "backend_key": name, "level": level, "device": f"dev{n}" if level > 2 else None,
+            "state": "sent", "attempts": 1, "created_at": at, "dispatched_at": at, "token_jti": "x",
+        })  # fmt: skip
+        for job in range(WIDE if n == 0 else 2):
+            passed = chance.random() < 0.93 - (n % 10) / 50
+            failed = (
+                None
+                if passed
+                else json.dumps([{"name": f"test_{chance.randint(1, 40)}", "message": "3 != 4"}] * 2)
+            )
+            row = jobs.BLANK | {
+                "dispatch_id": made, "status": "completed", "conclusion": "success" if passed else "failure",
+                "downstream_repo": name, "upstream_repo": UPSTREAM, "pr_number": number, "head_sha": sha,
+                "delivery_id": f"d{head}", "workflow_name": "CI", "job_name": f"job {job}", "run_id": f"9{made}",
+                "run_attempt": 1, "source": "callback", "queue_time": chance.uniform(5, 300),
+                "execution_time": chance.uniform(60, 7_000), "started_at": at, "completed_at": at + 60_000,
+                "failed_tests": None if passed else 2, "failed_tests_json": failed, "passed_tests": 800,
+                "downstream_repo_level": level, "event_type": "pull_request", "flags": "{}", "received_at": at,
+                "updated_at": at + 60_000, "workflow_run_url": f"https://github.com/{name}/actions/runs/9{head}",
+            }  # fmt: skip
+            reported.append(row | {"job_key": jobs.job_key(row)})
+    return dispatches, reported
+
+
+PAGES = {
+    "summary": "/oot",
+    "summary_90_days": "/oot?days=90",
+    "backend": f"/oot/{backend(1)}",
+    "pull": f"/{UPSTREAM}/pull/{PULL}",
+    "matrix_50x30": f"/oot/{backend(0)}?columns=all",
+}
+
+
+async def serve(folder: str, port: int, cache: int) -> None:
+    pin(0)
+    logs.configure(fmt="console", level="critical")
+    async with make_context(settings(folder, port, cache=cache), clock=SystemClock()) as context:
+        runner = web.AppRunner(
+            make_app(context), access_log=None, auto_decompress=False, keepalive_timeout=75
+        )
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        worker = make_worker(context)
+        print("ready", flush=True)
+        await worker.run()
+
+
+def started(folder: str, cache: int) -> Server:
+    return Server(sys.executable, __file__, "serve", "{port}", folder, str(cache))
+
+
+async def one_by_one(port: int) -> dict:
+    """Milliseconds of each page, made afresh, one after the other in turn; and how long each is."""
+    took, sizes = {name: [] for name in PAGES}, {}
+    async with aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as http:
+        for number in range(PAGE_VIEWS + 3):
+            for name, path in PAGES.items():
+                began = time.perf_counter()
+                async with http.get(f"http://127.0.0.1:{port}{path}") as answer:
+                    body = await answer.read()
+                if answer.status != 200:
+                    raise RuntimeError(f"{path}: {answer.status} {body[:300]}")
+                sizes[f"{name}_kb"] = round(len(body) / 1024, 1)
+                if number >= 3:
+                    took[name].append((time.perf_counter() - began) * 1000)
+    found = {f"{name}_p50_ms": round(statistics.median(times), 1) for name, times in took.items()}
+    found |= {
+        f"{name}_p95_ms": round(sorted(times)[int(len(times) * 0.95)], 1) for name, times in took.items()
+    }
+    return found | sizes
+
+
+async def views(port: int, paths: list[str], *, rate: float, seconds: float) -> list[float]:
+    """Look at pages at that rate, whatever the answers take; returns milliseconds."""
+    took = []
+
+    async def view(http, path):
+        began = time.perf_counter()
+        async with http.get(f"http://127.0.0.1:{port}{path}") as answer:
+            await answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{path}: {answer.status}")
+        took.append((time.perf_counter() - began) * 1000)
+
+    async with aiohttp.ClientSession(auto_decompress=False) as http:
+        running, began = [], time.perf_counter()
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(0, began + number / rate - time.perf_counter()))
+            running.append(asyncio.create_task(view(http, paths[number % len(paths)])))
+        await asyncio.gather(*running)
+    return sorted(took)
+
+
+async def together(port: int, paths: list[str], *, rate: float, seconds: float) -> dict:
+    """Page views while 200 webhooks a second come in."""
+    webhooks = Load(
+        Requests("/api/github/webhooks", "workflow_job", workflow_job()),
+        connections=16,
+        seconds=seconds,
+        rate=200,
+    )
+    seen, doors = await asyncio.gather(
+        views(port, paths, rate=rate, seconds=seconds), webhooks.run("127.0.0.1", port)
+    )
+    return {
+        "views": len(seen),
+        "views_p50_ms": round(seen[len(seen) // 2], 1),
+        "views_p95_ms": round(seen[int(len(seen) * 0.95)], 1),
+        "webhooks_per_second": doors["per_second"],
+        "webhooks_p99_ms": doors["p99_ms"],
+        "answers_other_than_202": doors["answers"] - doors["statuses"].get("202", 0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--keep", help="a folder for the database, used again when it is there")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    pin(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or temporary
+        began = time.monotonic()
+        if not (Path(folder) / "ootbot.db").exists():
+            uvloop.run(fill(folder, options.rows))
+        filled = round(time.monotonic() - began)
+        result = {
+            "name": "hud",
+            "machine": describe(),
+            "rounds": PAGE_VIEWS,
+            "ours": measure(folder, options),
+        }
+    result["ours"] |= {"rows": options.rows, "seconds_to_fill": filled}
+    show(result | {"peers": {}, "ratios": {}}, as_json=options.json)
+
+
+def measure(folder: str, options) -> dict:
+    with started(folder, 0) as server:
+        found = uvloop.run(one_by_one(server.port))
+        fresh = uvloop.run(together(server.port, list(PAGES.values())[:4], rate=20, seconds=options.seconds))
+        found["resident_mb"] = server.resident_mb()
+    many = [f"/oot/{backend(number)}" for number in range(1, 17)] + list(PAGES.values())[:4]
+    with started(folder, 5) as server:
+        kept = uvloop.run(together(server.port, many, rate=200, seconds=options.seconds))
+    found |= {f"20_views_a_second_{name}": value for name, value in fresh.items()}
+    return found | {f"200_cached_views_a_second_{name}": value for name, value in kept.items()}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        uvloop.run(serve(sys.argv[3], int(sys.argv[2]), int(sys.argv[4])))
+    else:
+        main()

@@ -1,0 +1,46 @@
+"""What is shown of a commit that was pushed or tested by night?"""
+
+from __future__ import annotations
+
+from tests.harness import L2, L4, UPSTREAM
+from tests.web.seeing import check_inert, put, see
+
+SHA = "c0ffee" + "0" * 34
+
+
+async def ours(bot, **changes):
+    """Upstream's own workflow job, as GitHub tells of it."""
+    job = {"id": 5, "run_id": 77, "run_attempt": 1, "name": "lint", "workflow_name": "pull", "head_sha": SHA,
+           "status": "completed", "conclusion": "failure", "html_url": "https://github.com/x/y"} | changes  # fmt: skip
+    repository = {"id": bot.github.world.repo(UPSTREAM).id, "full_name": UPSTREAM}
+    await bot.send("workflow_job", {"action": job["status"], "repository": repository, "workflow_job": job})
+    await bot.settle()
+
+
+async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
+    await put(bot, pr_number=None, event_type="push", head_sha=SHA, job_name="build")
+    await put(bot, pr_number=None, event_type="nightly", head_sha=SHA, downstream_repo=L2, conclusion="failure",
+              downstream_repo_level=2)  # fmt: skip
+    await ours(bot)
+    await ours(bot, run_attempt=2, id=6, conclusion="success")
+    await ours(bot, name="docs", id=7)
+    page = (await bot.get(f"/{UPSTREAM}/commit/{SHA[:8]}"))[1]
+    check_inert(page)
+    text = await see(bot, f"/{UPSTREAM}/commit/{SHA[:8]}")
+    assert text.index(L2) < text.index(L4)
+    assert "Upstream's own CI 1 of 2 passed, 1 failed" in text
+    assert "lint pull ✓ success" in text
+    status, body = await bot.get(f"/api/oot/commits/{UPSTREAM}/{SHA}")
+    assert (status, {one["downstream_repo"] for one in body["jobs"]}) == (200, {L2, L4})
+
+
+async def test_a_pull_request_shows_upstreams_own_jobs_too(bot, github):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    await ours(bot, head_sha=pull.head_sha)
+    assert "Upstream's own CI 0 of 1 passed, 1 failed" in await see(bot, f"/{UPSTREAM}/pull/{pull.number}")
+
+
+async def test_a_refused_report_is_not_shown(bot):
+    await put(bot, pr_number=None, event_type="nightly", head_sha=SHA, flags={"refused": True})
+    assert "No backend has said anything" in await see(bot, f"/{UPSTREAM}/commit/{SHA}")
