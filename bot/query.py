@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import history, verdict
-from bot.domain.history import Past
+from bot import comparing
+from bot.comparing import Wanted
+from bot.domain import verdict
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
-from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
+from bot.store import allowlists, commands, dispatches, jobs, pulls
+from bot.store.baselines import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
-    from bot.domain.history import Compared, Test
+    from bot.domain.history import Compared
     from bot.domain.verdict import Facts
     from bot.domain.view import Backend, Job
     from bot.settings import Settings
@@ -25,8 +27,6 @@ Row = dict[str, Any]
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
 MOST_COMPARED = 30  # failing jobs of a backend that are compared with others
 ANSWERS = 3  # of the last commands that the comment shows
-DAY = 86_400_000  # milliseconds
-ON_BASE, ELSEWHERE = 30 * DAY, 7 * DAY  # how old a run may be that a failure is compared with
 NO_ALLOWLIST = "no valid allowlist has been read yet"
 
 
@@ -49,6 +49,7 @@ class PullState:
     record: Row | None
     labels: frozenset[str]
     heads: tuple[Head, ...]
+    compared: tuple[Row, ...] = ()  # what comparing failures has found out and nobody keeps yet
 
     @property
     def current(self) -> Head | None:
@@ -88,13 +89,27 @@ async def pull_state(
             ignored=ignored,
             now=tx.now,
         )
-        if len(heads) < MOST_HEADS:
-            told = [facts[row["id"]] for row in _on(rows, sha)]
-            head = await _compared(tx, head, told, base_ref=record["base_ref"] if record else None)
         heads.append(head)
+    base_ref = record["base_ref"] if record else None
+    merge_bases = await pulls.merge_bases(tx, repo, shas[:MOST_HEADS])
+    wanted: list[Wanted] = []
+    for head in heads[:MOST_HEADS]:
+        sha = head.view.head_sha
+        reported = [job for row in _on(rows, sha) for job in facts[row["id"]].jobs]
+        wanted += _comparable(head, reported, base_ref, merge_bases.get(sha))
+    compared = await comparing.compare(tx, wanted)
+    if compared.found:
+        heads = [_explained(head, compared.found) for head in heads]
     if heads:
         heads[0] = await _current(tx, heads)
-    return PullState(repo=repo, number=number, record=record, labels=labels, heads=tuple(heads))
+    return PullState(
+        repo=repo,
+        number=number,
+        record=record,
+        labels=labels,
+        heads=tuple(heads),
+        compared=tuple(compared.fresh),
+    )
 
 
 async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
@@ -195,75 +210,50 @@ def _ignored(backend: Backend, said: Row | None) -> Backend:
     return replace(backend, ignored_by=said["login"], ignored_reason=said["reason"])
 
 
-async def _compared(tx: Transaction, head: Head, told: Sequence[Facts], *, base_ref: str | None) -> Head:
-    """Return a head whose failing jobs say what they are; `told` holds every dispatch of this commit."""
+def _comparable(
+    head: Head, rows: Sequence[Row], base_ref: str | None, merge_base: str | None
+) -> list[Wanted]:
+    """Return the failed jobs of a head that are to be compared; `rows` holds every job of this commit."""
+    wanted: list[Wanted] = []
+    for backend in head.view.backends:
+        failing = {_attempt(job) for job in backend.failing[:MOST_COMPARED]}
+        if failing:
+            facts = head.facts[backend.repo.casefold()]
+            bases = frozenset(filter(None, (facts.dispatch["base_sha"], merge_base)))
+            mine = [row for row in rows if row["downstream_repo"].casefold() == backend.repo.casefold()]
+            wanted += [
+                Wanted(failed=Failed(job=row, base_ref=base_ref, base_shas=bases), same_head=mine)
+                for row in facts.jobs
+                if _attempt(verdict.job(row)) in failing and row["completed_at"] is not None
+            ]
+    return wanted
+
+
+def _explained(head: Head, found: Mapping[str, Compared]) -> Head:
+    """Return a head whose failed jobs say what they are."""
+    keys = {
+        (key, _attempt(verdict.job(row))): row["job_key"]
+        for key, facts in head.facts.items()
+        for row in facts.jobs
+    }
     backends = []
     for backend in head.view.backends:
-        failing = [_attempt(job) for job in backend.failing[:MOST_COMPARED]]
-        if failing:
-            key = backend.repo.casefold()
-            mine = [row for facts in told if facts.dispatch["backend_key"] == key for row in facts.jobs]
-            base_sha = head.facts[key].dispatch["base_sha"]
-            found = {
-                _attempt(verdict.job(row)): await _compare(
-                    tx, row, mine, base_ref=base_ref, base_sha=base_sha
-                )
-                for row in head.facts[key].jobs
-                if _attempt(verdict.job(row)) in failing
-            }
-            jobs_now = tuple(_explained(job, found.get(_attempt(job))) for job in backend.jobs)
-            backends.append(replace(backend, jobs=jobs_now))
-        else:
-            backends.append(backend)
+        key = backend.repo.casefold()
+        told = [
+            (job, found.get(keys.get((key, _attempt(job)), "")) if job.red else None) for job in backend.jobs
+        ]
+        explained = tuple(
+            replace(job, history=one.history, evidence_url=one.url, evidence_elsewhere=one.elsewhere)
+            if one
+            else job
+            for job, one in told
+        )
+        backends.append(replace(backend, jobs=explained))
     return replace(head, view=replace(head.view, backends=tuple(backends)))
 
 
 def _attempt(job: Job) -> tuple[str, int, str, str]:
     return job.run_id, job.run_attempt, job.workflow, job.name
-
-
-async def _compare(
-    tx: Transaction, row: Row, mine: Sequence[Row], *, base_ref: str | None, base_sha: str | None
-) -> Compared:
-    same = [
-        other
-        for other in reversed(mine)
-        if (other["workflow_name"], other["job_name"]) == (row["workflow_name"], row["job_name"])
-    ]
-    at = row["completed_at"] or tx.now
-    row = row | {"completed_at": at}
-    base = await baselines.on_base(tx, row, base_ref=base_ref, base_sha=base_sha, since=at - ON_BASE, limit=3)
-    others = await baselines.on_other_pulls(tx, row, since=at - ELSEWHERE, limit=10)
-    return history.compare(_past(row), same_head=_pasts(same), base=_pasts(base), others=_pasts(others))
-
-
-def _pasts(rows: Sequence[Row]) -> list[Past]:
-    """Return runs that may be compared with: not those that nobody could verify."""
-    return [_past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
-
-
-def _past(row: Row) -> Past:
-    failed = row["failed_tests_json"] or ()
-    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
-    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
-    return Past(
-        conclusion=row["conclusion"],
-        tests=tests if whole else None,
-        at=row["completed_at"] or 0,
-        url=row["workflow_run_url"],
-        pull=row["pr_number"],
-    )
-
-
-def _explained(job: Job, compared: Compared | None) -> Job:
-    if compared is None:
-        return job
-    return replace(
-        job,
-        history=compared.history,
-        evidence_url=compared.url,
-        evidence_elsewhere=compared.elsewhere,
-    )
 
 
 def anchor_of(backend: str) -> str:
