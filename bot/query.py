@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import history, verdict
+from bot import comparing, facts_of
+from bot.comparing import Wanted
+from bot.domain import verdict
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
-from bot.store import allowlists, baselines, commands, dispatches, jobs, pulls
+from bot.store import allowlists, commands, dispatches, pulls
+from bot.store.baselines import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -26,8 +28,6 @@ MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs
 MOST_COMPARED = 30  # failing jobs of a backend that are compared with others
 ANSWERS = 3  # of the last commands that the comment shows
 MOST_JUDGED = 300  # dispatches that a page judges at once
-DAY = 86_400_000  # milliseconds
-ON_BASE, ELSEWHERE = 30 * DAY, 7 * DAY  # how old a run may be that a failure is compared with
 NO_ALLOWLIST = "no valid allowlist has been read yet"
 
 
@@ -51,6 +51,7 @@ class PullState:
     record: Row | None
     labels: frozenset[str]
     heads: tuple[Head, ...]
+    compared: tuple[Row, ...] = ()  # what comparing failures has found out and nobody keeps yet
 
     @property
     def current(self) -> Head | None:
@@ -85,7 +86,7 @@ async def pull_state(
     shas = _heads(record, rows)
     if only is not None and len(rows) > MOST_JUDGED:
         rows = _on(rows, next((sha for sha in shas if sha.startswith(only)), ""))
-    facts = await _facts(tx, rows)
+    facts = await facts_of.dispatches(tx, rows)
     ignored = await commands.ignored(tx, repo, number)
     heads: list[Head] = []
     for sha in shas:
@@ -104,12 +105,26 @@ async def pull_state(
             now=tx.now,
         )
         head = replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha)))
-        if len(heads) < compared:
-            head = await explained(tx, head, base_ref=record["base_ref"] if record else None)
         heads.append(head)
+    base_ref = record["base_ref"] if record else None
+    merge_bases = await pulls.merge_bases(tx, repo, shas[:compared])
+    wanted = [
+        one
+        for head in heads[:compared]
+        for one in _comparable(head, base_ref, merge_bases.get(head.view.head_sha))
+    ]
+    comparison = await comparing.compare(tx, wanted)
+    heads = [_explained(head, comparison.found) for head in heads]
     if heads:
         heads[0] = await _current(tx, heads)
-    return PullState(repo=repo, number=number, record=record, labels=labels, heads=tuple(heads))
+    return PullState(
+        repo=repo,
+        number=number,
+        record=record,
+        labels=labels,
+        heads=tuple(heads),
+        compared=tuple(comparison.fresh),
+    )
 
 
 async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
@@ -133,33 +148,6 @@ def _answer(row: Row) -> Answer:
         awaited=refused or row["verb"] in {"help", "status"},
         at=row["created_at"],
     )
-
-
-async def _facts(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
-    ids = [row["id"] for row in rows]
-    reported = await jobs.of_dispatches(tx, ids)
-    reruns = await dispatches.reruns_of(tx, ids)
-    backends = {row["id"]: row["backend_key"] for row in rows}
-    runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}
-    words = await jobs.words_of_github(tx, runs)
-    jobs_of, reruns_of = _by(reported, "dispatch_id"), _by(reruns, "dispatch_id")
-    words_of = _by(words, "backend_key")
-    return {
-        row["id"]: verdict.Facts(
-            dispatch=row,
-            jobs=jobs_of[row["id"]],
-            reruns=reruns_of[row["id"]],
-            words={(word["run_id"], word["run_attempt"]): word for word in words_of[row["backend_key"]]},
-        )
-        for row in rows
-    }
-
-
-def _by(rows: Sequence[Row], name: str) -> defaultdict[str, list[Row]]:
-    found = defaultdict(list)
-    for row in rows:
-        found[row[name]].append(row)
-    return found
 
 
 def _head(
@@ -219,62 +207,59 @@ async def explained(
     tx: Transaction, head: Head, *, base_ref: str | None, only: Collection[str] | None = None
 ) -> Head:
     """Return a head whose failing jobs say what they are; `only` those of some backends, case folded."""
-    backends = []
-    told = head.told
+    sha = head.view.head_sha
+    merge_bases = await pulls.merge_bases(tx, head.view.repo, [sha])
+    found = await comparing.compare(tx, _comparable(head, base_ref, merge_bases.get(sha), only=only))
+    return _explained(head, found.found)
+
+
+def _comparable(
+    head: Head, base_ref: str | None, merge_base: str | None, *, only: Collection[str] | None = None
+) -> list[Wanted]:
+    """Return the failed jobs of a head that are to be compared, of some backends or of all."""
+    wanted: list[Wanted] = []
     for backend in head.view.backends:
-        wanted = only is None or backend.repo.casefold() in only
-        failing = [_attempt(job) for job in backend.failing[:MOST_COMPARED]] if wanted else []
-        if failing:
-            key = backend.repo.casefold()
-            mine = [row for facts in told if facts.dispatch["backend_key"] == key for row in facts.jobs]
-            base_sha = head.facts[key].dispatch["base_sha"]
-            found = {
-                _attempt(verdict.job(row)): await _compare(
-                    tx, row, mine, base_ref=base_ref, base_sha=base_sha
-                )
-                for row in head.facts[key].jobs
-                if _attempt(verdict.job(row)) in failing
-            }
-            jobs_now = tuple(_explained(job, found.get(_attempt(job))) for job in backend.jobs)
-            backends.append(replace(backend, jobs=jobs_now))
-        else:
-            backends.append(backend)
+        key = backend.repo.casefold()
+        failing = {_attempt(job) for job in backend.failing[:MOST_COMPARED]}
+        if failing and (only is None or key in only):
+            facts = head.facts[key]
+            bases = frozenset(filter(None, (facts.dispatch["base_sha"], merge_base)))
+            mine = [row for told in head.told if told.dispatch["backend_key"] == key for row in told.jobs]
+            wanted += [
+                Wanted(failed=Failed(job=row, base_ref=base_ref, base_shas=bases), same_head=mine)
+                for row in facts.jobs
+                if _attempt(verdict.job(row)) in failing and row["completed_at"] is not None
+            ]
+    return wanted
+
+
+def _explained(head: Head, found: Mapping[str, Compared]) -> Head:
+    """Return a head whose failed jobs say what they are."""
+    if not found:
+        return head
+    keys = {
+        (key, _attempt(verdict.job(row))): row["job_key"]
+        for key, facts in head.facts.items()
+        for row in facts.jobs
+    }
+    backends = []
+    for backend in head.view.backends:
+        key = backend.repo.casefold()
+        told = [
+            (job, found.get(keys.get((key, _attempt(job)), "")) if job.red else None) for job in backend.jobs
+        ]
+        compared = tuple(
+            replace(job, history=one.history, evidence_url=one.url, evidence_elsewhere=one.elsewhere)
+            if one
+            else job
+            for job, one in told
+        )
+        backends.append(replace(backend, jobs=compared))
     return replace(head, view=replace(head.view, backends=tuple(backends)))
 
 
 def _attempt(job: Job) -> tuple[str, int, str, str]:
     return job.run_id, job.run_attempt, job.workflow, job.name
-
-
-async def _compare(
-    tx: Transaction, row: Row, mine: Sequence[Row], *, base_ref: str | None, base_sha: str | None
-) -> Compared:
-    same = [
-        other
-        for other in reversed(mine)
-        if (other["workflow_name"], other["job_name"]) == (row["workflow_name"], row["job_name"])
-    ]
-    at = row["completed_at"] or tx.now
-    row = row | {"completed_at": at}
-    base = await baselines.on_base(tx, row, base_ref=base_ref, base_sha=base_sha, since=at - ON_BASE, limit=3)
-    others = await baselines.on_other_pulls(tx, row, since=at - ELSEWHERE, limit=10)
-    return history.compare(
-        history.past(row),
-        same_head=history.pasts(same),
-        base=history.pasts(base),
-        others=history.pasts(others),
-    )
-
-
-def _explained(job: Job, compared: Compared | None) -> Job:
-    if compared is None:
-        return job
-    return replace(
-        job,
-        history=compared.history,
-        evidence_url=compared.url,
-        evidence_elsewhere=compared.elsewhere,
-    )
 
 
 def anchor_of(backend: str) -> str:

@@ -48,14 +48,22 @@ class Compared:
 def compare(
     failed: Past, *, same_head: Sequence[Past], base: Sequence[Past], others: Sequence[Past]
 ) -> Compared:
-    """Say what a failure is; every sequence holds the newest first.
+    """Say what a failure is; every sequence holds the newest first."""
+    return flaky(same_head) or compare_elsewhere(failed, base=base, others=others)
 
-    The same head that also passed makes it flaky. Then the newest run on the base decides, unless other pull requests
-    have failed alike since: the base may have broken after its last run.
+
+def flaky(same_head: Sequence[Past]) -> Compared | None:
+    """Say that a failure is flaky where the same head also passed, whatever happened elsewhere."""
+    passed = next((past for past in same_head if past.conclusion == "success"), None)
+    return Compared(history=History.FLAKY, url=passed.url) if passed else None
+
+
+def compare_elsewhere(failed: Past, *, base: Sequence[Past], others: Sequence[Past]) -> Compared:
+    """Say what a failure is by what happened on other commits before it; the answer stays.
+
+    The newest run on the base decides, unless other pull requests have failed alike since: the base may have broken
+    after its last run.
     """
-    for past in same_head:
-        if past.conclusion == "success":
-            return Compared(history=History.FLAKY, url=past.url)
     judged = [past for past in base if past.red or past.conclusion == "success"]
     last = judged[0] if judged else None
     if last and last.red and _alike(failed, last):

@@ -98,6 +98,26 @@ oot_merge_group = sa.Table(
 )
 sa.Index("ix_oot_merge_group_pull", oot_merge_group.c.upstream_repo, oot_merge_group.c.pr_number)
 
+oot_compared = sa.Table(
+    "oot_compared",
+    metadata,
+    sa.Column("job_key", sa.Text, primary_key=True),
+    _must("completed_at", Big),  # the job's: what it reports after all is compared anew
+    _must("history", sa.Text),
+    _column("url", sa.Text),
+    _must("elsewhere", sa.Boolean),
+)
+
+oot_merge_base = sa.Table(
+    "oot_merge_base",
+    metadata,
+    _must("upstream_repo", sa.Text),
+    _must("head_sha", sa.Text),
+    _column("merge_base", sa.Text),  # null: GitHub knows none
+    _must("asked_at", Big),
+    sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_base"),
+)
+
 oot_changed_files = sa.Table(
     "oot_changed_files",
     metadata,

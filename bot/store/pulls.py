@@ -11,6 +11,7 @@ from bot.store.pull_tables import (
     oot_check,
     oot_comment,
     oot_mention,
+    oot_merge_base,
 )
 from bot.store.record_tables import records
 
@@ -147,6 +148,19 @@ async def mentioned(
             "over": False, "created_at": tx.now,
         }  # fmt: skip
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
+
+
+async def merge_bases(tx: Transaction, repo: str, heads: Sequence[str]) -> dict[str, str | None]:
+    """Return by head where it left its base branch, as GitHub said; those are missing that it was not asked about."""
+    table = oot_merge_base
+    query = sa.select(table).where(table.c.upstream_repo == repo, table.c.head_sha.in_(heads))
+    return {row["head_sha"]: row["merge_base"] for row in await tx.rows(query)}
+
+
+async def keep_merge_base(tx: Transaction, repo: str, head_sha: str, merge_base: str | None) -> None:
+    """Keep where a head left its base branch: it never changes."""
+    values = {"upstream_repo": repo, "head_sha": head_sha, "merge_base": merge_base, "asked_at": tx.now}
+    await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
 
 
 async def changed_files(tx: Transaction, repo: str, number: int, head_sha: str) -> frozenset[str] | None:

@@ -14,8 +14,8 @@ import structlog
 from bot import metrics, query
 from bot.domain import desired, verdict
 from bot.errors import GitHubRefused, GiveUp, RetryLater
-from bot.store import pulls
-from bot.tasks import comment, gates
+from bot.store import baselines, pulls
+from bot.tasks import comment, gates, merge_base
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
@@ -41,6 +41,8 @@ async def run(context: Context, task: Task) -> None:
     state = await state_of(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return
+    if await merge_base.ask(context, state):
+        state = await state_of(context, repo, number)
     async with context.store.read() as tx:
         files = await _known_files(tx, state)
     if files is None:
@@ -61,6 +63,7 @@ async def run(context: Context, task: Task) -> None:
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(state):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
+        await baselines.keep(tx, state.compared)
         await gates.follow(tx, state)
         await comment.follow(tx, context.settings, state)
     if wait and wait.after is None:

@@ -256,6 +256,50 @@ async def test_a_failure_is_compared_with_the_base_branch(bot, github, pushed, o
     assert check.conclusion == "failure"
 
 
+async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_branch_at(bot, github):
+    """It was based on a commit of another branch, where the job failed too; the branch has moved on since."""
+    listed = f"L4:\n  tpu: {{repo: {L4}, events: [pull_request, push], refs: [release]}}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(listed)
+    bot.clock.advance(60)
+    await bot.settle()
+    left = await github.push(UPSTREAM, "release", message="where it left")
+    await bot.settle()
+    await finish(bot, github, dispatch=bot.dispatch(L4), **FAILED)
+    repo = github.world.repo(UPSTREAM)
+    main, repo.branches["main"] = repo.branches["main"], left
+    pull = await github.open_pull(UPSTREAM)
+    repo.branches["main"] = main
+    for step in (bot.settle(), github.close(pull), bot.settle()):
+        await step
+        bot.clock.advance(60)
+    await github.push(UPSTREAM, message="main goes on")
+    await github.reopen(pull)
+    await bot.settle()
+    await finish(bot, github, **FAILED)
+    assert [told for told, _ in await history(bot, pull)] == ["known"]
+    asked = [call for call in github.calls if "/compare/" in call.path]
+    assert len(asked) == 1
+
+
+async def test_a_nightly_run_of_the_base_branch_is_something_to_compare_with(bot, github, pull):
+    listed = f"L4:\n  tpu: {{repo: {L4}, events: [pull_request, nightly]}}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(listed)
+    bot.clock.advance(60)
+    nightly = await github.push(UPSTREAM, message="tonight")
+    await bot.settle()
+    said = {"status": "completed", "conclusion": "failure", "name": "CI", "job_name": "build", "run_id": "70"}
+    body = {"event_type": "nightly", "delivery_id": nightly, "workflow": said}
+    sent = {"Authorization": f"Bearer {bot.issuer.mint(repository=L4, run_id='70', run_attempt=1)}"}
+    assert (await bot.request("POST", "/api/oot/callback", json=body, headers=sent))[0] == 200
+    await bot.settle()
+    bot.clock.advance(60)
+    await github.push(UPSTREAM, message="later")
+    later = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await finish(bot, github)
+    assert [told for told, _ in await history(bot, later)] == ["known"]
+
+
 @pytest.mark.parametrize(("on_base", "expected"), [(FAILED, "known"), (OTHER, "new")])
 async def test_where_tests_are_told_the_same_ones_must_fail(bot, github, pushed, on_base, expected):
     await finish(bot, github, dispatch=pushed, **on_base)

@@ -367,6 +367,23 @@ def upgrade() -> None:
         ),
     )
     op.create_table(
+        "oot_compared",
+        sa.Column("job_key", sa.Text(), nullable=False),
+        sa.Column("completed_at", BIG, nullable=False),
+        sa.Column("history", sa.Text(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=True),
+        sa.Column("elsewhere", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("job_key", name="pk_oot_compared"),
+    )
+    op.create_table(
+        "oot_merge_base",
+        sa.Column("upstream_repo", sa.Text(), nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("merge_base", sa.Text(), nullable=True),
+        sa.Column("asked_at", BIG, nullable=False),
+        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_base"),
+    )
+    op.create_table(
         "oot_merge_group",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
         sa.Column("head_sha", sa.Text(), nullable=False),
@@ -785,6 +802,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("status != 'completed'"),
         postgresql_where=sa.text("status != 'completed'"),
     )
+    op.create_index("ix_push_after", "push", ["after"], unique=False)
     op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
     op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
     _rollup()

@@ -1,0 +1,46 @@
+"""What is known about some dispatches? Their reports, the re-runs asked for, and GitHub's own word on the runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from bot.domain import verdict
+from bot.store import dispatches as sent
+from bot.store import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.domain.verdict import Facts
+    from bot.store import Transaction
+
+Row = dict[str, Any]
+
+
+async def dispatches(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
+    """Return the facts of each dispatch by its id."""
+    ids = [row["id"] for row in rows]
+    reported = await jobs.of_dispatches(tx, ids)
+    reruns = await sent.reruns_of(tx, ids)
+    backends = {row["id"]: row["backend_key"] for row in rows}
+    runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}
+    words = await jobs.words_of_github(tx, runs)
+    jobs_of, reruns_of = _by(reported, "dispatch_id"), _by(reruns, "dispatch_id")
+    words_of = _by(words, "backend_key")
+    return {
+        row["id"]: verdict.Facts(
+            dispatch=row,
+            jobs=jobs_of[row["id"]],
+            reruns=reruns_of[row["id"]],
+            words={(word["run_id"], word["run_attempt"]): word for word in words_of[row["backend_key"]]},
+        )
+        for row in rows
+    }
+
+
+def _by(rows: Sequence[Row], name: str) -> defaultdict[str, list[Row]]:
+    found = defaultdict(list)
+    for row in rows:
+        found[row[name]].append(row)
+    return found
