@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.domain.view import Backend, FailedTest, History, Job, Pull, State
+from bot.domain.view import Answer, Backend, FailedTest, History, Job, Pull, State
 
 HUD = "https://hud.example"
 CI = "https://ci.example"
@@ -112,4 +112,5 @@ def hostile(word: str) -> Pull:
         )
         for number, (state, level) in enumerate(states)
     ]
-    return pull(*backends, repo=word)
+    given = [Answer(login=word, command=word, text=word, refused=refused) for refused in (False, True)]
+    return pull(*backends, repo=word, answers=tuple(given), gate_unknown=word)

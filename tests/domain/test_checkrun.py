@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.marking import annotated
 from bot.domain.view import History, State
 from tests.domain import injections
 from tests.domain.heads import (
@@ -275,9 +278,31 @@ def test_a_limit_met_exactly_is_not_cut():
 
 @pytest.mark.parametrize("word", injections.ALL, ids=injections.short)
 def test_no_injection_does_anything_in_a_check_run(word):
+    does_nothing(word)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(st.characters(codec=None), max_size=120) | st.text("`|@#<>!-/[]()*_~$\\\n ", max_size=40))
+def test_random_words_do_nothing_in_a_check_run(word):
+    does_nothing(word)
+
+
+def does_nothing(word):
     head = hostile(word)
-    runs = [check(one) for one in head.backends] + [gate(*head.backends)]
-    runs += per_job(head.backends[5])
+    one = head.backends[5]
+    unknown = gate_check([], prefix="oot", head_sha=HEAD, external_id="k", page_url=word, unknown=word)
+    marked = annotated(check(one), one.failing, {word.removeprefix("./")})
+    assert annotated(check(one), one.failing, {"src/op.py"}).annotations == ()
+    runs = [check(one) for one in head.backends] + [gate(*head.backends), unknown, marked]
+    runs += per_job(one)
+    assert len(marked.annotations) == 2
+    for mark in marked.annotations:
+        assert mark["path"] == word.removeprefix("./")  # as GitHub itself listed it
+        for field, most in (("title", 255), ("message", 64_000)):
+            assert len(mark[field].splitlines()) == 1
+            assert len(mark[field].encode()) <= most * 4
+            assert len(mark[field]) <= most
+            assert not re.search(r"@\w", mark[field])
     for run in runs:
         body = run.body()
         for line in (body["name"], body["output"]["title"]):
