@@ -1,6 +1,6 @@
 """How fast are the pages when there is much to show, and do webhooks wait for them?
 
-    python3 dev.py bench hud [--rows 1000000] [--seconds 10] [--keep FOLDER] [--json]
+    python3 dev.py bench hud [--rows 1000000] [--seconds 10] [--views 120] [--keep FOLDER] [--json]
 
 SQLite with that many job rows of 200 backends over 90 days. Pages are made afresh (no cache) one after the other, then
 20 a second while 200 webhooks a second come in, then 200 a second over 20 addresses with the cache. Server and
@@ -42,7 +42,6 @@ from bot.web.routes import make_app
 UPSTREAM, SHA = "org/upstream", "{:040x}"
 BACKENDS, DAYS, DAY = 200, 90, 86_400_000
 WIDE = 30  # jobs of the first backend; the others have two
-PAGE_VIEWS = 120  # of each page
 PULL = 7
 
 
@@ -173,11 +172,11 @@ def started(folder: str, cache: int) -> Server:
     return Server(sys.executable, __file__, "serve", "{port}", folder, str(cache))
 
 
-async def one_by_one(port: int) -> dict:
+async def one_by_one(port: int, count: int) -> dict:
     """Milliseconds of each page, made afresh, one after the other in turn; and how long each is."""
     took, sizes = {name: [] for name in PAGES}, {}
     async with aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as http:
-        for number in range(PAGE_VIEWS + 3):
+        for number in range(count + 3):
             for name, path in PAGES.items():
                 began = time.perf_counter()
                 async with http.get(f"http://127.0.0.1:{port}{path}") as answer:
@@ -242,6 +241,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--views", type=int, default=120, help="of each page, made afresh")
     parser.add_argument("--keep", help="a folder for the database, used again when it is there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -255,7 +255,7 @@ def main() -> None:
         result = {
             "name": "hud",
             "machine": describe(),
-            "rounds": PAGE_VIEWS,
+            "rounds": options.views,
             "ours": measure(folder, options),
         }
     result["ours"] |= {"rows": options.rows, "seconds_to_fill": filled}
@@ -264,7 +264,7 @@ def main() -> None:
 
 def measure(folder: str, options) -> dict:
     with started(folder, 0) as server:
-        found = uvloop.run(one_by_one(server.port))
+        found = uvloop.run(one_by_one(server.port, options.views))
         fresh = uvloop.run(together(server.port, list(PAGES.values())[:4], rate=20, seconds=options.seconds))
         found["resident_mb"] = server.resident_mb()
     many = [f"/oot/{backend(number)}" for number in range(1, 17)] + list(PAGES.values())[:4]
