@@ -195,6 +195,38 @@ async def test_a_broken_allowlist_leaves_the_last_good_one_in_force(bot, github,
     assert gate(bot, head) == (None, "waiting for tpu")
 
 
+async def test_an_allowlist_that_is_gone_leaves_the_last_good_one_in_force(bot, github, pull):
+    (bot.context.settings.data_dir / "allowlist.yml").unlink()
+    bot.clock.advance(60)
+    head = await github.push_commit(pull)
+    await bot.settle()
+    assert gate(bot, head) == (None, "waiting for tpu")
+    await finish(bot, github, L4)
+    assert gate(bot, head) == ("success", "1 blocking backend passed")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(502, None), (403, {"message": "Resource not accessible by integration"}), (404, None)],
+)
+async def test_while_githubs_word_cannot_be_had_a_reported_success_is_not_green(
+    bot, github, pull, status, body
+):
+    """The run's own delivery never came, so GitHub is asked, and asked again until it says something."""
+    url, bot.app.webhook_url = bot.app.webhook_url, None
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await github.finish_run(run, "success")
+    bot.app.webhook_url = url
+    github.faults.add(method="GET", path=r"/actions/runs/", status=status, body=body, times=3)
+    await bot.report(bot.dispatch(L4), run_id=str(run.id))
+    for _ in range(3):
+        await bot.settle()
+        assert gate(bot, pull.head_sha)[0] is None
+        bot.clock.advance(5)
+    await bot.settle(horizon=120)
+    assert gate(bot, pull.head_sha)[0] == "success"
+
+
 async def test_while_github_is_down_it_stays_as_it_was_and_is_right_afterwards(bot, github, pull):
     github.faults.add(method="POST|PATCH", path="check-runs", status=502, times=5)
     await finish(bot, github, L4, "failure")
