@@ -45,7 +45,7 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
             as_json=as_json,
         )
         return
-    logs.configure(fmt=chosen.log_format, level="error")
+    logs.configure(fmt=chosen.log_format, level="critical")  # what is wrong becomes a finding
     found: list[Finding] = []
     run(_examine(chosen, warnings, settings.secret_files(os.environ, config), found, quiet=as_json))
     _end(found, as_json=as_json)

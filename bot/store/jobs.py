@@ -51,14 +51,14 @@ async def dispatches_of(tx: Transaction, identifiers: Collection[str]) -> dict[s
     return {row["id"]: row for row in rows}
 
 
-async def get(tx: Transaction, keys: Collection[str]) -> dict[str, Row]:
-    """Return jobs by key; their rows are this transaction's until it ends."""
+async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, Row]:
+    """Return jobs by key; `held`: their rows are this transaction's until it ends, for who goes on to change them."""
     if not keys:
         return {}
     query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key.in_(sorted(keys)))
     # one order for all, so that two transactions never wait for each other
     query = query.order_by(oot_workflow_job.c.job_key)
-    rows = await tx.rows(query if tx.sqlite else query.with_for_update())
+    rows = await tx.rows(query.with_for_update() if held and not tx.sqlite else query)
     return {row["job_key"]: row for row in rows}
 
 

@@ -121,7 +121,7 @@ async def _opened(tx: Transaction, grid: Matrix, key: str) -> Row | None:
     if found is None:
         return {"lost": True} if key else None
     line, cell = found
-    full = await jobs.get(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)])
+    full = await jobs.get(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
     return {
         "lost": False,
         "line": line,

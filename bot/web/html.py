@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+import structlog
 from aiohttp import web
 
 import bot
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from bot.domain.view import Backend, Job
+
+log = structlog.get_logger("bot.web.html")
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -102,7 +105,8 @@ async def refused(
         return await handler(request)
     except Rejected as refusal:
         return render(request, "error.html", status=refusal.status, code=refusal.code, detail=refusal.detail)
-    except StoreUnavailable:
+    except StoreUnavailable as error:
+        log.warning("store unavailable", reason=str(error))
         detail = "the database cannot be used right now; try again in a moment"
         return render(request, "error.html", status=503, code="store_unavailable", detail=detail)
 
