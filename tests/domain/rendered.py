@@ -31,6 +31,9 @@ OUR_LABELS = frozenset(
         "All of it is here",
     }
 )
+RENDERER = MarkdownIt("gfm-like", {"html": True})
+# GitHub links addresses with a scheme, www. and e-mail, but neither `file.py` nor `//host`; _LINKED_BY_GITHUB knows the rest
+RENDERER.linkify.set({"fuzzy_link": False, "fuzzy_email": False}).add("//", None)
 _VOID = {"br"}
 _LINKED_BY_GITHUB = re.compile(
     r"://|\bwww\.|\bmailto:|\bxmpp:|#\d|\bGH-\d|\b[0-9a-f]{7,40}\b|@\w|\w@\w", re.IGNORECASE
@@ -89,10 +92,9 @@ class Seen(HTMLParser):
 
 
 def see(markdown: str) -> Seen:
-    """Render as GitHub does (tables, raw HTML passed on) and take the HTML apart."""
-    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    """Render as GitHub does (tables, autolinks, raw HTML passed on) and take the HTML apart."""
     seen = Seen()
-    seen.feed(parser.render(markdown))
+    seen.feed(RENDERER.render(markdown))
     seen.close()
     return seen
 
