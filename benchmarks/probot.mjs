@@ -22,7 +22,7 @@ if (kind === "sqlite") {
   const database = new Database(`${folder}/probot.db`);
   database.pragma("journal_mode = WAL");
   database.pragma("synchronous = FULL");
-  database.exec("CREATE TABLE delivery (guid TEXT PRIMARY KEY, event TEXT, body TEXT)");
+  database.exec("CREATE TABLE IF NOT EXISTS delivery (guid TEXT PRIMARY KEY, event TEXT, body TEXT)");
   const insert = database.prepare("INSERT OR IGNORE INTO delivery VALUES (?, ?, ?)");
   store = (context) => insert.run(context.id, context.name, JSON.stringify(context.payload));
 }
