@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import history
-from bot.domain.history import Compared, Past
+from bot.domain.history import Compared
 from bot.domain.view import History
 from bot.store import baselines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.domain.history import Test
     from bot.store import Transaction
     from bot.store.baselines import Failed
 
@@ -59,33 +58,17 @@ async def compare(tx: Transaction, wanted: Sequence[Wanted]) -> Comparison:
             fresh.append(row)
         said = Compared(history=History(row["history"]), url=row["url"], elsewhere=row["elsewhere"])
         same_head = [other for other in reversed(one.same_head) if _named(other) == _named(job)]
-        found[job["job_key"]] = history.flaky(_pasts(same_head)) or said
+        found[job["job_key"]] = history.flaky(history.pasts(same_head)) or said
     return Comparison(found=found, fresh=fresh)
 
 
 async def _elsewhere(tx: Transaction, failed: Failed) -> Compared:
     base = await baselines.on_base(tx, failed, within=ON_BASE, limit=RUNS_ON_BASE)
     others = await baselines.on_other_pulls(tx, failed, within=ELSEWHERE, limit=RUNS_ELSEWHERE)
-    return history.compare_elsewhere(_past(failed.job), base=_pasts(base), others=_pasts(others))
+    return history.compare_elsewhere(
+        history.past(failed.job), base=history.pasts(base), others=history.pasts(others)
+    )
 
 
 def _named(row: Row) -> tuple[str, str]:
     return row["workflow_name"], row["job_name"]
-
-
-def _pasts(rows: Sequence[Row]) -> list[Past]:
-    """Return runs that may be compared with: not those that nobody could verify."""
-    return [_past(row) for row in rows if not {"unverified", "refused"} & set(row["flags"])]
-
-
-def _past(row: Row) -> Past:
-    failed = row["failed_tests_json"] or ()
-    tests: frozenset[Test] = frozenset((test.get("classname"), test["name"]) for test in failed)
-    whole = bool(tests) and len(failed) >= (row["failed_tests"] or 0)
-    return Past(
-        conclusion=row["conclusion"],
-        tests=tests if whole else None,
-        at=row["completed_at"] or 0,
-        url=row["workflow_run_url"],
-        pull=row["pr_number"],
-    )
