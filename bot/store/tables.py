@@ -293,6 +293,6 @@ missed_delivery = sa.Table(
     _must("delivered_at", Big),
     _must("asks", sa.Integer),
     _must("asked_at", Big),
-    _must("lost", sa.Boolean),  # asked for in vain too often
+    _must("lost", sa.Boolean),  # GitHub's log does not hold it any more
     sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
 )
