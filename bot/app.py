@@ -19,10 +19,10 @@ import handlers
 from bot import tasks
 from bot.clock import Clock, SystemClock
 from bot.context import Context
-from bot.errors import RetryLater
+from bot.errors import Misconfigured, RetryLater
 from bot.github import GitHubApp
 from bot.oidc import Verifier
-from bot.store import Store
+from bot.store import Store, alone
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
 from bot.worker import Worker
@@ -82,32 +82,75 @@ def make_worker(context: Context) -> Worker:
 
 
 async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
-    """Run the bot until SIGTERM or SIGINT; `ready` is told the address when it answers."""
+    """Run the bot until SIGTERM or SIGINT; `ready` is told where to look at it once it answers.
+
+    Raises Misconfigured when this process cannot do its part beside the others.
+    """
+    _check_role(settings)
     _give_memory_back()
-    with contextlib.closing(_listen(settings)) as listening:
+    with alone.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
         async with make_context(replace(settings, port=port)) as context:
-            await _first_allowlist(context)
-            worker = make_worker(context)
-            working = asyncio.create_task(worker.run())
-            stop = _stop_on_signals(working)
+            stop = _stop_on_signals()
             limits = Limits(connections=most_connections())
-            try:
-                async with answering(make_app(context), listening, limits):
-                    log.info(
-                        "serving",
-                        url=context.settings.url,
-                        database=context.store.url.get_backend_name(),
-                    )
-                    if ready:
-                        ready(context.settings.url)
-                    await stop.wait()
-                    log.info("stopping: no new work")
-                    worker.stop()
-            finally:
-                worker.stop()
-                await working
+            async with _working(context, stop), answering(make_app(context), listening, limits):
+                log.info(
+                    "serving",
+                    url=context.settings.url,
+                    role=settings.role,
+                    database=context.store.url.get_backend_name(),
+                )
+                if ready:
+                    ready(_address(context.settings))
+                await stop.wait()
     log.info("stopped")
+
+
+def _address(settings: Settings) -> str:
+    """Return where to look at this process: a worker has no pages."""
+    own = f"http://{settings.host}:{settings.port}"
+    return f"{own}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
+
+
+def _check_role(settings: Settings) -> None:
+    problems = []
+    if settings.role != "all" and settings.database.startswith("sqlite"):
+        problems.append(
+            f"OOTBOT_ROLE={settings.role} needs OOTBOT_DATABASE_URL, a PostgreSQL that web and worker share: "
+            "SQLite works with one process, OOTBOT_ROLE=all"
+        )
+    if settings.role == "worker" and settings.public_url is None:
+        problems.append(
+            "OOTBOT_PUBLIC_URL is missing: a worker writes links to pages that other processes answer"
+        )
+    if problems:
+        raise Misconfigured(problems)
+
+
+@contextlib.asynccontextmanager
+async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Do the work beside whatever else is done, from an allowlist on; no new work once `stop` is set."""
+    if context.settings.role == "web":
+        yield
+        return
+    await _first_allowlist(context)
+    worker = make_worker(context)
+    working = asyncio.create_task(worker.run())
+    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
+    stopping = asyncio.create_task(_stop_at(stop, worker))
+    try:
+        yield
+    finally:
+        stop.set()
+        await stopping
+        await working
+
+
+async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
+    """Let requests in flight end while tasks do."""
+    await stop.wait()
+    log.info("stopping: no new work")
+    worker.stop()
 
 
 async def _first_allowlist(context: Context) -> None:
@@ -163,12 +206,11 @@ def _give_memory_back() -> None:
         adjust(M_MMAP_THRESHOLD, LARGE)
 
 
-def _stop_on_signals(working: asyncio.Task[None]) -> asyncio.Event:
+def _stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
     return stop
 
 
