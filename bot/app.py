@@ -25,7 +25,7 @@ from bot.oidc import Verifier
 from bot.store import Store, alone
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
-from bot.worker import Worker
+from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,8 +69,8 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
             await store.close()
 
 
-def make_worker(context: Context) -> Worker:
-    """Return the worker with every handler and task kind."""
+def make_worker(context: Context, *, poll: float = POLL) -> Worker:
+    """Return the worker with every handler and task kind; it looks for work every `poll` seconds unless rung."""
     pulling = {"pull": float(context.settings.pull_interval)} if context.settings.pulls else {}
     return Worker(
         context,
@@ -78,6 +78,7 @@ def make_worker(context: Context) -> Worker:
         events=handlers.EVENTS,
         kinds=tasks.KINDS,
         periodic=tasks.PERIODIC | pulling,
+        poll=poll,
     )
 
 

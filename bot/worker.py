@@ -19,7 +19,7 @@ from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
-from bot.store import inbox, queue
+from bot.store import bell, inbox, queue
 from bot.store.queue import Task
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Worker:
         events: frozenset[str],
         kinds: Mapping[str, TaskFunction],
         periodic: Mapping[str, float],
+        poll: float = POLL,
     ) -> None:
         self._context = context
         self._store = context.store
@@ -64,6 +65,7 @@ class Worker:
         self._events = events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
+        self._poll = poll
         self._owner = secrets.token_hex(8)
         self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
@@ -72,7 +74,9 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
         await self.prepare()
-        loops = [asyncio.create_task(loop()) for loop in (self._work, self._heartbeat)]
+        loops = [
+            asyncio.create_task(one) for one in (self._work(), self._heartbeat(), bell.listen(self._store))
+        ]
         await self._stopping.wait()
         if self._running:
             await asyncio.wait(self._running, timeout=GRACE)
@@ -265,7 +269,7 @@ class Worker:
                 continue
             if not busy:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._store.work_waiting.wait(), POLL)
+                    await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
 
     async def _heartbeat(self) -> None:
         while True:

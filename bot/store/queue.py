@@ -110,7 +110,7 @@ async def bury(tx: Transaction, dead: Task, error: str) -> None:
 async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
     """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
     again = {"attempts": failed.attempts, "due_at": due_at, "error": error}
-    tx.stirred = True
+    tx.stirred |= due_at <= tx.now
     waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
     try:
         async with tx.conn.begin_nested():

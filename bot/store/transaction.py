@@ -39,7 +39,7 @@ class Transaction:
         self.now = now  # epoch milliseconds
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled: tasks remember it
-        self.stirred = False  # something may be due once this is committed: the worker is rung
+        self.stirred = False  # something is due once this is committed: the workers are rung
         self.replaying = False  # rebuilding records: tasks are not enqueued
         # by id, as last shown by a delivery received then
         self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
@@ -66,7 +66,7 @@ class Transaction:
             patience=None if patience is None else round(patience * 1000),
             cause=self.cause,
         )
-        self.stirred = True
+        self.stirred |= request.due_at <= self.now
         known = self._requests.get((kind, key))
         if known is None or request.due_at < known.due_at:
             self._requests[kind, key] = request
