@@ -22,7 +22,7 @@ from bot.context import Context
 from bot.errors import Misconfigured, RetryLater
 from bot.github import GitHubApp
 from bot.oidc import Verifier
-from bot.store import Store, alone
+from bot.store import Store, allowlists, alone
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
 from bot.worker import POLL, Worker
@@ -155,7 +155,13 @@ async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
 
 
 async def _first_allowlist(context: Context) -> None:
-    """Have an allowlist in force before the first event comes, if that can be had quickly."""
+    """Have an allowlist in force before the first event comes, if that can be had quickly.
+
+    Where other processes may be at work, the one that is in force stays until its next look, half a minute at most.
+    """
+    async with context.store.read() as tx:
+        if not tx.sqlite and await allowlists.in_force(tx) is not None:
+            return
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_LOOK):
             await tasks.allowlist.refresh(context)

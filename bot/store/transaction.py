@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -10,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.domain.records import Record, merge
 from bot.store import names, queue, rollup
+from bot.store.queue import Request
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 KEYS_PER_QUERY = 200  # SQLite's parser and bound parameters have limits
-
-
-@dataclass(kw_only=True)
-class Request:
-    """A task to be enqueued with this transaction; see `Transaction.enqueue`."""
-
-    kind: str
-    key: str
-    due_at: int
-    patience: int | None  # milliseconds a waiting task may be pushed back in all
-    cause: str | None
 
 
 class Transaction:
