@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -77,6 +78,16 @@ REQUESTS = Histogram(
     ["door", "status"],
     buckets=(0.005, 0.025, 0.1, 0.25, 1, 5),
 )
+
+
+@cache
+def _requests(door: str, kind: int) -> Histogram:
+    return REQUESTS.labels(door, f"{kind}xx")
+
+
+def answered(door: str, status: int, seconds: float) -> None:
+    """Count a request by its door and the first digit of its status."""
+    _requests(door, status // 100).observe(seconds)
 
 
 def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> None:
