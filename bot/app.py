@@ -23,6 +23,7 @@ from bot.errors import Misconfigured, RetryLater
 from bot.github import GitHubApp
 from bot.oidc import Verifier
 from bot.store import Store, allowlists, alone
+from bot.store.budgets import SharedBooks
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
 from bot.worker import POLL, Worker
@@ -50,10 +51,10 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
     store = Store(settings.database, clock=clock)
     await store.open()
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
-        upstream = _github(settings, http, clock, settings.app_id, settings.private_key)
+        upstream = _github(settings, http, store, settings.app_id, settings.private_key)
         relay = upstream
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
-            relay = _github(settings, http, clock, settings.relay_app_id, settings.relay_private_key)
+            relay = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
         verifier = Verifier(settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock)
         try:
             yield Context(
@@ -222,13 +223,14 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 def _github(
-    settings: Settings, http: aiohttp.ClientSession, clock: Clock, app_id: int, private_key: str
+    settings: Settings, http: aiohttp.ClientSession, store: Store, app_id: int, private_key: str
 ) -> GitHubApp:
     return GitHubApp(
         app_id=app_id,
         private_key=private_key,
         api_url=settings.github_api_url,
         http=http,
-        clock=clock,
+        clock=store.clock,
         writes_per_min=settings.writes_per_min,
+        books=SharedBooks(store, app_id),
     )
