@@ -1,4 +1,4 @@
-"""What is kept of the installation as a whole? What it has used of GitHub's patience."""
+"""What is kept of the installation as a whole? What it has used of GitHub's patience, which versions may use it."""
 
 from __future__ import annotations
 
@@ -20,4 +20,12 @@ oot_budget = sa.Table(
     ),  # when each of the last hour went: an hour that slides can be told in no fewer words
     _must("dispatches", Json),  # the same of the last minute
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
+)
+
+schema_support = sa.Table(  # one row
+    "schema_support",
+    metadata,
+    sa.Column(
+        "oldest", sa.Text, primary_key=True
+    ),  # the revision that the oldest program knows which may use it
 )

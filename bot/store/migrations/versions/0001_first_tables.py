@@ -867,7 +867,7 @@ def _rollup() -> None:
 
 
 def _installation() -> None:
-    """What it has used of GitHub's patience."""
+    """What it has used of GitHub's patience, and which programs may use these tables."""
     op.create_table(
         "oot_budget",
         sa.Column("app_id", BIG, nullable=False),
@@ -879,3 +879,5 @@ def _installation() -> None:
         sa.Column("dispatches", JSON, nullable=False),
         sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
     )
+    support = op.create_table("schema_support", sa.Column("oldest", sa.Text(), primary_key=True))
+    op.bulk_insert(support, [{"oldest": revision}])
