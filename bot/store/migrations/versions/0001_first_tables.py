@@ -811,6 +811,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("status != 'completed'"),
     )
     op.create_index("ix_push_after", "push", ["after"], unique=False)
+    op.create_index("ix_push_guid", "push", ["guid"], unique=False)
     op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
     op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
     _rollup()
