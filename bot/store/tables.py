@@ -10,12 +10,14 @@ import sqlalchemy as sa
 from bot.store.columns import Big, Float, Json, metadata, partial_index
 from bot.store.columns import column as _column
 from bot.store.columns import must as _must
+from bot.store.installation_tables import oot_budget
 from bot.store.pull_tables import oot_check, oot_comment
 from bot.store.record_tables import records
 from bot.store.rollup_tables import oot_day, oot_level, oot_stale_day
 
 __all__ = [
     "metadata",
+    "oot_budget",
     "oot_check",
     "oot_comment",
     "oot_day",

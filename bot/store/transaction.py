@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.domain.records import Record, merge
 from bot.store import names, queue, rollup
+from bot.store.queue import Request
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 KEYS_PER_QUERY = 200  # SQLite's parser and bound parameters have limits
 
 
-@dataclass(kw_only=True)
-class Request:
-    """A task to be enqueued with this transaction; see `Transaction.enqueue`."""
-
-    kind: str
-    key: str
-    due_at: int
-    patience: int | None  # milliseconds a waiting task may be pushed back in all
-    cause: str | None
-
-
 class Transaction:
     """A running transaction: a connection, the time it began, and what is to be written at its end."""
 
@@ -40,7 +29,7 @@ class Transaction:
         self.now = now  # epoch milliseconds
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled: tasks remember it
-        self.stirred = False  # something may be due once this is committed: the worker is rung
+        self.stirred = False  # something is due once this is committed: the workers are rung
         self.replaying = False  # rebuilding records: tasks are not enqueued
         # by id, as last shown by a delivery received then
         self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
@@ -67,7 +56,7 @@ class Transaction:
             patience=None if patience is None else round(patience * 1000),
             cause=self.cause,
         )
-        self.stirred = True
+        self.stirred |= request.due_at <= self.now
         known = self._requests.get((kind, key))
         if known is None or request.due_at < known.due_at:
             self._requests[kind, key] = request

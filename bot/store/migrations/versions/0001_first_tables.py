@@ -815,6 +815,7 @@ def upgrade() -> None:
     op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
     op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
     _rollup()
+    _installation()
     for table, key in ORDERED_BY.items():
         op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)
 
@@ -863,4 +864,19 @@ def _rollup() -> None:
         sa.Column("since", BIG, nullable=False),
         sa.Column("level", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
+    )
+
+
+def _installation() -> None:
+    """What it has used of GitHub's patience."""
+    op.create_table(
+        "oot_budget",
+        sa.Column("app_id", BIG, nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("next_write", BIG, nullable=False),
+        sa.Column("blocked_until", BIG, nullable=False),
+        sa.Column("pressed_until", BIG, nullable=False),
+        sa.Column("creations", JSON, nullable=False),
+        sa.Column("dispatches", JSON, nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
     )
