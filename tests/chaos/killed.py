@@ -12,16 +12,16 @@ STARTING = 0.1  # of the bots end before they answer
 AUTHORS, TALKERS = 4, 4
 
 
-async def run(trial):
+async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
     """Kill the bot so many times at random moments."""
     async with staged(trial) as stage:
         stage.bot.start()
         await stage.bot.up()
-        stage.town.live(authors=AUTHORS, talkers=TALKERS)
+        stage.town.live(authors=authors, talkers=talkers)
         for number in range(trial.n):
             if trial.chance.random() > STARTING:
                 await stage.bot.up()
-            await asyncio.sleep(trial.chance.uniform(0, LONGEST))  # the town's time
+            await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
             await stage.bot.kill()
             await stage.audit.doubts()
             stage.bot.start()

@@ -124,7 +124,8 @@ class Town:
         number = who * 1_000_000
         while not self.calm.is_set():
             number += 1
-            await self.github.deliver("issues", labeled(number))
+            if not (await self.github.deliver("issues", labeled(number))).ok:
+                await asyncio.sleep(0.2)  # nobody would listen
 
     async def _redeliver(self):
         while not self.calm.is_set():
