@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bot.store import Transaction
 
 HOUR = 3_600_000  # milliseconds
-WEEK = 7 * 24 * HOUR
 SWEEPS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 
 
@@ -97,11 +96,14 @@ async def _swept(tx: Transaction, patient: Patient) -> list[Finding]:
 
 
 async def _stuck(tx: Transaction) -> Finding:
-    now, parked = await backlog.measure(tx), await backlog.parked(tx, tx.now - WEEK)
-    detail = f"{now.deliveries} deliveries and {now.due} tasks wait; {now.dead} tasks dead, {parked} deliveries parked"
+    now = await backlog.measure(tx)
+    detail = (
+        f"{now.deliveries} deliveries and {now.due} tasks wait; "
+        f"{now.dead} tasks dead, {now.parked} deliveries of the last week parked"
+    )
     if now.oldest_delivery > HOUR or now.longest_due > HOUR:
         return error("queue", detail, "nothing works on them: is `ootbot serve` running?")
-    if now.dead or parked:
+    if now.dead or now.parked:
         return warning("queue", detail, "docs/operations.md, 'When something is stuck'")
     return ok("queue", detail)
 

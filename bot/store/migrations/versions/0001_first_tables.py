@@ -134,6 +134,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'stored'"),
     )
     op.create_index("ix_delivery_received_at", "delivery", ["received_at"], unique=False)
+    op.create_index(
+        "ix_delivery_parked",
+        "delivery",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'parked'"),
+        postgresql_where=sa.text("state = 'parked'"),
+    )
     op.create_table(
         "installation",
         sa.Column("repository_id", BIG, nullable=False),
