@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
-HEARD = sa.exists().where(oot_workflow_job.c.dispatch_id == oot_dispatch.c.id)
+UNHEARD = oot_dispatch.c.heard_at.is_(None)
 COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 
@@ -195,7 +195,7 @@ async def silent(tx: Transaction, limits: Limits) -> list[Row]:
         oot_dispatch.c.dispatched_at < limits.since(tx.now, oot_dispatch.c.backend_key),
         oot_dispatch.c.level > 1,
         ASKS_FOR_A_VERDICT,
-        ~HEARD,
+        UNHEARD,
     )
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE))
 
@@ -211,7 +211,7 @@ async def unsent(tx: Transaction, limits: Limits) -> list[str]:
 
 async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
     """Conclude a dispatch that nobody has reported on; returns False when somebody has, or it is no longer sent."""
-    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", ~HEARD)
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNHEARD)
     change_of = sa.update(oot_dispatch).where(*matches).values(state="never_started", error=reason)
     done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
     await rollup.touch_dispatches(tx, done)

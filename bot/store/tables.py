@@ -131,6 +131,7 @@ oot_dispatch = sa.Table(
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
+    _column("heard_at", Big),  # when the first report on it came
     _must("token_jti", sa.Text),
     _column("run_id", sa.Text),  # the run a workflow_dispatch started: reports have to be about it
     _column("error", sa.Text),
@@ -138,6 +139,14 @@ oot_dispatch = sa.Table(
 )
 sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
+UNHEARD = oot_dispatch.c.heard_at.is_(None)
+sa.Index(
+    "ix_oot_dispatch_unheard",
+    oot_dispatch.c.state,
+    oot_dispatch.c.created_at,
+    sqlite_where=UNHEARD,
+    postgresql_where=UNHEARD,
+)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
 sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
 

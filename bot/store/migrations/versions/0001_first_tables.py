@@ -320,6 +320,7 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("created_at", BIG, nullable=False),
         sa.Column("dispatched_at", BIG, nullable=True),
+        sa.Column("heard_at", BIG, nullable=True),
         sa.Column("token_jti", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
@@ -330,6 +331,14 @@ def upgrade() -> None:
     op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
+    op.create_index(
+        "ix_oot_dispatch_unheard",
+        "oot_dispatch",
+        ["state", "created_at"],
+        unique=False,
+        sqlite_where=sa.text("heard_at IS NULL"),
+        postgresql_where=sa.text("heard_at IS NULL"),
+    )
     op.create_table(
         "oot_ignore",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
