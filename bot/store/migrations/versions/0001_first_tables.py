@@ -849,12 +849,12 @@ def _rollup() -> None:
         sa.Column("written_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
     )
-    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at"], unique=False)
+    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at", "backend_key"], unique=False)
     op.create_table(
         "oot_stale_day",
         sa.Column("day", sa.Integer(), nullable=False),
         sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("marks", BIG, nullable=False),
+        sa.Column("mark", BIG, nullable=False),
         sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
     )
     op.create_table(
