@@ -206,7 +206,9 @@ sa.Index(
     oot_workflow_job.c.received_at,
 )
 sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id, oot_workflow_job.c.job_name)
-sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha)
+# not written as in the other indexes, or else SQLite would look among all jobs of the backend for those of a commit
+BACKEND_OF_HEAD: sa.ColumnElement[str] = sa.literal_column("lower(downstream_repo || '')", sa.Text)
+sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha, BACKEND_OF_HEAD)
 sa.Index(
     "ix_oot_workflow_job_name",  # how else does this job fare?
     sa.func.lower(oot_workflow_job.c.downstream_repo),

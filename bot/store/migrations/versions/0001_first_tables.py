@@ -495,7 +495,12 @@ def upgrade() -> None:
         "ix_oot_workflow_job_pull", "oot_workflow_job", ["upstream_repo", "pr_number"], unique=False
     )
     op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id", "job_name"], unique=False)
-    op.create_index("ix_oot_workflow_job_head", "oot_workflow_job", ["head_sha"], unique=False)
+    op.create_index(
+        "ix_oot_workflow_job_head",
+        "oot_workflow_job",
+        ["head_sha", sa.text("lower(downstream_repo || '')")],
+        unique=False,
+    )
     op.create_table(
         "pull_label_event",
         sa.Column("repository_id", BIG, nullable=False),
