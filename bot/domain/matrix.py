@@ -26,7 +26,7 @@ _WORST_FIRST = ("bad", "wait", "good", "idle")
 _SHARD = re.compile(r"(?<![\w.])(\d{1,3})(\s*(?:,|/|of)\s*)(\d{1,3})(?![\w.])")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
     """One job by workflow and name; the shards of one job are one column."""
 
@@ -134,13 +134,12 @@ def _groups(jobs: set[tuple[str, str]]) -> dict[tuple[str, str], Column]:
     stems: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for workflow, name in jobs:
         stems[workflow, _stem(name)].append((workflow, name))
-    return {
-        job: Column(workflow=workflow, name=stem, shards=len(members))
-        if len(members) > 1
-        else Column(workflow=workflow, name=job[1])
-        for (workflow, stem), members in stems.items()
-        for job in members
-    }
+    groups: dict[tuple[str, str], Column] = {}
+    for (workflow, stem), members in stems.items():
+        shards = len(members) if len(members) > 1 else 0
+        column = Column(workflow=workflow, name=stem if shards else members[0][1], shards=shards)
+        groups |= dict.fromkeys(members, column)
+    return groups
 
 
 def _stem(name: str) -> str:

@@ -26,7 +26,7 @@ TESTS = (
     JOB.failed_tests_json, JOB.received_at, JOB.head_sha, JOB.run_id, JOB.workflow_run_url, JOB.pr_number,
     JOB.upstream_repo,
 )  # fmt: skip
-LOOKED_AT = (300, 5_000)  # newest jobs among which the newest commits are looked for
+LOOKED_AT = (300, 2_000, 6_000)  # newest jobs among which the newest commits are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ async def grid(tx: Transaction, asked: Asked, *, commits: int, limit: int) -> li
     """
     names = [column.name for column in GRID]
     query = _of(GRID, asked, backend=BACKEND_OF_HEAD).where(await _newest(tx, asked, commits + 1))
-    found = await tx.run(query.order_by(JOB.received_at.desc()).limit(limit))
+    found = (await tx.run(query.order_by(JOB.received_at.desc()).limit(limit))).all()
     rows = [dict(zip(names, row, strict=True)) for row in found]
     began: dict[tuple[str, str], int] = {}
     for row in reversed(rows):

@@ -217,6 +217,14 @@ sa.Index(
     oot_workflow_job.c.completed_at,
     oot_workflow_job.c.pr_number,
 )
+WITH_FAILED_TESTS = oot_workflow_job.c.failed_tests_json.is_not(None)
+sa.Index(
+    "ix_oot_workflow_job_failed",
+    sa.func.lower(oot_workflow_job.c.downstream_repo),
+    oot_workflow_job.c.received_at,
+    sqlite_where=WITH_FAILED_TESTS,
+    postgresql_where=WITH_FAILED_TESTS,
+)
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 sa.Index(
     "ix_oot_workflow_job_open",

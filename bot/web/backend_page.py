@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -55,11 +54,11 @@ async def backend(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        one = await health.of_one(tx, allowed, repo, days)
+        window = Window(days=days, now=tx.now)
+        known = await health.of_days(tx, allowed, repo, window)
+        one = await health.of_one(tx, allowed, repo, window, known)
         if one is None:
             raise Rejected(404, "unknown_backend", f"{repo} is not on the allowlist and has never reported")
-        window = Window(days=days, now=tx.now)
-        known = await health.of_days(tx, allowed, repo, first=window.first)
         asked = Asked(backend=repo, since=window.since, events=TABS[tab][1], hidden=allowed.names)
         rows = await backend_reads.grid(tx, asked, commits=COMMITS, limit=CELLS)
         grid = matrix.build(rows, most=COMMITS, fold=None if wide else matrix.FOLD)
@@ -76,7 +75,7 @@ async def backend(request: web.Request) -> web.Response:
         tab=tab,
         tabs={name: label for name, (label, _) in TABS.items()},
         matrix=grid,
-        cells=partial(cells, grid),
+        cells=cells(grid),
         wide=wide,
         titles=titles,
         opened=opened,

@@ -11,28 +11,31 @@ from bot.domain.words import duration, plural
 from bot.web.html import SIGNS, word
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.domain.matrix import Cell, Line, Matrix
 
 
-def cells(grid: Matrix, line: Line, state: str) -> Markup:
-    """Return the cells of one commit; `state` is the query of the page they are on."""
-    start = f'<td><a href="{escape(state)}&cell='
-    parts = [
-        start + _link(one, column.name) if one else "<td>"
-        for one, column in zip(line.cells, grid.columns, strict=True)
-    ]
-    return Markup("".join(parts))  # noqa: S704 - every word of it is escaped
+def cells(grid: Matrix) -> Callable[[Line, str], Markup]:
+    """Return what makes the cells of a line, given the query of the page they are on."""
+    names = [escape(word(column.name)) for column in grid.columns]
+
+    def made(line: Line, state: str) -> Markup:
+        start = f'<td><a href="{escape(state)}&cell='
+        pairs = zip(line.cells, names, strict=True)
+        said = "".join([start + _link(one, name) if one else "<td>" for one, name in pairs])
+        return Markup(said)  # noqa: S704 - what comes from outside is escaped above
+
+    return made
 
 
 def _link(one: Cell, name: str) -> str:
     """Return what follows the address of the page: the cell's key, its words, its signs."""
-    said = f"{word(name)}: {one.said}"
-    if one.seconds is not None:
-        said += f", {duration(one.seconds)}"
-    if one.earlier:
-        said += f", {plural(len(one.earlier), 'earlier attempt')}"
+    seconds = one.seconds
+    took = "" if seconds is None else f", {duration(seconds)}"
+    again = f", {plural(len(one.earlier), 'earlier attempt')}" if one.earlier else ""
     marks = SIGNS[one.tone]
     marks += f"<sub>{len(one.rows)}</sub>" if len(one.rows) > 1 else ""
     marks += f"<sup>+{len(one.earlier)}</sup>" if one.earlier else ""
-    hidden = f'<span class="hidden"> {escape(one.said)}</span>'
-    return f'{escape(one.key)}#cell" class="c {one.tone}" title="{escape(said)}">{marks}{hidden}</a>'
+    title = f"{name}: {one.said}{took}{again}"
+    return f'{one.key}#cell" class="c {one.tone}" title="{title}">{marks}<span class="hidden"> {one.said}</span></a>'

@@ -117,14 +117,14 @@ async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list
     return sorted(found, key=_worst_first)
 
 
-async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Health | None:
-    """Return one backend; None when it is neither listed nor was ever heard of."""
+async def of_one(
+    tx: Transaction, access: Access, repo: str, window: Window, known: Sequence[Day]
+) -> Health | None:
+    """Return one backend, given its days; None when it is neither listed nor was ever heard of."""
     key = repo.casefold()
-    window = Window(days=days, now=tx.now)
-    read = await of_days(tx, access, repo, first=min(window.first, window.last - SPARK))
     allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
-    if entry is None and not read:
+    if entry is None and not known:
         row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names)), None)
         if row is None:
             return None
@@ -134,15 +134,16 @@ async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Healt
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    counted = [one for one in read if one.day >= window.first]
-    if days == 1 and counted:
+    counted = [one for one in known if one.day >= window.first]
+    if window.days == 1 and counted:
         counted = _visible(access, (await rollup.since(tx, window.since, [key]))[key].days)
-    figures = _amount(window, read, [one.tally for one in counted]) if read else None
+    figures = _amount(window, known, [one.tally for one in counted]) if known else None
     return _health(entry, figures, window, asked.get(key, 0))
 
 
-async def of_days(tx: Transaction, access: Access, repo: str, *, first: int) -> list[Day]:
-    """Return the days of one backend that may be shown."""
+async def of_days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
+    """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
+    first = min(window.first, window.last - SPARK)
     return _visible(access, await rollup.read(tx, first, backends=[repo.casefold()]))
 
 

@@ -496,6 +496,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id", "job_name"], unique=False)
     op.create_index(
+        "ix_oot_workflow_job_failed",
+        "oot_workflow_job",
+        [sa.text("lower(downstream_repo)"), "received_at"],
+        unique=False,
+        sqlite_where=sa.text("failed_tests_json IS NOT NULL"),
+        postgresql_where=sa.text("failed_tests_json IS NOT NULL"),
+    )
+    op.create_index(
         "ix_oot_workflow_job_head",
         "oot_workflow_job",
         ["head_sha", sa.text("lower(downstream_repo || '')")],
