@@ -34,6 +34,7 @@ from bot.clock import SystemClock
 from bot.demo.github.keys import private_key
 from bot.settings import Settings
 from bot.store import Store, jobs, rollup
+from bot.store.pull_tables import oot_compared
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 from bot.tasks import rollup as task
 from bot.tasks.allowlist import refresh
@@ -96,6 +97,9 @@ async def fill(folder: str, rows: int) -> None:
             insert(plain, oot_workflow_job, reported)
             if (heads - 1 - head) % HEADS == 0:
                 insert(plain, records["pull_request"], [pull_row(head, heads, at)])
+                insert(
+                    plain, oot_compared, [compared(row) for row in reported if row["conclusion"] == "failure"]
+                )
         plain.execute("COMMIT")
     days = [
         (day, backend(n)) for day in range(now // DAY - DAYS - 1, now // DAY + 1) for n in range(BACKENDS)
@@ -151,6 +155,14 @@ def head_rows(chance, head: int, heads: int, at: int) -> tuple[list, list]:
             }  # fmt: skip
             reported.append(row | {"job_key": jobs.job_key(row)})
     return dispatches, reported
+
+
+def compared(row: dict) -> dict:
+    """What publishing has found out about a failed job and keeps."""
+    return {
+        "job_key": row["job_key"], "completed_at": row["completed_at"], "history": "known",
+        "url": row["workflow_run_url"], "elsewhere": True,
+    }  # fmt: skip
 
 
 def pull_row(head: int, heads: int, at: int) -> dict:

@@ -46,9 +46,20 @@ async def find(tx: Transaction, *, delivery_id: str, backend: str) -> Row | None
     return await get(tx, identity(delivery_id, backend))
 
 
-async def of_pull(tx: Transaction, repo: str, number: int) -> list[Row]:
-    """Return every dispatch of a pull request that asks for a verdict, oldest first."""
+async def heads_of_pull(tx: Transaction, repo: str, number: int) -> dict[str, int]:
+    """Return how many dispatches that ask for a verdict each head of a pull request has, the oldest head first."""
+    newest = sa.func.max(oot_dispatch.c.created_at)
+    query = sa.select(oot_dispatch.c.head_sha, sa.func.count().label("count"))
+    query = query.where(*_of(repo, number), ASKS_FOR_A_VERDICT).group_by(oot_dispatch.c.head_sha)
+    rows = await tx.rows(query.order_by(newest, sa.func.max(oot_dispatch.c.id)))
+    return {row["head_sha"]: row["count"] for row in rows}
+
+
+async def of_pull(tx: Transaction, repo: str, number: int, *, head_sha: str | None = None) -> list[Row]:
+    """Return every dispatch of a pull request, or of one head, that asks for a verdict, oldest first."""
     query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
+    if head_sha is not None:
+        query = query.where(oot_dispatch.c.head_sha == head_sha)
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
