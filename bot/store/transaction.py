@@ -90,7 +90,9 @@ class Transaction:
 
     async def rows(self, statement: Any) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
-        return [dict(row) for row in (await self.conn.execute(statement)).mappings()]
+        found = await self.conn.execute(statement)
+        names = tuple(found.keys())
+        return [dict(zip(names, row, strict=True)) for row in found.all()]
 
     async def row(self, statement: Any) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
