@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.domain import own
+from bot.domain import own, words
 from bot.errors import Rejected
 from bot.store import allowlists
 from bot.web import (
@@ -63,6 +64,7 @@ async def overview(request: web.Request) -> web.Response:
         windows=parameters.windows(days),
         rest="&" + urlencode({"q": query, "level": level or ""}) if query or level else "",
         spark=health.SPARK,
+        silent=functools.partial(_silent, now=context.clock.now()),
         reds=[one for one in found if one.turned == "red"],
         greens=[one for one in found if one.turned == "green"],
         groups=_by_level(found),
@@ -127,6 +129,11 @@ def setup(app: web.Application) -> None:
         for name, kind in KINDS.items()
     }
     app.add_routes([*routes, *admin_pages.routes])
+
+
+def _silent(one: Health, *, now: int) -> str:
+    """Return for how long a stale backend has been silent, nothing of any other."""
+    return words.duration((now - one.heard_at) / 1000) if one.stale and one.heard_at else ""
 
 
 def _send_to(address: str) -> web.Response:
