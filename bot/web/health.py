@@ -107,10 +107,15 @@ class _Part:
     last_at: int
 
 
-async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list[Health]:
-    """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
+async def of_all(
+    tx: Transaction, access: Access, days: int, past: Past, events: frozenset[str] | None = None
+) -> list[Health]:
+    """Return every backend that is listed or was heard of in the window: from L4 down, worst first.
+
+    With `events` only what is about these counts.
+    """
     window = Window(days=days, now=tx.now)
-    figures = await _figures(tx, access, window, past)
+    figures = await _figures(tx, _Seen(hidden=access, events=events), window, past)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
@@ -119,6 +124,22 @@ async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list
         _health(entries.get(key), figures.get(key), window, asked.get(key, 0)) for key in {**entries, **heard}
     ]
     return sorted(found, key=_worst_first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Which days count: those that may be shown, and are about some events or any."""
+
+    hidden: Access
+    events: frozenset[str] | None = None
+
+    def of(self, days: Iterable[Day]) -> list[Day]:
+        """Return those of some days."""
+        return [
+            one
+            for one in days
+            if not self.hidden.hides(one.upstream) and (self.events is None or one.event in self.events)
+        ]
 
 
 async def of_one(
@@ -140,47 +161,47 @@ async def of_one(
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
     day: tuple[Tally, ...] = ()
     if window.days == 1:
-        day = _tallies(access, (await rollup.since(tx, window.since, [key]))[key].days)
-    figures = _together(window, None, _part(access, window, known), day) if known else None
+        day = _tallies(_Seen(hidden=access), (await rollup.since(tx, window.since, [key]))[key].days)
+    figures = _together(window, None, _part(_Seen(hidden=access), window, known), day) if known else None
     return _health(entry, figures, window, asked.get(key, 0))
 
 
 async def of_days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
     """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
     first = min(window.first, window.last - SPARK)
-    return _visible(access, await rollup.read(tx, first, backends=[repo.casefold()]))
+    return _Seen(hidden=access).of(await rollup.read(tx, first, backends=[repo.casefold()]))
 
 
-async def _figures(tx: Transaction, access: Access, window: Window, past: Past) -> dict[str, Figures]:
+async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> dict[str, Figures]:
     """Return what every backend's days amount to; what has not changed is not added up again."""
-    what, over = (window.days, window.last, access.names), window.last - LIVELY
+    what, over = (window.days, window.last, seen), window.last - LIVELY
     old, new = (min(window.first, window.last - SPARK), over), (over + 1, window.last)
-    make = partial(_part, access, window)
+    make = partial(_part, seen, window)
     gone = await past.of_days(tx, ("gone", what), old, make)
     lately = await past.of_days(tx, ("lately", what), new, make)
     day: dict[str, tuple[Tally, ...]] = {}
     if window.days == 1:
-        day = await past.since(tx, access.names, window.since, partial(_tallies, access))
+        day = await past.since(tx, seen, window.since, partial(_tallies, seen))
     hour = tx.now // HOUR
     parts = {key: (gone.get(key), lately.get(key), day.get(key), hour) for key in {**gone, **lately}}
     return past.made(what, parts, partial(_together, window))
 
 
-def _part(access: Access, window: Window, days: Sequence[Day]) -> _Part:
-    seen = _visible(access, days)
-    counted = [one.tally for one in seen if one.day >= window.first]
-    newest = max(seen, key=lambda one: one.day, default=None)
+def _part(seen: _Seen, window: Window, days: Sequence[Day]) -> _Part:
+    days = seen.of(days)
+    counted = [one.tally for one in days if one.day >= window.first]
+    newest = max(days, key=lambda one: one.day, default=None)
     return _Part(
         newest=newest and replace(newest, tally=NOTHING, hours={}),
         counted=(total(counted),) if counted and window.days > 1 else (),
-        daily=trend.daily(seen),
-        hourly=trend.hourly(seen, first=window.last - HOURS),
-        last_at=max((one.tally.last_at for one in seen), default=0),
+        daily=trend.daily(days),
+        hourly=trend.hourly(days, first=window.last - HOURS),
+        last_at=max((one.tally.last_at for one in days), default=0),
     )
 
 
-def _tallies(access: Access, days: Sequence[Day]) -> tuple[Tally, ...]:
-    return tuple(one.tally for one in _visible(access, days))
+def _tallies(seen: _Seen, days: Sequence[Day]) -> tuple[Tally, ...]:
+    return tuple(one.tally for one in seen.of(days))
 
 
 def _together(
@@ -226,10 +247,6 @@ def _health(entry: Entry | None, figures: Figures | None, window: Window, asked:
         heard_at=seen.heard_at or None,
         stale=level > 1 and 0 < seen.heard_at < window.now - SILENT,
     )
-
-
-def _visible(access: Access, found: Iterable[Day]) -> list[Day]:
-    return [one for one in found if not access.hides(one.upstream)]
 
 
 def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 
@@ -82,18 +83,19 @@ async def levels(request: web.Request) -> web.Response:
         limits=thresholds(context.settings),
         label_prefixes=context.settings.label_prefixes,
         github=web_url(context.settings.github_api_url),
-        json_url="/api/oot/levels",
+        json_url="/api/oot/levels?" + urlencode({"q": words}) if words else "/api/oot/levels",
     )
 
 
 async def as_json(request: web.Request) -> web.Response:
-    """Answer with every listed backend's readiness."""
+    """Answer with every listed backend's readiness; `q` narrows the list."""
     context = request.app[CONTEXT]
+    words = request.query.get("q", "")
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
         judged = await _judged(tx, allowed, context.settings, request.app[PAST])
-    return web.json_response({"ok": True, "backends": [_row(one) for one in judged]})
+    return web.json_response({"ok": True, "backends": [_row(one) for one in judged if _matches(one, words)]})
 
 
 def thresholds(settings: Settings) -> Thresholds:
