@@ -33,6 +33,7 @@ EPILOG = """examples:
   python3 dev.py generate              write config/default.toml and docs/settings.md again
   python3 dev.py lock                  resolve the dependencies again (needs uv)
   python3 dev.py bench ingest --json   a benchmark (benchmarks/<name>.py)
+  python3 dev.py chaos                 break things, see that nothing is lost (docs/reliability.md)
 """
 
 
@@ -108,6 +109,12 @@ def bench(args: list[str]) -> int:
     return run(str(PYTHON), str(ROOT / "benchmarks" / f"{args[0]}.py"), *args[1:])
 
 
+def chaos(args: list[str]) -> int:
+    """Run the fault suite (tests/chaos); writes reliability.json and the table of docs/reliability.md."""
+    environment("test")
+    return run(str(PYTHON), "-m", "tests.chaos", *args)
+
+
 def generate(_args: list[str]) -> int:
     """Write what is made from the code: the settings' defaults and reference."""
     environment()
@@ -144,6 +151,7 @@ COMMANDS = {
     "generate": generate,
     "lock": lock,
     "bench": bench,
+    "chaos": chaos,
 }
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 if TYPE_CHECKING:
-    from structlog.typing import Processor
+    from structlog.typing import EventDict, Processor
+
+# the request being answered: its id and its path; set for every one, looked at only where a line is written
+REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None)
 
 
 def configure(*, fmt: str, level: str) -> None:
     """Set up logging for this process: `console` for people, `json` for machines; to standard error."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _name_request,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -34,6 +39,13 @@ def configure(*, fmt: str, level: str) -> None:
     # what strangers send malformed is answered, not logged: it could fill the disk; our own errors the guard logs
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     _others(shared, last)
+
+
+def _name_request(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Say in a line which request it belongs to."""
+    if (found := REQUEST.get()) is not None:
+        event["request"], event["path"] = found
+    return event
 
 
 def _others(shared: list[Processor], last: Any) -> None:

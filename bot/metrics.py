@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -60,6 +61,7 @@ DATABASE_OK = Gauge(
     "ootbot_database_ok", "1 when the database can be read and took the last write, 0 when not."
 )
 INBOX = Gauge("ootbot_inbox_deliveries", "Deliveries stored and not handled yet.")
+PARKED = Gauge("ootbot_parked_deliveries", "Deliveries of the last week that could not be handled.")
 INBOX_AGE = Gauge("ootbot_inbox_oldest_seconds", "Age of the oldest of them.")
 TASKS = Gauge("ootbot_tasks", "Tasks that are due, running, or dead (given up).", ["state"])
 TASKS_LATE = Gauge("ootbot_tasks_longest_due_seconds", "How long the task that is due longest has been due.")
@@ -79,6 +81,16 @@ REQUESTS = Histogram(
 )
 
 
+@cache
+def _requests(door: str, kind: int) -> Histogram:
+    return REQUESTS.labels(door, f"{kind}xx")
+
+
+def answered(door: str, status: int, seconds: float) -> None:
+    """Count a request by its door and the first digit of its status."""
+    _requests(door, status // 100).observe(seconds)
+
+
 def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> None:
     """Count deliveries taken from the inbox, those without a handler apart, and how long they lay there."""
     without = sum(one.event not in events for one in taken)
@@ -91,6 +103,7 @@ def applied(taken: Sequence[Stored], *, events: frozenset[str], now: int) -> Non
 def waiting(now: Backlog, *, heard_at: int | None) -> None:
     """Show what waits, and when GitHub last told something (epoch milliseconds)."""
     INBOX.set(now.deliveries)
+    PARKED.set(now.parked)
     INBOX_AGE.set(now.oldest_delivery / 1000)
     for state, count in (("due", now.due), ("running", now.running), ("dead", now.dead)):
         TASKS.labels(state).set(count)

@@ -38,7 +38,9 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
     current, live = head, not closing
-    if record is not None and _is_newer(record, event):  # GitHub has told us of what came later
+    if record is not None and _is_newer(
+        record, event, body["action"]
+    ):  # GitHub has told us of what came later
         current, live = record["head_sha"], record["state"] == "open"
     stale = not closing and not (live and current == head)
     await dispatches.supersede_unsent(tx, repo, number, but_head=current if live else None)
@@ -159,7 +161,9 @@ def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
     }
 
 
-def _is_newer(record: Row, event: Row) -> bool:
-    """Whether a record is certainly later than an event: in one second, either may be."""
+def _is_newer(record: Row, event: Row, action: str) -> bool:
+    """Whether a record is certainly later than an event: in one second either may be, but nothing precedes `opened`."""
     at = read(event, ("updated_at",), Kind.TIME)
-    return bool(at is not None and record["updated_at"] is not None and record["updated_at"] > at)
+    if at is None or record["updated_at"] is None:
+        return False
+    return bool(record["updated_at"] > at or (action == "opened" and record["updated_at"] == at))

@@ -44,7 +44,7 @@ ALLOWED = {
     "bot.setup": MIDDLE | {"bot.manifest", "bot.setup"},
     "bot.worker": MIDDLE,
     "bot.tasks": MIDDLE | {"bot.tasks", "bot.relay", "bot.results"},
-    "bot.web": MIDDLE | {"bot.web", "bot.relay", "bot.results", "bot.trust"},
+    "bot.web": MIDDLE | {"bot.web", "bot.relay", "bot.results", "bot.trust", "bot.logs"},
     "handlers": {"bot.delivery", "bot.domain", "bot.store", "handlers"},
 }
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 STORED = delivery.c.state == "stored"
+PARKED = delivery.c.state == "parked"
+WEEK = 7 * 24 * 3_600_000  # milliseconds
 FROM_GITHUB = ("webhook", "pull")
 
 
@@ -27,6 +29,7 @@ class Backlog:
     longest_due: int  # how long the first of them has been due
     running: int
     dead: int  # tasks given up
+    parked: int  # deliveries of the last week that could not be handled
 
 
 async def measure(tx: Transaction) -> Backlog:
@@ -46,9 +49,13 @@ async def measure(tx: Transaction) -> Backlog:
         .where(task.c.state.in_(("running", "dead")))
         .group_by(task.c.state)
     )
+    parked = await tx.row(
+        sa.select(sa.func.count().label("count")).where(PARKED, delivery.c.received_at >= tx.now - WEEK)
+    )
     counted = {row["state"]: row["count"] for row in states}
     assert waiting is not None
     assert due is not None
+    assert parked is not None
     return Backlog(
         deliveries=waiting["count"],
         oldest_delivery=tx.now - (waiting["first"] or tx.now),
@@ -56,6 +63,7 @@ async def measure(tx: Transaction) -> Backlog:
         longest_due=tx.now - (due["first"] or tx.now),
         running=counted.get("running", 0),
         dead=counted.get("dead", 0),
+        parked=parked["count"],
     )
 
 
@@ -71,16 +79,14 @@ async def last_heard(tx: Transaction) -> int | None:
     return at
 
 
-async def parked(tx: Transaction, since: int) -> int:
-    """Return how many deliveries received since then could not be handled."""
-    query = sa.select(sa.func.count()).where(delivery.c.received_at >= since, delivery.c.state == "parked")
-    count: int = (await tx.run(query)).scalar_one()
-    return count
-
-
 async def version(tx: Transaction) -> str | None:
     """Return the revision of the database's tables, None when there are none."""
     return await tx.conn.run_sync(migrate.version)
+
+
+async def supported(tx: Transaction) -> bool:
+    """Whether this version may work with a database of a newer one."""
+    return await tx.conn.run_sync(migrate.supports)
 
 
 async def touch(tx: Transaction) -> None:

@@ -24,3 +24,10 @@ def column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
 def must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
     """Return a column that is never null."""
     return sa.Column(name, kind, nullable=False, **options)
+
+
+def partial_index(
+    name: str, *columns: sa.Column[Any], where: sa.ColumnElement[bool], unique: bool = False
+) -> None:
+    """Add an index of those rows only for which `where` holds."""
+    sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)

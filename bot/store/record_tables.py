@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from bot.domain.reading import Kind
 from bot.domain.records import TYPES, RecordType
-from bot.store.columns import Big, Json, column, metadata, must
+from bot.store.columns import Big, Json, column, metadata, must, partial_index
 
 KINDS: dict[Kind, Any] = {
     Kind.INT: Big,
@@ -40,20 +40,11 @@ sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
 sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_push_after", records["push"].c.after)
+sa.Index("ix_push_guid", records["push"].c.guid)
 for _name in ("pull_request", "workflow_job", "check_run"):  # what is there of one commit?
     sa.Index(f"ix_{_name}_head_sha", records[_name].c.head_sha)
 OPEN = records["pull_request"].c.state == "open"
-sa.Index(
-    "ix_pull_request_open",
-    records["pull_request"].c.number,
-    sqlite_where=OPEN,
-    postgresql_where=OPEN,
-)
+partial_index("ix_pull_request_open", records["pull_request"].c.number, where=OPEN)
 for _name in ("workflow_run", "workflow_job", "check_run"):  # what reconcile asks GitHub about
     _in_flight = records[_name].c.status != "completed"
-    sa.Index(
-        f"ix_{_name}_in_flight",
-        records[_name].c.received_at,
-        sqlite_where=_in_flight,
-        postgresql_where=_in_flight,
-    )
+    partial_index(f"ix_{_name}_in_flight", records[_name].c.received_at, where=_in_flight)

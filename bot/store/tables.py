@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.store.columns import Big, Float, Json, metadata
+from bot.store.columns import Big, Float, Json, metadata, partial_index
 from bot.store.columns import column as _column
 from bot.store.columns import must as _must
+from bot.store.installation_tables import oot_budget, schema_support
 from bot.store.pull_tables import oot_check, oot_comment
 from bot.store.record_tables import records
 from bot.store.rollup_tables import oot_day, oot_level, oot_stale_day
 
 __all__ = [
     "metadata",
+    "oot_budget",
     "oot_check",
     "oot_comment",
     "oot_day",
     "oot_level",
     "oot_stale_day",
     "records",
+    "schema_support",
 ]  # part of the schema, made elsewhere
 
 delivery = sa.Table(
@@ -45,13 +48,9 @@ delivery = sa.Table(
     _column("codec", sa.Text),  # zlib; null: the body is as it came
     _must("body", sa.LargeBinary),
 )
-sa.Index(
-    "ix_delivery_pending",
-    delivery.c.due_at,
-    sqlite_where=delivery.c.state == "stored",
-    postgresql_where=delivery.c.state == "stored",
-)
+partial_index("ix_delivery_pending", delivery.c.due_at, where=delivery.c.state == "stored")
 sa.Index("ix_delivery_received_at", delivery.c.received_at)
+partial_index("ix_delivery_parked", delivery.c.id, where=delivery.c.state == "parked")
 
 task = sa.Table(
     "task",
@@ -70,23 +69,9 @@ task = sa.Table(
     _column("cause", sa.Text),  # the delivery or request that asked for it first
 )
 WAITING, RUNNING = task.c.state == "waiting", task.c.state == "running"
-sa.Index(
-    "ux_task_waiting",
-    task.c.kind,
-    task.c.key,
-    unique=True,
-    sqlite_where=WAITING,
-    postgresql_where=WAITING,
-)
-sa.Index(
-    "ux_task_running",
-    task.c.kind,
-    task.c.key,
-    unique=True,
-    sqlite_where=RUNNING,
-    postgresql_where=RUNNING,
-)
-sa.Index("ix_task_due", task.c.due_at, sqlite_where=WAITING, postgresql_where=WAITING)
+partial_index("ux_task_waiting", task.c.kind, task.c.key, where=WAITING, unique=True)
+partial_index("ux_task_running", task.c.kind, task.c.key, where=RUNNING, unique=True)
+partial_index("ix_task_due", task.c.due_at, where=WAITING)
 sa.Index("ix_task_state", task.c.state, task.c.id)
 
 secret = sa.Table(
@@ -226,12 +211,7 @@ sa.Index(
     postgresql_where=WITH_FAILED_TESTS,
 )
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
-sa.Index(
-    "ix_oot_workflow_job_open",
-    oot_workflow_job.c.started_at,
-    sqlite_where=UNFINISHED,
-    postgresql_where=UNFINISHED,
-)
+partial_index("ix_oot_workflow_job_open", oot_workflow_job.c.started_at, where=UNFINISHED)
 
 oot_rerun = sa.Table(
     "oot_rerun",

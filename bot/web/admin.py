@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from bot.errors import Rejected
-from bot.store import inbox, operations
+from bot.store import inbox, operations, overview_reads
 from bot.web import access, parameters, shown
 from bot.web.keys import CONTEXT
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Row = dict[str, Any]
-TASKS = 100  # of a list unless ?limit= says otherwise
+ROWS = 100  # of a list unless ?limit= says otherwise
 DELIVERY_COLUMNS = (
     "id", "guid", "event", "action", "repo", "repository_id", "installation_id", "app_id", "source",
     "received_at", "state", "attempts", "due_at", "error",
 )  # fmt: skip
+LISTED_COLUMNS = ("id", "guid", "event", "action", "repo", "source", "received_at", "state", "error")
 TASK_COLUMNS = (
     "id", "kind", "key", "state", "created_at", "due_at", "finished_at", "attempts", "error", "cause",
 )  # fmt: skip
@@ -40,6 +41,19 @@ def for_admin(handler: Callable[[web.Request], Awaitable[Row]], status: int = 20
         return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
 
     return guarded
+
+
+async def deliveries(request: web.Request) -> Row:
+    """Answer with deliveries without their payloads, newest first; `next` is the `before` of the page that follows."""
+    state = parameters.choice(request, "state", ("", *overview_reads.STATES))
+    event = request.query.get("event", "").strip()[:100]
+    limit = parameters.limit(request, default=ROWS)
+    before = parameters.number(request.query.get("before", "")) or None
+    async with request.app[CONTEXT].store.read() as tx:
+        found = await overview_reads.deliveries(
+            tx, state=state or None, event=event or None, before=before, limit=limit + 1
+        )
+    return _page("deliveries", found, LISTED_COLUMNS, limit)
 
 
 async def delivery(request: web.Request) -> Row:
@@ -68,17 +82,12 @@ async def replay(request: web.Request) -> Row:
 
 async def tasks(request: web.Request) -> Row:
     """Answer with tasks, newest first; `next` is the `before` of the page that follows."""
-    state = request.query.get("state") or None
-    if state not in {None, *operations.STATES}:
-        raise Rejected(
-            400, "invalid_parameter", f"state must be one of {', '.join(operations.STATES)}, or left out"
-        )
-    limit = parameters.limit(request, default=TASKS)
+    state = parameters.choice(request, "state", ("", *operations.STATES))
+    limit = parameters.limit(request, default=ROWS)
     before = parameters.number(request.query.get("before", "")) or None
     async with request.app[CONTEXT].store.read() as tx:
-        found = await operations.tasks(tx, state=state, before=before, limit=limit + 1)
-    following = found[limit - 1]["id"] if len(found) > limit else None
-    return {"tasks": [_row(row, TASK_COLUMNS) for row in found[:limit]], "next": following}
+        found = await operations.tasks(tx, state=state or None, before=before, limit=limit + 1)
+    return _page("tasks", found, TASK_COLUMNS, limit)
 
 
 async def retry(request: web.Request) -> Row:
@@ -106,11 +115,18 @@ def _no_delivery(guid: str) -> Rejected:
     return Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
 
 
+def _page(name: str, found: list[Row], columns: tuple[str, ...], limit: int) -> Row:
+    """Return a page of a list; `found` holds one row more where another page follows."""
+    following = found[limit - 1]["id"] if len(found) > limit else None
+    return {name: [_row(row, columns) for row in found[:limit]], "next": following}
+
+
 def _row(found: Row, columns: tuple[str, ...]) -> Row:
     return {name: shown.time(found[name]) if name in TIMES else found[name] for name in columns}
 
 
 routes: list[web.RouteDef] = [
+    web.get("/api/admin/deliveries", for_admin(deliveries)),
     web.get("/api/admin/deliveries/{guid}", for_admin(delivery)),
     web.post("/api/admin/deliveries/{guid}/replay", for_admin(replay, 202)),
     web.get("/api/admin/tasks", for_admin(tasks)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.store import operations
+from bot.store import operations, overview_reads
 from bot.web import admin, parameters
 from bot.web.openapi_parts import (
     ADMIN,
@@ -39,6 +39,7 @@ GUID = in_path("guid", matching(parameters.IDENTIFIER.pattern), "GUID of the del
 def paths() -> Schema:
     """Return the operator's doors by address and method."""
     return {
+        "/api/admin/deliveries": {"get": _deliveries()},
         "/api/admin/deliveries/{guid}": {"get": _delivery()},
         "/api/admin/deliveries/{guid}/replay": {"post": _replay()},
         "/api/admin/tasks": {"get": _tasks()},
@@ -48,6 +49,24 @@ def paths() -> Schema:
         "/metrics": {"get": _metrics()},
         "/api/openapi.json": {"get": _openapi()},
     }
+
+
+def _deliveries() -> Schema:
+    shown = members({"ok": OK, "deliveries": listed(ref("ListedDelivery")), "next": maybe(WHOLE)})
+    return operation(
+        "deliveries",
+        "What came in, and what could not be handled?",
+        tag="Admin",
+        who=ADMIN,
+        parameters=[
+            in_query("state", one_of(overview_reads.STATES), "only deliveries in this state"),
+            in_query("event", TEXT, "only this event of GitHub's"),
+            limit(admin.ROWS),
+            in_query("before", WHOLE, "`next` of the page before"),
+        ],
+        answers={200: answer("Newest first, without headers and payloads; `next` as with records", shown)},
+        refusals=[WRONG_PARAMETER, *NOT_ADMIN],
+    )
 
 
 def _delivery() -> Schema:
@@ -89,7 +108,7 @@ def _tasks() -> Schema:
         who=ADMIN,
         parameters=[
             in_query("state", one_of(operations.STATES), "only tasks in this state"),
-            limit(admin.TASKS),
+            limit(admin.ROWS),
             in_query("before", WHOLE, "`next` of the page before"),
         ],
         answers={200: answer("Newest first; `next` as with records", shown)},
@@ -121,7 +140,9 @@ def _healthz() -> Schema:
 
 
 def _readyz() -> Schema:
-    said = members({"ok": FLAG, "missing": listed(TEXT), "notes": listed(TEXT)})
+    said = members(
+        {"ok": FLAG, "role": one_of(("web", "worker", "all")), "missing": listed(TEXT), "notes": listed(TEXT)}
+    )
     return operation(
         "readyz",
         "Can work be done?",

@@ -150,7 +150,7 @@ def _answered() -> Schema:
         "source": one_of(("callback", "relay")),
     }
     task = _Columns(tables.task, times=admin.TIMES).of(admin.TASK_COLUMNS)
-    delivery = _Columns(tables.delivery, times=admin.TIMES).of(admin.DELIVERY_COLUMNS)
+    deliveries = _Columns(tables.delivery, times=admin.TIMES)
     raw = {"size": WHOLE, "headers": maybe({"type": "object"}), "payload": ANYTHING}
     return {
         "Backend": _health(),
@@ -159,7 +159,8 @@ def _answered() -> Schema:
         "OnHead": _section(),
         "Entry": members(entry),
         "Task": members(task | {"state": one_of(operations.STATES)}),
-        "Delivery": members(delivery | raw),
+        "Delivery": members(deliveries.of(admin.DELIVERY_COLUMNS) | raw),
+        "ListedDelivery": members(deliveries.of(admin.LISTED_COLUMNS)),
     }
 
 

@@ -18,6 +18,7 @@ from bot.web.keys import CONTEXT
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.store import Transaction
+    from bot.store.backlog import Backlog
 
 LOOKS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 LATELY = 15  # seconds
@@ -38,6 +39,7 @@ async def readyz(request: web.Request) -> web.Response:
             version = await allowlists.in_force(tx)
             newest = await allowlists.newest(tx)
             ages = await _ages(tx, context)
+            left = await backlog.measure(tx)
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
@@ -54,8 +56,21 @@ async def readyz(request: web.Request) -> web.Response:
             for name, app, age in ages
             if age > TOO_OLD
         ]
-    body = {"ok": not missing, "missing": missing, "notes": notes}
+        notes += _given_up(left)
+    body = {"ok": not missing, "role": context.settings.role, "missing": missing, "notes": notes}
     return web.json_response(body, status=503 if missing else 200)
+
+
+def _given_up(left: Backlog) -> list[str]:
+    """Say what lies there until somebody looks at it."""
+    notes = []
+    if left.parked:
+        notes.append(
+            f"deliveries: {left.parked} of the last week could not be handled; see /admin/deliveries?state=parked"
+        )
+    if left.dead:
+        notes.append(f"tasks: {left.dead} were given up; see /admin/tasks?state=dead")
+    return notes
 
 
 def _refused_writes(context: Context) -> list[str]:
@@ -85,6 +100,9 @@ async def metrics(request: web.Request) -> web.Response:
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},
     )
+
+
+routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
 
 
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:

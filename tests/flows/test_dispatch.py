@@ -178,6 +178,19 @@ async def test_a_newer_commit_drops_what_was_not_sent_of_the_one_before(bot, git
     assert heads == [head]
 
 
+async def test_an_opening_told_late_drops_nothing_of_the_commit_pushed_within_its_second(bot, github):
+    github.faults.add(method="HOOK", path="opened")
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=503, times=1)
+    pull = await github.open_pull(UPSTREAM)
+    head = await github.push_commit(pull)
+    await bot.settle()
+    (opened,) = [one for one in github.deliveries if one.action == "opened"]
+    await github.redeliver(opened)
+    await bot.settle(horizon=60)
+    rows = [row for row in await bot.rows("oot_dispatch") if row["backend"] == L4]
+    assert {row["head_sha"] == head: row["state"] for row in rows} == {True: "sent", False: "superseded"}
+
+
 async def test_one_that_was_overtaken_on_its_way_stays_superseded_and_shows_that_it_went(bot, github):
     under_way, overtaken, sleep = asyncio.Event(), asyncio.Event(), bot.clock.sleep
 

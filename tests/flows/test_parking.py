@@ -56,6 +56,11 @@ async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_other
     }  # fmt: skip
     assert await counted(bot, "parked") == before + 1
     admin = {"Authorization": "Bearer an admin token"}
+    assert await gauge(bot) == 1
+    (note,) = (await bot.get("/readyz"))[1]["notes"]
+    assert "/admin/deliveries?state=parked" in note
+    _, listed = await bot.get("/api/admin/deliveries?state=parked", headers=admin)
+    assert [one["guid"] for one in listed["deliveries"]] == ["issue-13"]
     _, shown = await bot.get("/api/admin/deliveries/issue-13", headers=admin)
     assert "no thirteens" in shown["delivery"]["error"]
     await superstitious()
@@ -64,6 +69,7 @@ async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_other
     await bot.settle()
     assert (await states(bot))["issue-13"][0] == "handled"
     assert {row["number"] for row in await bot.rows("issue")} == {12, 13, 14}
+    assert (await gauge(bot), (await bot.get("/readyz"))[1]["notes"]) == (0, [])
 
 
 async def test_events_without_a_handler_are_kept_and_counted(bot):
@@ -78,3 +84,10 @@ async def counted(bot, outcome):
     _, text = await bot.get("/metrics")
     name = f'ootbot_deliveries_applied_total{{outcome="{outcome}"}}'
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+async def gauge(bot):
+    _, text = await bot.get("/metrics")
+    return float(
+        next(line for line in text.splitlines() if line.startswith("ootbot_parked_deliveries")).split()[-1]
+    )

@@ -11,6 +11,7 @@ from tests.serving import SQLITE
 
 ADMIN = {"Authorization": "Bearer an admin token"}
 DOORS = [
+    ("GET", "/api/admin/deliveries"),
     ("GET", "/api/admin/deliveries/some-guid"),
     ("POST", "/api/admin/deliveries/some-guid/replay"),
     ("GET", "/api/admin/tasks"),

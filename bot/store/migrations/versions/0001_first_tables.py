@@ -134,6 +134,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'stored'"),
     )
     op.create_index("ix_delivery_received_at", "delivery", ["received_at"], unique=False)
+    op.create_index(
+        "ix_delivery_parked",
+        "delivery",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("state = 'parked'"),
+        postgresql_where=sa.text("state = 'parked'"),
+    )
     op.create_table(
         "installation",
         sa.Column("repository_id", BIG, nullable=False),
@@ -825,9 +833,11 @@ def upgrade() -> None:
         postgresql_where=sa.text("status != 'completed'"),
     )
     op.create_index("ix_push_after", "push", ["after"], unique=False)
+    op.create_index("ix_push_guid", "push", ["guid"], unique=False)
     op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
     op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
     _rollup()
+    _installation()
     for table, key in ORDERED_BY.items():
         op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)
 
@@ -877,3 +887,20 @@ def _rollup() -> None:
         sa.Column("level", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
     )
+
+
+def _installation() -> None:
+    """What it has used of GitHub's patience, and which programs may use these tables."""
+    op.create_table(
+        "oot_budget",
+        sa.Column("app_id", BIG, nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("next_write", BIG, nullable=False),
+        sa.Column("blocked_until", BIG, nullable=False),
+        sa.Column("pressed_until", BIG, nullable=False),
+        sa.Column("creations", JSON, nullable=False),
+        sa.Column("dispatches", JSON, nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
+    )
+    support = op.create_table("schema_support", sa.Column("oldest", sa.Text(), primary_key=True))
+    op.bulk_insert(support, [{"oldest": revision}])

@@ -1,0 +1,90 @@
+"""How does a driver start, kill and start again a real bot? `ootbot serve`, forked by a process that has read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+
+from tests import canary
+from tests.process import ROOT, until
+
+UNTOLD = ("OOTBOT_",)  # of our own environment
+
+
+class Nursery:
+    """Starts one bot again and again on the same data and port; `kill` and `start` as often as you like."""
+
+    def __init__(self, folder, options):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        environ = {name: value for name, value in os.environ.items() if not name.startswith(UNTOLD)}
+        chosen = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error"} | options
+        self._environ = environ | {f"OOTBOT_{name}": value for name, value in chosen.items()}
+        self._folder = folder
+        self._reading: asyncio.Task | None = None
+        self._began = 0.0
+        self.pid = 0
+        self.answers, self.ended = asyncio.Event(), asyncio.Event()
+        self.ready_after: list[float] = []  # seconds from each start to its first answer
+        self.said: list[str] = []
+
+    async def open(self):
+        """Read the program, to be able to fork it."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, str(ROOT / "tests" / "nursery.py"), cwd=self._folder, env=self._environ,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self):
+        async for line in self._process.stdout:
+            text = line.decode().rstrip()
+            words = text.split()
+            if words[:1] == ["started"]:
+                self.pid = int(words[1])
+            elif words[:1] == ["ended"]:
+                self.ended.set()
+            elif words[:1] == ["ootbot"]:
+                self.ready_after.append(time.monotonic() - self._began)
+                self.answers.set()
+            else:
+                assert canary.leaks(text) == []
+                self.said.append(text)
+
+    def start(self):
+        """Begin to start it; `answers` is set once it does."""
+        self.pid = 0
+        self.answers.clear()
+        self.ended.clear()
+        self._began = time.monotonic()
+        self._process.stdin.write(b"start\n")
+
+    async def up(self):
+        """Return when it answers."""
+        await until(self.answers.is_set, what="a bot that answers")
+
+    def kill_now(self):
+        """SIGKILL, at once."""
+        self.answers.clear()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    async def kill(self):
+        """SIGKILL, and wait for the end."""
+        await until(lambda: self.pid, what="a process")
+        self.kill_now()
+        await self.ended.wait()
+
+    async def close(self):
+        """End it for good."""
+        if self.pid and not self.ended.is_set():
+            await self.kill()
+        self._process.stdin.close()
+        await self._process.wait()
+        await self._reading

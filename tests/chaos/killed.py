@@ -1,0 +1,46 @@
+"""kill -9, again and again, while everybody is busy: nothing acknowledged is lost, nothing is said twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.chaos.scenario import Scenario
+from tests.chaos.stage import staged
+
+LONGEST = 0.5  # seconds from a bot's answer to its end
+STARTING = 0.1  # of the bots end before they answer
+AUTHORS, TALKERS = 4, 4
+
+
+async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
+    """Kill the bot so many times at random moments."""
+    async with staged(trial) as stage:
+        stage.bot.start()
+        await stage.bot.up()
+        stage.town.live(authors=authors, talkers=talkers)
+        for number in range(trial.n):
+            if trial.chance.random() > STARTING:
+                await stage.bot.up()
+            await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
+            await stage.bot.kill()
+            await stage.audit.doubts()
+            stage.bot.start()
+            trial.say(f"{number + 1} kills, {len(stage.github.deliveries)} deliveries")
+        await stage.bot.up()
+        await stage.end_well()
+        trial.seconds += stage.bot.ready_after
+        trial.counts["deliveries without an answer"] += sum(not one.ok for one in stage.github.deliveries)
+        trial.counts["reports without an answer"] += stage.town.unanswered
+
+
+_KILLED = {"run": run, "measures": "start to ready (forked), s"}
+SCENARIOS = (
+    Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(20, 100, 1_000), **_KILLED),
+    Scenario(
+        id="kill-postgres",
+        breaks="kill -9 under load, PostgreSQL",
+        times=(0, 30, 200),
+        database="postgres",
+        **_KILLED,
+    ),
+)

@@ -1,0 +1,96 @@
+"""How is a trial set up? A town, a bot of its own process (or several), and a way to look into the database."""
+
+from __future__ import annotations
+
+import contextlib
+
+import aiohttp
+
+from bot.clock import SystemClock
+from bot.demo.github import SimulatedGitHub
+from bot.demo.github.keys import private_key
+from bot.demo.issuer import Issuer
+from bot.store import Store
+from tests.chaos.audit import Audit
+from tests.chaos.bots import Nursery
+from tests.chaos.town import ALLOWLIST, Town
+from tests.harness import SECRET
+from tests.process import options_for
+
+QUICK = {"PUBLISH_INTERVAL": "1s", "WRITES_PER_MIN": "6000", "RATE_LIMIT_PER_MIN": "100000"}
+
+
+class Stage:
+    """A trial's town, its bots, and the audit that compares them."""
+
+    def __init__(self, *, trial, town, bots, store):
+        self.trial, self.town, self.bots, self.store = trial, town, bots, store
+        self.github = town.github
+        self.audit = Audit(trial, town, store)
+
+    @property
+    def bot(self):
+        """The bot, where there is one."""
+        return self.bots[0]
+
+    async def end_well(self):
+        """Let everybody come to an end, then look at everything."""
+        await self.town.rest()
+        await self.audit.idle()
+        await self.town.rest()  # what the last writes set off
+        await self.audit.idle()
+        await self.audit.everything()
+
+
+@contextlib.asynccontextmanager
+async def town_of(trial, *, faults=None):
+    """A town without a bot; it looks for one at the address of the first."""
+    clock = SystemClock()
+    github, issuer = SimulatedGitHub(clock=clock), Issuer(clock=clock)
+    github.faults = github.hooks._faults = faults or github.faults
+    await github.start()
+    await issuer.start()
+    github.app = github.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=private_key())
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        town = Town(github=github, issuer=issuer, http=http, address=lambda: "", chance=trial.chance)
+        try:
+            yield town
+        finally:
+            town.leave()
+            with contextlib.suppress(AssertionError):
+                await github.stop()
+            await issuer.stop()
+
+
+@contextlib.asynccontextmanager
+async def staged(trial, *, bots=1, faults=None, **options):
+    """A town and so many bots on one database, forked and ready to be started."""
+    async with town_of(trial, faults=faults) as town:
+        chosen = options_of(trial, town) | options
+        nurseries = [Nursery(trial.folder, chosen) for _ in range(bots)]
+        url = trial.database_url or f"sqlite:///{trial.folder / 'ootbot.db'}"
+        store = Store(url, clock=SystemClock())
+        town.address = lambda: nurseries[0].url
+        town.github.app.webhook_url = f"{nurseries[0].url}/api/github/webhooks"
+        try:
+            for one in nurseries:
+                await one.open()
+            yield Stage(trial=trial, town=town, bots=nurseries, store=store)
+        finally:
+            town.leave()
+            for one in nurseries:
+                await one.close()
+                trial.failures += [f"the bot said: {line}" for line in one.said if trial.failures][-10:]
+            await store.close()
+
+
+def options_of(trial, town):
+    """What `serve` needs to know in this town."""
+    app = town.github.app
+    options = options_for(
+        trial.folder, private_key=app.private_key_pem, app_id=app.app_id,
+        api_url=town.github.api_url, issuer=town.issuer,
+    )  # fmt: skip
+    (trial.folder / "allowlist.yml").write_text(ALLOWLIST)
+    database = {"DATABASE_URL": trial.database_url} if trial.database_url else {}
+    return options | QUICK | database

@@ -1,0 +1,30 @@
+"""The short form of the fault suite: is anything lost, or done twice, when a busy bot is killed again and again?"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.chaos import killed
+from tests.chaos.scenario import Trial
+from tests.serving import POSTGRES, SQLITE
+
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
+
+
+@SQLITE
+async def test_sixty_kills_lose_nothing_and_nothing_is_said_twice(tmp_path, database_url):
+    trial = Trial(n=60, seed="sixty", folder=tmp_path, database_url=database_url, quiet=True)
+    await killed.run(trial, authors=1, talkers=4, longest=0.25)
+    assert trial.failures == []
+    assert trial.counts["deliveries acknowledged"] > 500
+    assert trial.counts["reports acknowledged"] > 20
+
+
+@POSTGRES
+async def test_kills_lose_no_acknowledged_delivery_of_postgresql(tmp_path, database_url):
+    trial = Trial(n=6, seed="six", folder=tmp_path, database_url=database_url, quiet=True)
+    await killed.run(trial, authors=0, talkers=4, longest=0.25)  # tasks would wait for the leases of the dead
+    assert trial.failures == []
+    assert trial.counts["deliveries acknowledged"] > 50
