@@ -50,7 +50,7 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
         if one is None:
             raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
         rows = await reads.latest_jobs(
-            tx, repo, since=window.since, limit=limit, hidden=allowed.names, event=parameters.event(request)
+            tx, repo, since=window.since, limit=limit, hidden=allowed.names, events=parameters.events(request)
         )
     return one, days, rows
 

@@ -66,6 +66,7 @@ async def backend(request: web.Request) -> web.Response:
         latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=allowed.names)
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))
     return render(
         request,
         "backend.html",
@@ -86,8 +87,8 @@ async def backend(request: web.Request) -> web.Response:
         latest=[(row, verdict.job(row)) for row in latest],
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
-        json_url=f"/api/oot/backends/{one.repo}?" + urlencode({"days": days}),
-        csv_url=f"/api/oot/backends/{one.repo}/jobs.csv?" + urlencode({"days": days}),
+        json_url=f"/api/oot/backends/{one.repo}?" + same,
+        csv_url=f"/api/oot/backends/{one.repo}/jobs.csv?" + same,
     )
 
 

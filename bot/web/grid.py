@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def cells(grid: Matrix) -> Callable[[Line, str], Markup]:
-    """Return what makes the cells of a line, given the query of the page they are on."""
+    """Return what makes the cells of a line, given what else the query of their page says."""
     names = [escape(word(column.name)) for column in grid.columns]
 
-    def made(line: Line, state: str) -> Markup:
-        start = f'<td><a href="{escape(state)}&cell='
+    def made(line: Line, rest: str) -> Markup:
         pairs = zip(line.cells, names, strict=True)
-        said = "".join([start + _link(one, name) if one else "<td>" for one, name in pairs])
+        end = escape(rest)
+        said = "".join([_link(one, name, end) if one else "<td>" for one, name in pairs])
         return Markup(said)  # noqa: S704 - what comes from outside is escaped above
 
     return made
 
 
-def _link(one: Cell, name: str) -> str:
-    """Return what follows the address of the page: the cell's key, its words, its signs."""
+def _link(one: Cell, name: str, rest: str) -> str:
+    """Return a cell: it leads to its jobs, and says in words what it shows."""
     seconds = one.seconds
     took = "" if seconds is None else f", {duration(seconds)}"
     again = f", {plural(len(one.earlier), 'earlier attempt')}" if one.earlier else ""
@@ -38,4 +38,5 @@ def _link(one: Cell, name: str) -> str:
     marks += f"<sub>{len(one.rows)}</sub>" if len(one.rows) > 1 else ""
     marks += f"<sup>+{len(one.earlier)}</sup>" if one.earlier else ""
     title = f"{name}: {one.said}{took}{again}"
-    return f'{one.key}#cell" class="c {one.tone}" title="{title}">{marks}<span class="hidden"> {one.said}</span></a>'
+    link = f'<a href="?cell={one.key}{rest}#cell" class="c {one.tone}" title="{title}">'
+    return f'<td>{link}{marks}<span class="hidden"> {one.said}</span></a>'

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 from bot.domain import stats, trend
 from bot.domain.days import DAY, HOUR, Day
 from bot.domain.stats import BackendStats
-from bot.domain.tally import Tally, total
+from bot.domain.tally import NOTHING, Tally, total
 from bot.store import allowlists, reads, rollup, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.domain.allowlist import Entry
+    from bot.domain.trend import Counts
     from bot.store import Transaction
     from bot.web.access import Access
     from bot.web.past import Past
 
 LIVELY = 2  # newest days, which change all the time
-HOURS = 9  # newest days whose hours are looked at, for what turned red or green
+HOURS = 8  # days before today whose hours are looked at, for what turned red or green
 SPARK = 30  # days drawn beside every backend
 SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
 GIVEN_UP = 7 * DAY  # nobody waits for an answer for longer
@@ -90,23 +91,31 @@ class Figures:
     heard_at: int  # 0: never
 
 
-NOTHING = Figures(
+UNKNOWN = Figures(
     repo="", level=0, counts=False, stats=BackendStats(), trend=(None,) * (SPARK + 1), turned="", heard_at=0
 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Gone:
-    """What a backend did on days that are over."""
+class _Part:
+    """What some days of a backend amount to; plain tuples, since very many are kept and looked through."""
 
-    counted: list[Tally]  # of the window: one, or none when it did nothing in it
-    drawn: list[Day]  # without times
+    newest: Day | None
+    counted: tuple[Tally, ...]  # of the window: one, or none when nothing was done in it
+    daily: Counts
+    hourly: Counts
+    last_at: int
 
 
-async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list[Health]:
-    """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
+async def of_all(
+    tx: Transaction, access: Access, days: int, past: Past, events: frozenset[str] | None = None
+) -> list[Health]:
+    """Return every backend that is listed or was heard of in the window: from L4 down, worst first.
+
+    With `events` only what is about these counts.
+    """
     window = Window(days=days, now=tx.now)
-    figures = await _figures(tx, access, window, past)
+    figures = await _figures(tx, _Seen(hidden=access, events=events), window, past)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
@@ -115,6 +124,22 @@ async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list
         _health(entries.get(key), figures.get(key), window, asked.get(key, 0)) for key in {**entries, **heard}
     ]
     return sorted(found, key=_worst_first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Which days count: those that may be shown, and are about some events or any."""
+
+    hidden: Access
+    events: frozenset[str] | None = None
+
+    def of(self, days: Iterable[Day]) -> list[Day]:
+        """Return those of some days."""
+        return [
+            one
+            for one in days
+            if not self.hidden.hides(one.upstream) and (self.events is None or one.event in self.events)
+        ]
 
 
 async def of_one(
@@ -134,74 +159,80 @@ async def of_one(
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    counted = [one for one in known if one.day >= window.first]
-    if window.days == 1 and counted:
-        counted = _visible(access, (await rollup.since(tx, window.since, [key]))[key].days)
-    figures = _amount(window, known, [one.tally for one in counted]) if known else None
+    day: tuple[Tally, ...] = ()
+    if window.days == 1:
+        day = _tallies(_Seen(hidden=access), (await rollup.since(tx, window.since, [key]))[key].days)
+    figures = _together(window, None, _part(_Seen(hidden=access), window, known), day) if known else None
     return _health(entry, figures, window, asked.get(key, 0))
 
 
 async def of_days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
     """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
     first = min(window.first, window.last - SPARK)
-    return _visible(access, await rollup.read(tx, first, backends=[repo.casefold()]))
+    return _Seen(hidden=access).of(await rollup.read(tx, first, backends=[repo.casefold()]))
 
 
-async def _figures(tx: Transaction, access: Access, window: Window, past: Past) -> dict[str, Figures]:
+async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> dict[str, Figures]:
     """Return what every backend's days amount to; what has not changed is not added up again."""
-    what, over = (window.days, window.last, access.names), window.last - LIVELY
+    what, over = (window.days, window.last, seen), window.last - LIVELY
     old, new = (min(window.first, window.last - SPARK), over), (over + 1, window.last)
-    gone = await past.of_days(tx, ("gone", what), old, partial(_gone, access, window))
-    lately = await past.of_days(tx, ("lately", access.names), new, partial(_visible, access))
-    day: dict[str, list[Day]] = {}
+    make = partial(_part, seen, window)
+    gone = await past.of_days(tx, ("gone", what), old, make)
+    lately = await past.of_days(tx, ("lately", what), new, make)
+    day: dict[str, tuple[Tally, ...]] = {}
     if window.days == 1:
-        day = await past.since(tx, access.names, window.since, partial(_visible, access))
+        day = await past.since(tx, seen, window.since, partial(_tallies, seen))
     hour = tx.now // HOUR
     parts = {key: (gone.get(key), lately.get(key), day.get(key), hour) for key in {**gone, **lately}}
-    return past.made(what, parts, partial(_figure, window))
+    return past.made(what, parts, partial(_together, window))
 
 
-def _figure(
-    window: Window, gone: _Gone | None, lately: list[Day] | None, day: list[Day] | None, _hour: int
+def _part(seen: _Seen, window: Window, days: Sequence[Day]) -> _Part:
+    days = seen.of(days)
+    counted = [one.tally for one in days if one.day >= window.first]
+    newest = max(days, key=lambda one: one.day, default=None)
+    return _Part(
+        newest=newest and replace(newest, tally=NOTHING, hours={}),
+        counted=(total(counted),) if counted and window.days > 1 else (),
+        daily=trend.daily(days),
+        hourly=trend.hourly(days, first=window.last - HOURS),
+        last_at=max((one.tally.last_at for one in days), default=0),
+    )
+
+
+def _tallies(seen: _Seen, days: Sequence[Day]) -> tuple[Tally, ...]:
+    return tuple(one.tally for one in seen.of(days))
+
+
+def _together(
+    window: Window, gone: _Part | None, lately: _Part | None, day: tuple[Tally, ...] | None, _hour: int = 0
 ) -> Figures:
-    counted = [one.tally for one in (day or () if window.days == 1 else lately or ())]
-    return _amount(
-        window,
-        [*(gone.drawn if gone else ()), *(lately or ())],
-        [*(gone.counted if gone else ()), *counted],
+    parts = [part for part in (gone, lately) if part is not None]
+    counted = [*(day or ()), *(tally for part in parts for tally in part.counted)]
+    whole = _Part(
+        newest=next((part.newest for part in reversed(parts) if part.newest), None),
+        counted=(total(counted),) if counted else (),
+        daily=tuple(one for part in parts for one in part.daily),
+        hourly=tuple(one for part in parts for one in part.hourly),
+        last_at=max((part.last_at for part in parts), default=0),
     )
+    return _figure(window, whole)
 
 
-def _gone(access: Access, window: Window, days: Sequence[Day]) -> _Gone:
-    seen = _visible(access, days)
-    counted = [one.tally for one in seen if one.day >= window.first] if window.days > 1 else []
-    return _Gone(
-        counted=[total(counted)] if counted else [],
-        drawn=[_light(one, keep_hours=one.day > window.last - HOURS) for one in seen],
-    )
-
-
-def _light(one: Day, *, keep_hours: bool) -> Day:
-    """Return a day without histograms: what lines are drawn from."""
-    tally = replace(one.tally, execution=0, queue=0, whole=0)
-    return replace(one, tally=tally, hours=one.hours if keep_hours else {})
-
-
-def _amount(window: Window, drawn: Sequence[Day], counted: Sequence[Tally]) -> Figures:
-    newest = max(drawn, key=lambda one: one.day, default=None)
+def _figure(window: Window, part: _Part) -> Figures:
     return Figures(
-        repo=newest.backend if newest else "",
-        level=newest.level if newest else 0,
-        counts=bool(counted),
-        stats=stats.numbers(total(counted)),
-        trend=tuple(trend.rates(drawn, first=window.last - SPARK, last=window.last)),
-        turned=trend.turn(drawn, now=window.now),
-        heard_at=max((one.last_at for one in [*counted, *(one.tally for one in drawn)]), default=0),
+        repo=part.newest.backend if part.newest else "",
+        level=part.newest.level if part.newest else 0,
+        counts=bool(part.counted),
+        stats=stats.numbers(total(part.counted)),
+        trend=tuple(trend.rates(part.daily, first=window.last - SPARK, last=window.last)),
+        turned=trend.turn(part.hourly, now=window.now),
+        heard_at=max([part.last_at, *(one.last_at for one in part.counted)]),
     )
 
 
 def _health(entry: Entry | None, figures: Figures | None, window: Window, asked: int) -> Health:
-    seen = figures or NOTHING
+    seen = figures or UNKNOWN
     level = entry.level if entry else seen.level
     return Health(
         repo=entry.repo if entry else seen.repo,
@@ -216,10 +247,6 @@ def _health(entry: Entry | None, figures: Figures | None, window: Window, asked:
         heard_at=seen.heard_at or None,
         stale=level > 1 and 0 < seen.heard_at < window.now - SILENT,
     )
-
-
-def _visible(access: Access, found: Iterable[Day]) -> list[Day]:
-    return [one for one in found if not access.hides(one.upstream)]
 
 
 def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:
