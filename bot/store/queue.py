@@ -126,9 +126,9 @@ async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]
     return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
-async def finish(tx: Transaction, done: Task) -> None:
-    """A task did what it was asked to."""
-    await _end(tx, done, state="done", error=None)
+async def finish(tx: Transaction, done: Task) -> bool:
+    """A task did what it was asked to; returns False when its lease had run out and another process took it over."""
+    return await _end(tx, done, state="done", error=None)
 
 
 async def bury(tx: Transaction, dead: Task, error: str) -> None:
@@ -183,12 +183,13 @@ async def next_due(tx: Transaction) -> int | None:
     return at
 
 
-async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> None:
-    await tx.run(
+async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
+    done = await tx.run(
         sa.update(task)
         .where(*_still(ended))
         .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
     )
+    return bool(done.rowcount)
 
 
 def _still(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:

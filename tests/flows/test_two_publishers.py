@@ -44,7 +44,7 @@ def slow(github):
     return add
 
 
-async def meanwhile(bot, settings, *, lasts):
+async def meanwhile(bot, settings, *, lasts, then=None, horizon=10):
     """Let another process take over what `bot` is in the middle of, and let its call end only then."""
     clock = bot.clock
     beginning = asyncio.create_task(bot.settle(horizon=60))
@@ -54,7 +54,9 @@ async def meanwhile(bot, settings, *, lasts):
     async with other as second:
         async with second.store.transaction() as tx:
             await queue.release(tx)
-        await second.settle(horizon=10)
+        if then:
+            await then(second)
+        await second.settle(horizon=horizon)
         clock.let_go.set()
         await beginning
         await second.settle(horizon=120)
@@ -83,3 +85,20 @@ async def test_the_comment_is_made_once_though_a_lease_runs_out_while_github_is_
     (comment,) = github.comments(pull)
     assert "❌ failed" in comment.body
     assert [row["comment_id"] for row in await bot.rows("oot_comment")] == [comment.id]
+
+
+async def test_what_a_process_without_a_lease_writes_late_is_put_right(bot, github, settings):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L4)
+    await bot.report(dispatch, conclusion="failure")
+    await bot.settle(horizon=60)
+    github.faults.add(method="PATCH", path="issues/comments/", status=None, delay=HANGS)
+    await bot.report(dispatch, status="in_progress", job="tests")
+
+    async def fail(second):
+        assert (await second.report(dispatch, conclusion="failure", job="tests"))[0] == 200
+
+    await meanwhile(bot, settings, lasts=61, then=fail, horizon=60)
+    (comment,) = github.comments(pull)
+    assert "2 of 2 failed" in comment.body
