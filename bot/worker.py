@@ -232,6 +232,8 @@ class Worker:
                 await queue.bury(tx, task, str(outcome))
             else:
                 await queue.finish(tx, task)
+                if task.attempts > 1:  # what kept it from succeeding may keep others no longer
+                    await queue.hasten(tx)
             if task.kind in self._periodic and not isinstance(outcome, RetryLater):
                 tx.enqueue(task.kind, task.key, delay=self._periodic[task.kind])
 

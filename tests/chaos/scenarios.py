@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tests.chaos import crashed, killed, stormy
+from tests.chaos import banned, crashed, killed, outages, powerless, stormy, tokens
 
-SCENARIOS = (*killed.SCENARIOS, *crashed.SCENARIOS, *stormy.SCENARIOS)
+SCENARIOS = (
+    *killed.SCENARIOS,
+    *crashed.SCENARIOS,
+    *powerless.SCENARIOS,
+    *stormy.SCENARIOS,
+    *banned.SCENARIOS,
+    *tokens.SCENARIOS,
+    *outages.SCENARIOS,
+)
