@@ -192,20 +192,32 @@ def with_rows(options, empty: dict) -> dict:
 
 
 def fill(folder: str, rows: int) -> None:
-    """Store that many handled deliveries and finished jobs, quickly."""
+    """Store that many handled deliveries and finished jobs of the last 80 days, quickly."""
     with contextlib.closing(sqlite3.connect(f"{folder}/ootbot.db", isolation_level=None)) as database:
         database.execute("PRAGMA synchronous=OFF")
         for start in range(0, rows, 500_000):
-            count = min(500_000, rows - start)
-            series = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {count})"
+            series = (
+                "WITH RECURSIVE n(i) AS (SELECT :start UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :end), "
+                "row(i, at) AS (SELECT i, CAST(:first + i * :apart AS INTEGER) FROM n) "
+            )
+            numbers = {
+                "start": start,
+                "end": min(start + 500_000, rows),
+                "first": (time.time() - 80 * 86_400) * 1000,
+                "apart": 79 * 86_400_000 / rows,
+            }
             database.execute(
-                f"{series} INSERT INTO delivery (guid, event, source, received_at, due_at, state, attempts, body) "
-                f"SELECT lower(hex(randomblob(16))), 'workflow_job', 'webhook', {start} + i, 0, 'handled', 1, "
-                "randomblob(200) FROM n"
+                series + "INSERT INTO delivery "
+                "(guid, event, source, received_at, due_at, state, attempts, codec, body) "
+                "SELECT lower(hex(randomblob(16))), 'workflow_job', 'webhook', at, 0, 'handled', 1, 'zlib', "
+                "randomblob(200) FROM row",
+                numbers,
             )
             database.execute(
-                f"{series} INSERT INTO workflow_job (repository_id, repo, received_at, id, status, merge_state) "
-                f"SELECT 98, 'org/other', {start} + i, {start} + i, 'completed', '{{\"v\":\"3\"}}' FROM n"
+                series
+                + "INSERT INTO workflow_job (repository_id, repo, received_at, id, status, merge_state) "
+                "SELECT 98, 'org/other', at, i, 'completed', '{\"v\":\"3\"}' FROM row",
+                numbers,
             )
 
 

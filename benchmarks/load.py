@@ -86,21 +86,31 @@ class Requests:
 
 
 class Connection(asyncio.Protocol):
-    """One connection that is never idle, or paced when `interval` is set."""
+    """One connection that is never idle, or paced when `interval` is set.
 
-    def __init__(self, load: Load):
-        self.load = load
+    A paced request counts from when it was due: what waits behind a slow answer is slow itself.
+    """
+
+    def __init__(self, load: Load, number: int):
+        self.load, self.number = load, number
         self.answer = b""
 
     def connection_made(self, transport):
         self.transport = transport
-        self.send()
+        self.began = time.perf_counter()
+        if interval := self.load.interval:
+            self.began += interval * self.number / self.load.connections  # they take turns
+            self.wait()
+        else:
+            self.send()
+
+    def wait(self):
+        asyncio.get_running_loop().call_later(max(self.began - time.perf_counter(), 0), self.send)
 
     def send(self):
         if time.perf_counter() >= self.load.end:
             self.load.closed(self.transport)
             return
-        self.began = time.perf_counter()
         self.transport.write(self.load.requests.next())
 
     def data_received(self, data):
@@ -117,9 +127,10 @@ class Connection(asyncio.Protocol):
         self.answer = b""
         self.load.took(head[9:12], time.perf_counter() - self.began)
         if self.load.interval:
-            due = self.began + self.load.interval
-            asyncio.get_running_loop().call_later(max(due - time.perf_counter(), 0), self.send)
+            self.began += self.load.interval
+            self.wait()
         else:
+            self.began = time.perf_counter()
             self.send()
 
     def connection_lost(self, exc):
@@ -155,8 +166,10 @@ class Load:
         self.done = loop.create_future()
         self.end = time.perf_counter() + self.seconds
         began = time.perf_counter()
-        for _ in range(self.connections):
-            transport, _ = await loop.create_connection(lambda: Connection(self), host, port)
+        for number in range(self.connections):
+            transport, _ = await loop.create_connection(
+                lambda turn=number: Connection(self, turn), host, port
+            )
             self.open.add(transport)
         await asyncio.wait_for(self.done, self.seconds + 60)
         took = time.perf_counter() - began

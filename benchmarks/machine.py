@@ -70,8 +70,7 @@ class Server:
 
     def cpu(self) -> float:
         """CPU seconds used so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(~self.process.pid << 3 | 2)  # Linux's clock of another process
 
     def resident_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()

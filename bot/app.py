@@ -19,13 +19,14 @@ import handlers
 from bot import tasks
 from bot.clock import Clock, SystemClock
 from bot.context import Context
-from bot.errors import RetryLater
+from bot.errors import Misconfigured, RetryLater
 from bot.github import GitHubApp
 from bot.oidc import Verifier
-from bot.store import Store
+from bot.store import Store, allowlists, alone
+from bot.store.budgets import SharedBooks
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
-from bot.worker import Worker
+from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -50,10 +51,10 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
     store = Store(settings.database, clock=clock)
     await store.open()
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
-        upstream = _github(settings, http, clock, settings.app_id, settings.private_key)
+        upstream = _github(settings, http, store, settings.app_id, settings.private_key)
         relay = upstream
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
-            relay = _github(settings, http, clock, settings.relay_app_id, settings.relay_private_key)
+            relay = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
         verifier = Verifier(settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock)
         try:
             yield Context(
@@ -69,8 +70,8 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
             await store.close()
 
 
-def make_worker(context: Context) -> Worker:
-    """Return the worker with every handler and task kind."""
+def make_worker(context: Context, *, poll: float = POLL) -> Worker:
+    """Return the worker with every handler and task kind; it looks for work every `poll` seconds unless rung."""
     pulling = {"pull": float(context.settings.pull_interval)} if context.settings.pulls else {}
     return Worker(
         context,
@@ -78,40 +79,90 @@ def make_worker(context: Context) -> Worker:
         events=handlers.EVENTS,
         kinds=tasks.KINDS,
         periodic=tasks.PERIODIC | pulling,
+        poll=poll,
     )
 
 
 async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
-    """Run the bot until SIGTERM or SIGINT; `ready` is told the address when it answers."""
+    """Run the bot until SIGTERM or SIGINT; `ready` is told where to look at it once it answers.
+
+    Raises Misconfigured when this process cannot do its part beside the others.
+    """
+    _check_role(settings)
     _give_memory_back()
-    with contextlib.closing(_listen(settings)) as listening:
+    with alone.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
         async with make_context(replace(settings, port=port)) as context:
-            await _first_allowlist(context)
-            worker = make_worker(context)
-            working = asyncio.create_task(worker.run())
-            stop = _stop_on_signals(working)
+            stop = _stop_on_signals()
             limits = Limits(connections=most_connections())
-            try:
-                async with answering(make_app(context), listening, limits):
-                    log.info(
-                        "serving",
-                        url=context.settings.url,
-                        database=context.store.url.get_backend_name(),
-                    )
-                    if ready:
-                        ready(context.settings.url)
-                    await stop.wait()
-                    log.info("stopping: no new work")
-                    worker.stop()
-            finally:
-                worker.stop()
-                await working
+            async with _working(context, stop), answering(make_app(context), listening, limits):
+                log.info(
+                    "serving",
+                    url=context.settings.url,
+                    role=settings.role,
+                    database=context.store.url.get_backend_name(),
+                )
+                if ready:
+                    ready(_address(context.settings))
+                await stop.wait()
     log.info("stopped")
 
 
+def _address(settings: Settings) -> str:
+    """Return where to look at this process: a worker has no pages."""
+    own = f"http://{settings.host}:{settings.port}"
+    return f"{own}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
+
+
+def _check_role(settings: Settings) -> None:
+    problems = []
+    if settings.role != "all" and settings.database.startswith("sqlite"):
+        problems.append(
+            f"OOTBOT_ROLE={settings.role} needs OOTBOT_DATABASE_URL, a PostgreSQL that web and worker share: "
+            "SQLite works with one process, OOTBOT_ROLE=all"
+        )
+    if settings.role == "worker" and settings.public_url is None:
+        problems.append(
+            "OOTBOT_PUBLIC_URL is missing: a worker writes links to pages that other processes answer"
+        )
+    if problems:
+        raise Misconfigured(problems)
+
+
+@contextlib.asynccontextmanager
+async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Do the work beside whatever else is done, from an allowlist on; no new work once `stop` is set."""
+    if context.settings.role == "web":
+        yield
+        return
+    await _first_allowlist(context)
+    worker = make_worker(context)
+    working = asyncio.create_task(worker.run())
+    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
+    stopping = asyncio.create_task(_stop_at(stop, worker))
+    try:
+        yield
+    finally:
+        stop.set()
+        await stopping
+        await working
+
+
+async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
+    """Let requests in flight end while tasks do."""
+    await stop.wait()
+    log.info("stopping: no new work")
+    worker.stop()
+
+
 async def _first_allowlist(context: Context) -> None:
-    """Have an allowlist in force before the first event comes, if that can be had quickly."""
+    """Have an allowlist in force before the first event comes, if that can be had quickly.
+
+    Where other processes may be at work, the one that is in force stays until its next look, half a minute at most.
+    """
+    async with context.store.read() as tx:
+        if not tx.sqlite and await allowlists.in_force(tx) is not None:
+            return
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_LOOK):
             await tasks.allowlist.refresh(context)
@@ -163,23 +214,23 @@ def _give_memory_back() -> None:
         adjust(M_MMAP_THRESHOLD, LARGE)
 
 
-def _stop_on_signals(working: asyncio.Task[None]) -> asyncio.Event:
+def _stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
     return stop
 
 
 def _github(
-    settings: Settings, http: aiohttp.ClientSession, clock: Clock, app_id: int, private_key: str
+    settings: Settings, http: aiohttp.ClientSession, store: Store, app_id: int, private_key: str
 ) -> GitHubApp:
     return GitHubApp(
         app_id=app_id,
         private_key=private_key,
         api_url=settings.github_api_url,
         http=http,
-        clock=clock,
+        clock=store.clock,
         writes_per_min=settings.writes_per_min,
+        books=SharedBooks(store, app_id),
     )

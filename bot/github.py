@@ -20,7 +20,7 @@ from bot import __version__, metrics
 from bot.domain import throttle
 from bot.errors import GitHubAway, GitHubRefused, RetryLater
 from bot.identity import Identity
-from bot.pace import Pace
+from bot.pace import Books, Pace
 from bot.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -57,13 +57,14 @@ class GitHubApp:
         http: aiohttp.ClientSession,
         clock: Clock,
         writes_per_min: int = 60,
+        books: Books | None = None,
     ) -> None:
         self.app_id = app_id
         self.api_url = api_url
         self._identity = Identity(app_id, private_key, clock)
         self._http = http
         self._clock = clock
-        self._pace = Pace(clock, writes_per_min=writes_per_min)
+        self._pace = Pace(clock, writes_per_min=writes_per_min, books=books)
         self.budgets = self._pace.budgets
         self.tokens = Tokens(self._as_app, clock)
         self._gate = asyncio.Semaphore(IN_FLIGHT)
@@ -159,7 +160,7 @@ class GitHubApp:
         wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
         metrics.called(self.app_id, answer.status, limited=wait is not None)
         if wait is not None:
-            self._pace.block(who, wait)
+            await self._pace.block(who, wait)
             raise RetryLater(f"{method} {url}: GitHub asks to wait", after=wait)
         if answer.status >= 500:
             raise GitHubAway(f"{method} {url}: it answered {answer.status}")

@@ -14,7 +14,7 @@ from bot.store import allowlists, commands, dispatches, pulls
 from bot.store.baselines import Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
     from bot.domain.history import Compared
@@ -82,10 +82,12 @@ async def pull_state(
     record = await pulls.get(tx, repo, number)
     if labels is None:
         labels = frozenset((record["labels"] or ()) if record else ())
-    rows = await dispatches.of_pull(tx, repo, number)
-    shas = _heads(record, rows)
-    if only is not None and len(rows) > MOST_JUDGED:
-        rows = _on(rows, next((sha for sha in shas if sha.startswith(only)), ""))
+    counts = await dispatches.heads_of_pull(tx, repo, number)
+    shas = _heads(record, counts)
+    judged = None
+    if only is not None and sum(counts.values()) > MOST_JUDGED:
+        judged = next((sha for sha in shas if sha.startswith(only)), "")
+    rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
     facts = await facts_of.dispatches(tx, rows)
     ignored = await commands.ignored(tx, repo, number)
     heads: list[Head] = []
@@ -177,7 +179,8 @@ def _head(
             anchor = f"{page}?sha={sha}#{anchor_of(told.dispatch['backend'])}"
             one = verdict.backend(told, entries.get(key), now=now, page_url=anchor)
             labelled = one.level == 3 and asks_for(one.device, labels, settings.label_prefixes)
-            seen.append(replace(one, asked=told.dispatch["level"] not in {1, 2, 3} or labelled))
+            asked = told.dispatch["level"] not in {1, 2, 3} or labelled
+            seen.append(one if one.asked == asked else replace(one, asked=asked))
     for key, entry in due.items():
         if key not in known:
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"
@@ -228,7 +231,7 @@ def _comparable(
             wanted += [
                 Wanted(failed=Failed(job=row, base_ref=base_ref, base_shas=bases), same_head=mine)
                 for row in facts.jobs
-                if _attempt(verdict.job(row)) in failing and row["completed_at"] is not None
+                if _attempt_of(row) in failing and row["completed_at"] is not None
             ]
     return wanted
 
@@ -238,9 +241,7 @@ def _explained(head: Head, found: Mapping[str, Compared]) -> Head:
     if not found:
         return head
     keys = {
-        (key, _attempt(verdict.job(row))): row["job_key"]
-        for key, facts in head.facts.items()
-        for row in facts.jobs
+        (key, _attempt_of(row)): row["job_key"] for key, facts in head.facts.items() for row in facts.jobs
     }
     backends = []
     for backend in head.view.backends:
@@ -248,6 +249,9 @@ def _explained(head: Head, found: Mapping[str, Compared]) -> Head:
         told = [
             (job, found.get(keys.get((key, _attempt(job)), "")) if job.red else None) for job in backend.jobs
         ]
+        if not any(one for _, one in told):
+            backends.append(backend)
+            continue
         compared = tuple(
             replace(job, history=one.history, evidence_url=one.url, evidence_elsewhere=one.elsewhere)
             if one
@@ -262,18 +266,21 @@ def _attempt(job: Job) -> tuple[str, int, str, str]:
     return job.run_id, job.run_attempt, job.workflow, job.name
 
 
+def _attempt_of(row: Row) -> tuple[str, int, str, str]:
+    return row["run_id"], row["run_attempt"], row["workflow_name"], row["job_name"]
+
+
 def anchor_of(backend: str) -> str:
     """Return the page anchor of a backend's section."""
     return "backend-" + backend.casefold().replace("/", "-")
 
 
-def _heads(record: Row | None, rows: Sequence[Row]) -> list[str]:
+def _heads(record: Row | None, known: Iterable[str]) -> list[str]:
     """Return the heads newest first; the record knows which is current, whatever order deliveries came in."""
     shas: dict[str, None] = {}
     if record is not None and record["head_sha"]:
         shas[record["head_sha"]] = None
-    for row in reversed(rows):
-        shas.setdefault(row["head_sha"], None)
+    shas |= dict.fromkeys(reversed(list(known)))
     return list(shas)
 
 

@@ -77,6 +77,11 @@ class Settings:
         parse.https_url,
         default=None,
     )
+    role: str = option(
+        "What this process does: web (doors and pages), worker (the work), or all; only all works on SQLite.",
+        parse.one_of("web", "worker", "all"),
+        default="all",
+    )
     host: str = option("The address to listen on.", default="127.0.0.1")
     port: int = option("The port to listen on.", parse.port, default=8080)
     oidc_audience: tuple[str, ...] = option(

@@ -19,7 +19,7 @@ from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
-from bot.store import inbox, queue
+from bot.store import bell, inbox, queue
 from bot.store.queue import Task
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Worker:
         events: frozenset[str],
         kinds: Mapping[str, TaskFunction],
         periodic: Mapping[str, float],
+        poll: float = POLL,
     ) -> None:
         self._context = context
         self._store = context.store
@@ -64,6 +65,7 @@ class Worker:
         self._events = events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
+        self._poll = poll
         self._owner = secrets.token_hex(8)
         self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
@@ -72,7 +74,9 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
         await self.prepare()
-        loops = [asyncio.create_task(loop()) for loop in (self._work, self._heartbeat)]
+        loops = [
+            asyncio.create_task(one) for one in (self._work(), self._heartbeat(), bell.listen(self._store))
+        ]
         await self._stopping.wait()
         if self._running:
             await asyncio.wait(self._running, timeout=GRACE)
@@ -89,12 +93,15 @@ class Worker:
         self._store.work_waiting.set()
 
     async def prepare(self) -> None:
-        """Return what a crashed process left behind, and see that periodic work is waiting."""
+        """Return what crashed processes left behind, and see that periodic work is waiting."""
         async with self._store.transaction() as tx:
             if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
                 await queue.release_all(tx)
-            for kind in self._periodic:
-                tx.enqueue(kind, "")
+                for kind in self._periodic:
+                    tx.enqueue(kind, "")
+            else:
+                await queue.release(tx)
+                await queue.begin(tx, self._periodic)
 
     async def step(self) -> bool:
         """Apply one batch and run the tasks due now to their end; returns whether there was anything to do."""
@@ -196,7 +203,7 @@ class Worker:
             return 0
         async with self._claiming:
             async with self._store.transaction() as tx:
-                claimed = await queue.claim(tx, owner=self._owner, limit=free)
+                claimed = await queue.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
             for task in claimed:
                 running = asyncio.create_task(self._run_task(task))
                 self._running[running] = task.id
@@ -213,7 +220,7 @@ class Worker:
         with structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause):
             outcome = await self._attempt(task)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
-        metrics.TASK_RUNS.labels(task.kind if task.kind in self._kinds else "unknown", ended).inc()
+        metrics.TASK_RUNS.labels(task.kind, ended).inc()
         for wait in STORING:
             with contextlib.suppress(StoreUnavailable):
                 return await self._end_task(task, outcome)
@@ -239,11 +246,8 @@ class Worker:
 
     async def _attempt(self, task: Task) -> Exception | None:
         """Run a task; returns None, RetryLater, or the reason it can never succeed."""
-        run = self._kinds.get(task.kind)
-        if run is None:
-            return GiveUp(f"no code for tasks of kind {task.kind!r}: was this written by a newer version?")
         try:
-            await run(self._context, task)
+            await self._kinds[task.kind](self._context, task)
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error
@@ -267,7 +271,7 @@ class Worker:
                 continue
             if not busy:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._store.work_waiting.wait(), POLL)
+                    await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
 
     async def _heartbeat(self) -> None:
         while True:

@@ -62,10 +62,11 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
-    async def ended(self) -> None:
-        """Return when the process is gone."""
-        await self._process.wait()
+    async def ended(self) -> int:
+        """Return its exit code when the process is gone."""
+        code = await self._process.wait()
         await self._listening
+        return code
 
     def rows(self, query: str) -> list[dict]:
         """Read the database from outside."""

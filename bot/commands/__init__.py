@@ -24,8 +24,7 @@ def load_settings(config: Path | None) -> Settings:
     try:
         chosen, warnings = settings.load(os.environ, config)
     except Misconfigured as error:
-        for problem in error.problems:
-            click.echo(f"ootbot: {problem}", err=True)
+        _say_problems(error)
         sys.exit(2)
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
@@ -34,7 +33,10 @@ def load_settings(config: Path | None) -> Settings:
 
 
 def run(work: Coroutine[None, None, None]) -> None:
-    """Run to the end, on uvloop where there is one; an error of ours becomes one line and exit code 1."""
+    """Run to the end, on uvloop where there is one; an error of ours becomes one line and exit code 1.
+
+    What only other settings can help is exit code 2.
+    """
     try:
         import uvloop  # noqa: PLC0415 - not there on every platform
     except ImportError:
@@ -44,6 +46,14 @@ def run(work: Coroutine[None, None, None]) -> None:
     try:
         with runner:
             runner.run(work)
+    except Misconfigured as error:
+        _say_problems(error)
+        sys.exit(2)
     except (OotbotError, OSError) as error:
         click.echo(f"ootbot: {error}", err=True)
         sys.exit(1)
+
+
+def _say_problems(error: Misconfigured) -> None:
+    for problem in error.problems:
+        click.echo(f"ootbot: {problem}", err=True)

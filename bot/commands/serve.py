@@ -10,7 +10,7 @@ import click
 from bot import __version__
 from bot.commands import load_settings, run
 
-HELP = """Run the bot: webhooks, callbacks, pages and the worker, in one process.
+HELP = """Run the bot: webhooks, callbacks, pages and the worker, in one process, or in several on one PostgreSQL.
 
 \b
 Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment wins.
@@ -19,6 +19,9 @@ Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment w
   OOTBOT_UPSTREAM_REPO=org/project OOTBOT_ALLOWLIST=allowlist.yml ootbot serve
   ootbot serve --config /etc/ootbot.toml
 \b
+With a PostgreSQL, --role web serves the doors and pages and --role worker does the work, each in as many processes as
+needed; a worker answers /healthz, /readyz and /metrics on its own port.
+
 Where GitHub cannot reach this machine, --pull reads its delivery log every few seconds instead of waiting for webhooks.
 """
 
@@ -28,11 +31,16 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 @click.option(
     "--pull", is_flag=True, help="Take deliveries out of GitHub's log; the same as OOTBOT_RECEIVE=pull."
 )
-def serve(config: Path | None, *, pull: bool) -> None:
+@click.option(
+    "--role", type=click.Choice(("web", "worker", "all")), help="What this process does; same as OOTBOT_ROLE."
+)
+def serve(config: Path | None, role: str | None, *, pull: bool) -> None:
     """Run the bot."""
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     chosen = load_settings(config)
+    if role:
+        chosen = replace(chosen, role=role)
     if pull:
         chosen = replace(chosen, receive="pull")
-    run(app.serve(chosen, ready=lambda url: click.echo(f"ootbot {__version__} at {url}/oot")))
+    run(app.serve(chosen, ready=lambda address: click.echo(f"ootbot {__version__} at {address}")))

@@ -29,8 +29,12 @@ async def usable(patient: Patient) -> tuple[Finding, bool]:
             version = await backlog.version(tx)
         if version is None:
             return warning("database", "it has no tables yet", "start `ootbot serve`: it makes them"), False
+        if migrate.is_newer(version):
+            async with store.read() as tx:
+                supported = await backlog.supported(tx)
+            return _newer_version(version, supported=supported), supported
         if version != migrate.head():
-            return _other_version(version), False
+            return _older_version(version), False
         async with store.transaction(patience=10) as tx:
             await backlog.touch(tx)
     except StoreUnavailable as problem:
@@ -40,12 +44,16 @@ async def usable(patient: Patient) -> tuple[Finding, bool]:
     return ok("database", f"{kind}, version {version}, can be written"), True
 
 
-def _other_version(version: str) -> Finding:
-    head = migrate.head()
-    if version > str(head):
-        detail = f"its version {version} is newer than this program's {head}"
-        return error("database", detail, "run the newer ootbot, or restore a backup made before the upgrade")
-    detail = f"its version is {version}, this program needs {head}"
+def _newer_version(version: str, *, supported: bool) -> Finding:
+    if supported:
+        detail = f"its version {version} is newer than this program's {migrate.head()}, which works beside it"
+        return warning("database", detail, "finish the upgrade: run the newer ootbot everywhere")
+    detail = f"its version {version} is newer than this program's {migrate.head()}, which cannot work with it"
+    return error("database", detail, "run the newer ootbot, or restore a backup made before the upgrade")
+
+
+def _older_version(version: str) -> Finding:
+    detail = f"its version is {version}, this program needs {migrate.head()}"
     return warning(
         "database", detail, "restart `ootbot serve`: it migrates at the start; make a backup first"
     )

@@ -63,9 +63,7 @@ class Terms:
     gate: bool  # a gate was published on this repository before
     interval: int  # milliseconds between two updates of one check run
     current: bool = True  # on an older head what was begun goes on, and nothing begins
-    files: frozenset[str] = (
-        frozenset()
-    )  # those the pull request changes; failed tests are annotated only there
+    files: frozenset[str] = frozenset()  # those it changes: failed tests are annotated only there
 
     @property
     def gate_name(self) -> str:
@@ -135,9 +133,10 @@ def gate(
         row, number = None, number + 1
     repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
     external_id = f"gate/{repository}/{pull.head_sha}/{number}"
-    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once
+    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once;
+    # and more words to an undecided gate wait: first it is said of the backends themselves
     told = any(backend.repo.casefold() in dispatches for backend in blocking)
-    urgent = told or not blocking or row is not None
+    urgent = told or not blocking if row is None else not row["digest"]
     return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
 
 
@@ -196,6 +195,8 @@ def _of_backend(
         check = annotated(check, backend.failing, terms.files)
     if terms.current or check.name in by_name:
         yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
+    if not by_job and not any(key.startswith(_job_id(dispatch)) for key in by_id):
+        return
     jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
     for job, of_job in zip(backend.jobs, jobs, strict=True):
         row = by_id.get(of_job.external_id)
@@ -208,10 +209,12 @@ def _of_backend(
             yield _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
 
 
-def _job_id(dispatch: Row, job: Job) -> str:
-    """Return our own key of one attempt of one job; its parts are hashed, so that none can pose as two."""
+def _job_id(dispatch: Row, job: Job | None = None) -> str:
+    """Return our key of an attempt of a job, hashed so that none can pose as two; or how those of all begin."""
+    if job is None:
+        return f"{dispatch['id']}/job/"
     parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
-    return f"{dispatch['id']}/job/{hashlib.sha256(parts).hexdigest()[:32]}"
+    return _job_id(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
 
 
 def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections import defaultdict
@@ -25,7 +26,7 @@ _WORST_FIRST = ("bad", "wait", "good", "idle")
 _SHARD = re.compile(r"(?<![\w.])(\d{1,3})(\s*(?:,|/|of)\s*)(\d{1,3})(?![\w.])")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
     """One job by workflow and name; the shards of one job are one column."""
 
@@ -101,7 +102,8 @@ def build(rows: Iterable[Row], *, most: int, fold: int | None = FOLD) -> Matrix:
         line.jobs[row["workflow_name"], row["job_name"]].append(row)
     groups = _groups({job for line in shown.values() for job in line.jobs})
     columns = sorted(set(groups.values()), key=lambda column: (column.workflow, column.name))
-    cells = {place: _cells(place, line, groups) for place, line in shown.items()}
+    keys = {column: _digest(column.workflow, column.name) for column in columns}
+    cells = {place: _cells(place, line, groups, keys) for place, line in shown.items()}
     visible = columns if fold is None or len(columns) <= fold else _worst(columns, list(cells.values()), fold)
     folded = tuple(column for column in columns if column not in visible)
     return Matrix(
@@ -132,13 +134,12 @@ def _groups(jobs: set[tuple[str, str]]) -> dict[tuple[str, str], Column]:
     stems: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for workflow, name in jobs:
         stems[workflow, _stem(name)].append((workflow, name))
-    return {
-        job: Column(workflow=workflow, name=stem, shards=len(members))
-        if len(members) > 1
-        else Column(workflow=workflow, name=job[1])
-        for (workflow, stem), members in stems.items()
-        for job in members
-    }
+    groups: dict[tuple[str, str], Column] = {}
+    for (workflow, stem), members in stems.items():
+        shards = len(members) if len(members) > 1 else 0
+        column = Column(workflow=workflow, name=stem if shards else members[0][1], shards=shards)
+        groups |= dict.fromkeys(members, column)
+    return groups
 
 
 def _stem(name: str) -> str:
@@ -149,18 +150,21 @@ def _stem(name: str) -> str:
     return _SHARD.sub(hide, name, count=1)
 
 
-def _cells(place: Place, line: _Shown, groups: dict[tuple[str, str], Column]) -> dict[Column, Cell]:
+def _cells(
+    place: Place, line: _Shown, groups: dict[tuple[str, str], Column], keys: dict[Column, str]
+) -> dict[Column, Cell]:
     parts: dict[Column, list[list[Row]]] = defaultdict(list)
     for job, rows in line.jobs.items():
         parts[groups[job]].append(rows)
-    return {column: _cell(place, column, members) for column, members in parts.items()}
+    start = _digest(*place)
+    return {column: _cell(start + keys[column], members) for column, members in parts.items()}
 
 
-def _cell(place: Place, column: Column, members: list[list[Row]]) -> Cell:
+def _cell(key: str, members: list[list[Row]]) -> Cell:
     """Return one cell; of each job the newest attempt of the newest run counts."""
     newest, earlier = [], []
     for rows in members:
-        first, *others = sorted(rows, key=_newest_first)
+        first, *others = sorted(rows, key=_newest_first) if len(rows) > 1 else rows
         newest.append(first)
         earlier += others
     newest.sort(key=lambda row: row["job_name"])
@@ -171,7 +175,7 @@ def _cell(place: Place, column: Column, members: list[list[Row]]) -> Cell:
     if len(newest) > 1:
         said = f"{tones.count(tone)} of {len(newest)} {said}"
     return Cell(
-        key=_key(place, column),
+        key=key,
         tone=tone,
         said={"success": "passed", "failure": "failed"}.get(said, said),
         rows=tuple(newest),
@@ -183,9 +187,11 @@ def _newest_first(row: Row) -> tuple[int, int, str]:
     return -row["run_received_at"], -row["run_attempt"], row["job_key"]
 
 
-def _key(place: Place, column: Column) -> str:
-    words = "\n".join(map(str, (*place, column.workflow, column.name)))
-    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:10]
+def _digest(*words: object) -> str:
+    """Return what tells a commit from others, or a column: both together are the key of a cell."""
+    said = "\n".join(map(str, words))
+    digest = hashlib.sha256(said.encode("utf-8", "replace")).digest()
+    return base64.urlsafe_b64encode(digest)[:6].decode()
 
 
 def _worst(columns: list[Column], lines: list[dict[Column, Cell]], most: int) -> list[Column]:

@@ -66,27 +66,52 @@ class Readiness:
     demote: Word  # `misses`: one of the limits of its level is crossed
 
 
-def judge(
-    days: Sequence[Day], thresholds: Thresholds, *, level: int, since: int | None, now: int
-) -> Readiness:
-    """Return what a backend's days say; `since` is when it came to its level, epoch milliseconds."""
-    today = now // (DAY * 1000)
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """What the days of a backend amount to; None where there is nothing to go by."""
+
+    covered: int  # days with data
+    pass_rate: float | None
+    timeout_rate: float | None
+    long_rate: float | None  # share of the runs that took very long
+    queue: float | None  # median, seconds
+    week_pass_rate: float | None  # the days that demotion looks at
+    week_timeout_rate: float | None
+    week_whole: float | None  # median end to end, seconds
+
+
+def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
+    """Return what the days of a backend amount to, up to today."""
     month = total([one.tally for one in days if one.day >= today - WINDOW])
-    covered = len({one.day for one in days if one.day > today - WINDOW and one.tally.rated})
+    week = total([one.tally for one in days if one.day > today - thresholds.demotion_days])
+    return Sums(
+        covered=len({one.day for one in days if one.day > today - WINDOW and one.tally.rated}),
+        pass_rate=month.pass_rate,
+        timeout_rate=_share(month.timed_out, month.rated),
+        long_rate=times.share_over(month.whole, thresholds.long),
+        queue=times.summary(month.queue)[0],
+        week_pass_rate=week.pass_rate,
+        week_timeout_rate=_share(week.timed_out, week.rated),
+        week_whole=times.summary(week.whole)[0],
+    )
+
+
+def judge(sums: Sums, thresholds: Thresholds, *, level: int, since: int | None, now: int) -> Readiness:
+    """Return what a backend's days say; `since` is when it came to its level, epoch milliseconds."""
     tenure = None if since is None else (now - since) / 1000
     measures = (
         _tenure(tenure, thresholds.tenure, level),
-        _coverage(covered, thresholds.data_days),
-        _over("pass rate", month.pass_rate, thresholds.pass_rate),
-        _under("timeout rate", _share(month.timed_out, month.rated), thresholds.timeout_rate),
+        _coverage(sums.covered, thresholds.data_days),
+        _over("pass rate", sums.pass_rate, thresholds.pass_rate),
+        _under("timeout rate", sums.timeout_rate, thresholds.timeout_rate),
         _under(
             f"runs over {duration(thresholds.long)}",
-            times.share_over(month.whole, thresholds.long),
+            sums.long_rate,
             thresholds.long_rate,
         ),
-        _queue(times.summary(month.queue)[0], thresholds.queue),
+        _queue(sums.queue, thresholds.queue),
     )
-    demotion = _demotion(days, thresholds, today)
+    demotion = _demotion(sums, thresholds)
     return Readiness(
         measures=measures,
         demotion=demotion,
@@ -95,12 +120,11 @@ def judge(
     )
 
 
-def _demotion(days: Sequence[Day], limits: Thresholds, today: int) -> tuple[Measure, ...]:
-    week = total([one.tally for one in days if one.day > today - limits.demotion_days])
-    whole = times.summary(week.whole)[0]
+def _demotion(sums: Sums, limits: Thresholds) -> tuple[Measure, ...]:
+    whole = sums.week_whole
     return (
-        _over("pass rate", week.pass_rate, limits.demotion_pass_rate),
-        _under("timeout rate", _share(week.timed_out, week.rated), limits.demotion_timeout_rate),
+        _over("pass rate", sums.week_pass_rate, limits.demotion_pass_rate),
+        _under("timeout rate", sums.week_timeout_rate, limits.demotion_timeout_rate),
         Measure(
             name="median end to end",
             value=duration(whole) or "no data",

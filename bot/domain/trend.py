@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from bot.domain.days import Day
 
+Count = tuple[int, int, int]  # a day or an hour, how many outcomes count, how many of them are successes
+Counts = tuple[Count, ...]
 HOURS_A_DAY = 24
 LATELY, BEFORE = HOURS_A_DAY, 7 * HOURS_A_DAY  # hours compared: the last ones with those before
 
@@ -32,13 +34,28 @@ def pass_rates(tallies: Sequence[Tally | None]) -> list[float | None]:
     return [one.pass_rate if one else None for one in tallies]
 
 
-def rates(days: Sequence[Day], *, first: int, last: int) -> list[float | None]:
-    """Return the pass rate of each day of a span: no times are added up for it."""
+def daily(days: Iterable[Day]) -> Counts:
+    """Return how many outcomes count on each day."""
+    return tuple((one.day, one.tally.rated, one.tally.success) for one in days)
+
+
+def hourly(days: Iterable[Day], *, first: int) -> Counts:
+    """Return how many outcomes count in each hour since 1970, from a day on."""
+    return tuple(
+        (one.day * HOURS_A_DAY + int(hour), rated, success)
+        for one in days
+        if one.day >= first
+        for hour, (rated, success) in one.hours.items()
+    )
+
+
+def rates(counts: Iterable[Count], *, first: int, last: int) -> list[float | None]:
+    """Return the pass rate of each day of a span."""
     sums = [[0, 0] for _ in range(last - first + 1)]
-    for one in days:
-        if first <= one.day <= last:
-            sums[one.day - first][0] += one.tally.rated
-            sums[one.day - first][1] += one.tally.success
+    for day, rated, success in counts:
+        if first <= day <= last:
+            sums[day - first][0] += rated
+            sums[day - first][1] += success
     return [success / rated if rated else None for rated, success in sums]
 
 
@@ -47,7 +64,7 @@ def medians(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | No
     return [times.summary(getattr(one, name)) if one else (None, None) for one in tallies]
 
 
-def turn(days: Iterable[Day], *, now: int) -> str:
+def turn(counts: Iterable[Count], *, now: int) -> str:
     """Return `red` or `green` for a backend that turned so in the last 24 hours against the week before, else nothing.
 
     Red: below amber now, not before. Green: green now, red before. Whole hours are compared.
@@ -55,16 +72,11 @@ def turn(days: Iterable[Day], *, now: int) -> str:
     lately, before = [0, 0], [0, 0]
     end = now // HOUR
     oldest = end - LATELY - BEFORE  # the hour before the first that counts
-    for day in days:
-        start = day.day * HOURS_A_DAY
-        if start + HOURS_A_DAY <= oldest:
-            continue
-        for hour, (rated, success) in day.hours.items():
-            at = start + int(hour)
-            if at > oldest:
-                part = lately if at > end - LATELY else before
-                part[0] += rated
-                part[1] += success
+    for hour, rated, success in counts:
+        if hour > oldest:
+            part = lately if hour > end - LATELY else before
+            part[0] += rated
+            part[1] += success
     now_is, was = _grade(lately), _grade(before)
     if now_is == "red" and was in {"green", "amber"}:
         return "red"

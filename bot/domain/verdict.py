@@ -154,9 +154,7 @@ def job(row: Row) -> Job:
 
 def expected_attempts(facts: Facts) -> dict[str, int]:
     """Return the attempt each run is at, counting re-runs asked for that have not reported yet."""
-    attempts: dict[str, int] = {}
-    for row in facts.jobs:
-        attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
+    attempts = _reported(facts)
     for row in facts.reruns:
         if row["state"] != "impossible":
             attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["from_attempt"] + 1)
@@ -165,8 +163,11 @@ def expected_attempts(facts: Facts) -> dict[str, int]:
 
 def run_again(facts: Facts) -> dict[str, int]:
     """Return the newest attempt of the runs in which a failed job was run again that GitHub has yet to judge."""
-    newest = _reported(facts)
-    again = {job.run_id for job in latest(facts.jobs) if job.red and job.run_attempt < newest[job.run_id]}
+    return _again(facts, latest(facts.jobs), _reported(facts))
+
+
+def _again(facts: Facts, jobs: Sequence[Job], newest: dict[str, int]) -> dict[str, int]:
+    again = {job.run_id for job in jobs if job.red and job.run_attempt < newest[job.run_id]}
     return {run: newest[run] for run in again if not _last_word(facts, run, newest[run])}
 
 
@@ -176,9 +177,10 @@ def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
     Until it reports it is unfinished. It need not report: GitHub's word on that attempt says whether it passed, and
     where nobody can ask GitHub, a minute without news says that it was not run again.
     """
-    waiting, newest = run_again(facts), _reported(facts)
+    known, newest = latest(facts.jobs), _reported(facts)
+    waiting = _again(facts, known, newest)
     jobs: list[Job] = []
-    for job in latest(facts.jobs):
+    for job in known:
         if not job.red or job.run_attempt == newest[job.run_id]:
             jobs.append(job)
         elif job.run_id in waiting:
@@ -187,9 +189,9 @@ def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
             )
         elif facts.words[job.run_id, newest[job.run_id]]["conclusion"] != "success":
             jobs.append(job)
-    others_run = any(not job.finished for job in latest(facts.jobs))
+    others_run = any(not job.finished for job in known)
     if waiting and entry and not entry.confirm and not others_run and _quiet(facts, now):
-        return latest(facts.jobs)
+        return known
     return tuple(jobs)
 
 
@@ -199,7 +201,10 @@ def _last_word(facts: Facts, run: str, attempt: int) -> bool:
 
 
 def _reported(facts: Facts) -> dict[str, int]:
-    return expected_attempts(replace(facts, reruns=()))
+    attempts: dict[str, int] = {}
+    for row in facts.jobs:
+        attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
+    return attempts
 
 
 def _state(facts: Facts, jobs: Sequence[Job], entry: Entry | None, now: int) -> tuple[State, str]:

@@ -46,6 +46,8 @@ async def file_read(tx: Transaction) -> str:
 
 async def keep(tx: Transaction, *, source: str, content: str, error: str | None) -> bool:
     """Keep a version as read; returns False when it is the one read last."""
+    if not tx.sqlite:  # two processes that begin together read the same file
+        await tx.run(sa.text("LOCK TABLE allowlist_version IN SHARE ROW EXCLUSIVE MODE"))
     digest = hashlib.sha256(f"{source}\n{error is None}\n{content}".encode()).hexdigest()
     last = await newest(tx)
     if last and last["digest"] == digest and last["error"] == error:

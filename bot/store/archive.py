@@ -103,7 +103,10 @@ async def _bounded(
 
 async def oldest_unhandled(tx: Transaction) -> int | None:
     """Return when the oldest delivery that is still to be handled came (epoch milliseconds)."""
-    query = sa.select(sa.func.min(delivery.c.received_at)).where(delivery.c.state == "stored")
+    # for min() alone SQLite would go through all deliveries, in the order they came
+    query = sa.select(sa.func.min(delivery.c.received_at), sa.func.count()).where(
+        delivery.c.state == "stored"
+    )
     at: int | None = (await tx.run(query)).scalar()
     return at
 
@@ -158,7 +161,7 @@ async def old_records(tx: Transaction, *, name: str, before: int, limit: int) ->
 async def delete_records(tx: Transaction, keys: Sequence[tuple[Any, ...]], *, name: str) -> None:
     """Delete records by their keys."""
     table = records[name]
-    await tx.run(sa.delete(table).where(sa.tuple_(*table.primary_key.columns).in_(keys)))
+    await tx.run(sa.delete(table).where(tx.among(list(table.primary_key.columns), keys)))
 
 
 async def old_tasks(tx: Transaction, *, before: int, limit: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import oot_workflow_job, records
+from bot.store.tables import BACKEND_OF_HEAD, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 JOB = oot_workflow_job.c
+BACKEND = sa.func.lower(JOB.downstream_repo)
 GRID = (
     JOB.job_key, JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.workflow_name, JOB.job_name, JOB.run_id,
     JOB.run_attempt, JOB.status, JOB.conclusion, JOB.execution_time, JOB.failed_tests, JOB.delivery_id,
@@ -25,6 +26,7 @@ TESTS = (
     JOB.failed_tests_json, JOB.received_at, JOB.head_sha, JOB.run_id, JOB.workflow_run_url, JOB.pr_number,
     JOB.upstream_repo,
 )  # fmt: skip
+LOOKED_AT = (300, 2_000, 6_000)  # newest jobs among which the newest commits are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +39,14 @@ class Asked:
     hidden: Collection[str]  # case folded names of upstreams that may not be shown
 
 
-async def grid(tx: Transaction, asked: Asked, *, limit: int) -> list[Row]:
-    """Return the newest jobs, newest first; `run_received_at` says which of several runs is the newest."""
+async def grid(tx: Transaction, asked: Asked, *, commits: int, limit: int) -> list[Row]:
+    """Return the jobs of the newest commits and one more, newest first; at most `limit`.
+
+    `run_received_at` says which of several runs is the newest.
+    """
     names = [column.name for column in GRID]
-    found = await tx.run(_of(GRID, asked).order_by(JOB.received_at.desc()).limit(limit))
+    query = _of(GRID, asked, backend=BACKEND_OF_HEAD).where(await _newest(tx, asked, commits + 1))
+    found = (await tx.run(query.order_by(JOB.received_at.desc()).limit(limit))).all()
     rows = [dict(zip(names, row, strict=True)) for row in found]
     began: dict[tuple[str, str], int] = {}
     for row in reversed(rows):
@@ -48,6 +54,21 @@ async def grid(tx: Transaction, asked: Asked, *, limit: int) -> list[Row]:
     for row in rows:
         row["run_received_at"] = began[row["delivery_id"], row["run_id"]]
     return rows
+
+
+async def _newest(tx: Transaction, asked: Asked, most: int) -> sa.ColumnElement[bool]:
+    """Return what the jobs of the newest commits have in common; of few jobs, where these are enough."""
+    shas: list[str | None] = []
+    for looked_at in LOOKED_AT:
+        part = _of((JOB.head_sha, JOB.received_at), asked).order_by(JOB.received_at.desc())
+        newest = part.limit(looked_at).subquery().c
+        query = sa.select(newest.head_sha).group_by(newest.head_sha)
+        query = query.order_by(sa.func.max(newest.received_at).desc()).limit(most)
+        shas = list((await tx.run(query)).scalars())
+        if len(shas) == most:
+            break
+    known = JOB.head_sha.in_([sha for sha in shas if sha is not None])
+    return known | JOB.head_sha.is_(None) if None in shas else known
 
 
 async def failed_tests(tx: Transaction, asked: Asked, *, limit: int) -> list[Row]:
@@ -65,9 +86,9 @@ async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[i
     return {row["number"]: row for row in await tx.rows(query)}
 
 
-def _of(columns: Iterable[Any], asked: Asked) -> Any:
+def _of(columns: Iterable[Any], asked: Asked, *, backend: sa.ColumnElement[str] = BACKEND) -> Any:
     query = sa.select(*columns).where(
-        sa.func.lower(JOB.downstream_repo) == asked.backend.lower(),
+        backend == asked.backend.lower(),
         JOB.received_at >= asked.since,
         JOB.event_type.in_(sorted(asked.events)),
     )

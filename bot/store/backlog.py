@@ -84,6 +84,11 @@ async def version(tx: Transaction) -> str | None:
     return await tx.conn.run_sync(migrate.version)
 
 
+async def supported(tx: Transaction) -> bool:
+    """Whether this version may work with a database of a newer one."""
+    return await tx.conn.run_sync(migrate.supports)
+
+
 async def touch(tx: Transaction) -> None:
     """Write something that changes nothing: the database takes it or refuses."""
     await tx.run(sa.text("UPDATE alembic_version SET version_num = version_num"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
-HEARD = sa.exists().where(oot_workflow_job.c.dispatch_id == oot_dispatch.c.id)
+UNHEARD = oot_dispatch.c.heard_at.is_(None)
 COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 
@@ -46,9 +46,20 @@ async def find(tx: Transaction, *, delivery_id: str, backend: str) -> Row | None
     return await get(tx, identity(delivery_id, backend))
 
 
-async def of_pull(tx: Transaction, repo: str, number: int) -> list[Row]:
-    """Return every dispatch of a pull request that asks for a verdict, oldest first."""
+async def heads_of_pull(tx: Transaction, repo: str, number: int) -> dict[str, int]:
+    """Return how many dispatches that ask for a verdict each head of a pull request has, the oldest head first."""
+    newest = sa.func.max(oot_dispatch.c.created_at)
+    query = sa.select(oot_dispatch.c.head_sha, sa.func.count().label("count"))
+    query = query.where(*_of(repo, number), ASKS_FOR_A_VERDICT).group_by(oot_dispatch.c.head_sha)
+    rows = await tx.rows(query.order_by(newest, sa.func.max(oot_dispatch.c.id)))
+    return {row["head_sha"]: row["count"] for row in rows}
+
+
+async def of_pull(tx: Transaction, repo: str, number: int, *, head_sha: str | None = None) -> list[Row]:
+    """Return every dispatch of a pull request, or of one head, that asks for a verdict, oldest first."""
     query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
+    if head_sha is not None:
+        query = query.where(oot_dispatch.c.head_sha == head_sha)
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
@@ -195,7 +206,7 @@ async def silent(tx: Transaction, limits: Limits) -> list[Row]:
         oot_dispatch.c.dispatched_at < limits.since(tx.now, oot_dispatch.c.backend_key),
         oot_dispatch.c.level > 1,
         ASKS_FOR_A_VERDICT,
-        ~HEARD,
+        UNHEARD,
     )
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE))
 
@@ -211,7 +222,7 @@ async def unsent(tx: Transaction, limits: Limits) -> list[str]:
 
 async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
     """Conclude a dispatch that nobody has reported on; returns False when somebody has, or it is no longer sent."""
-    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", ~HEARD)
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNHEARD)
     change_of = sa.update(oot_dispatch).where(*matches).values(state="never_started", error=reason)
     done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
     await rollup.touch_dispatches(tx, done)

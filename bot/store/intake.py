@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bot.errors import StoreUnavailable
+from bot.store import bell
 from bot.store.inbox import COLUMNS, Incoming, values
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ SQLITE_INSERT = (
     f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
     "ON CONFLICT (guid) DO NOTHING"
 )
-POSTGRES_INSERT = (
-    f"INSERT INTO delivery ({', '.join(COLUMNS)}) SELECT * FROM "  # noqa: S608 - our names
+POSTGRES_INSERT = (  # and tells the workers of other processes, in the same statement
+    f"WITH fresh AS (INSERT INTO delivery ({', '.join(COLUMNS)}) SELECT * FROM "  # noqa: S608 - our names
     f"unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(COLUMNS.values(), 1))}) "
-    "ON CONFLICT (guid) DO NOTHING RETURNING guid"
+    "ON CONFLICT (guid) DO NOTHING RETURNING guid) "
+    f"SELECT array_agg(guid), pg_notify('{bell.CHANNEL}', ${len(COLUMNS) + 1}) FROM fresh HAVING count(*) > 0"
 )
 
 
@@ -128,7 +130,7 @@ class Intake:
     async def _postgres(self, rows: Sequence[Row]) -> list[bool]:
         async with self._store.connection() as connection:
             columns = list(zip(*rows, strict=True))
-            told = {row["guid"] for row in await connection.fetch(POSTGRES_INSERT, *columns)}
+            told = set(await connection.fetchval(POSTGRES_INSERT, *columns, self._store.name) or ())
         at = list(COLUMNS).index("guid")
         answers = []
         for row in rows:

@@ -67,6 +67,7 @@ async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
     if not rows:
         return set()
     await rollup.touch_jobs(tx, rows.values())
+    await _hear(tx, {told for row in rows.values() if (told := row.get("dispatch_id"))})
     statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
     ordered = [BLANK | rows[key] for key in sorted(rows)]
     if tx.sqlite:  # the only writer: nothing can have come in between
@@ -74,6 +75,19 @@ async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
         return set()
     done = await tx.run(statement.returning(oot_workflow_job.c.job_key), ordered)
     return set(rows) - set(done.scalars())
+
+
+async def _hear(tx: Transaction, dispatches: Collection[str]) -> None:
+    """Note which dispatches are reported on for the first time."""
+    if not dispatches:
+        return
+    told = oot_dispatch.c
+    unheard = sa.select(told.id).where(told.id.in_(sorted(dispatches)), told.heard_at.is_(None))
+    # one order for all, so that two transactions never wait for each other
+    unheard = unheard.order_by(told.id)
+    found = list((await tx.run(unheard if tx.sqlite else unheard.with_for_update())).scalars())
+    if found:
+        await tx.run(sa.update(oot_dispatch).where(told.id.in_(found)).values(heard_at=tx.now))
 
 
 async def change(tx: Transaction, rows: Mapping[str, Row]) -> None:

@@ -53,4 +53,4 @@ async def old(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, st
 
 async def delete(tx: Transaction, keys: Sequence[tuple[str, str]]) -> None:
     """Forget commits of merge queues."""
-    await tx.run(sa.delete(oot_merge_group).where(sa.tuple_(GROUP.upstream_repo, GROUP.head_sha).in_(keys)))
+    await tx.run(sa.delete(oot_merge_group).where(tx.among([GROUP.upstream_repo, GROUP.head_sha], keys)))

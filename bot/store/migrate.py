@@ -1,27 +1,41 @@
-"""How does the schema get up to date? Alembic, run from code at every start, in one transaction."""
+"""How does the schema get up to date, and which versions may share it? Alembic, run from code, in one transaction.
+
+Migrations add: the version before goes on working with what they leave, also while they run. One that it would not
+survive says so in `schema_support`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+from bot.errors import Misconfigured
+from bot.store.installation_tables import schema_support
 
 FOLDER = Path(__file__).parent / "migrations"
 STARTUP_LOCK = 0x006F6F74  # any constant of our own: processes that start together migrate one by one
 
+log = structlog.get_logger("bot.store.migrate")
+
 
 def upgrade(conn: sa.Connection) -> None:
-    """Apply the migrations the database has not seen."""
+    """Apply the migrations the database has not seen; one that has seen later ones is left as it is.
+
+    Raises Misconfigured when those later ones leave no room for this version.
+    """
     if conn.dialect.name == "postgresql":
         conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({STARTUP_LOCK})")
-    if version(conn) != head():
+    found = version(conn)
+    if found is not None and is_newer(found):
+        _require_support(conn, found)
+        log.warning("the database is of a newer version; working beside it", database=found, program=head())
+    elif found != head():
         command.upgrade(_config(conn), "head")
     conn.commit()
 
@@ -31,9 +45,31 @@ def version(conn: sa.Connection) -> str | None:
     return MigrationContext.configure(conn).get_current_revision()
 
 
-def head() -> str | None:
-    """Return the revision this code needs."""
-    return ScriptDirectory.from_config(_config(None)).get_current_head()
+def is_newer(found: str) -> bool:
+    """Whether a database at this revision was migrated by a later version than this one."""
+    return found > head()
+
+
+def supports(conn: sa.Connection) -> bool:
+    """Whether this version may work with a database that is newer."""
+    oldest = conn.execute(sa.select(schema_support.c.oldest)).scalar()
+    return oldest is not None and oldest <= head()
+
+
+def head() -> str:
+    """Return the revision this code needs: four digits, each greater than the one before."""
+    found = ScriptDirectory.from_config(_config(None)).get_current_head()
+    assert found is not None
+    return found
+
+
+def _require_support(conn: sa.Connection, found: str) -> None:
+    if not supports(conn):
+        problem = (
+            f"the database is at version {found}, and this program, which knows {head()}, cannot work with it: "
+            "run the newer ootbot, or restore a backup made before the upgrade"
+        )
+        raise Misconfigured([problem])
 
 
 def _config(conn: sa.Connection | None) -> Config:

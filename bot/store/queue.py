@@ -15,11 +15,22 @@ from bot.errors import AWAY
 from bot.store.tables import task
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from bot.store.transaction import Request, Transaction
+    from bot.store.transaction import Transaction
 
 LEASE = 60_000  # milliseconds; renewed while the task runs
+
+
+@dataclass(kw_only=True)
+class Request:
+    """A task to be enqueued with a transaction; see `Transaction.enqueue`."""
+
+    kind: str
+    key: str
+    due_at: int
+    patience: int | None = None  # milliseconds a waiting task may be pushed back in all
+    cause: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,23 +79,41 @@ def _new(tx: Transaction, request: Request) -> dict[str, Any]:
     }
 
 
-async def claim(tx: Transaction, *, owner: str, limit: int) -> list[Task]:
-    """Take up to `limit` tasks that are due and whose key does not run already."""
+async def begin(tx: Transaction, kinds: Iterable[str]) -> None:
+    """Let tasks wait that nobody asks for but the timetable; what waits or runs already, perhaps elsewhere, stays."""
+    for kind in kinds:
+        there = sa.exists().where(
+            task.c.kind == kind, task.c.key == "", task.c.state.in_(("waiting", "running"))
+        )
+        row = _new(tx, Request(kind=kind, key="", due_at=tx.now))
+        values = sa.select(*(sa.literal(value, task.c[name].type) for name, value in row.items())).where(
+            ~there
+        )
+        await tx.run(tx.insert(task).from_select(list(row), values).on_conflict_do_nothing())
+    tx.stirred = True
+
+
+async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]) -> list[Task]:
+    """Take up to `limit` tasks of these kinds that are due and whose key does not run already.
+
+    Other kinds are left to the newer version that knows them: two versions may work side by side.
+    """
     other = task.alias("other")
     running = sa.exists().where(
         other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
     )
     due = (
         sa.select(task.c.id)
-        .where(task.c.state == "waiting", task.c.due_at <= tx.now, ~running)
+        .where(task.c.state == "waiting", task.c.due_at <= tx.now, task.c.kind.in_(sorted(kinds)), ~running)
         .order_by(task.c.due_at, task.c.id)
         .limit(limit)
     )
     if not tx.sqlite:
         due = due.with_for_update(skip_locked=True)
+    chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
     statement = (
         sa.update(task)
-        .where(task.c.id.in_(due.scalar_subquery()))
+        .where(task.c.id.in_(sa.select(chosen.c.id)))
         .values(
             state="running",
             owner=owner,
@@ -111,7 +140,7 @@ async def bury(tx: Transaction, dead: Task, error: str) -> None:
 async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
     """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
     again = {"attempts": failed.attempts, "due_at": due_at, "error": error}
-    tx.stirred = True
+    tx.stirred |= due_at <= tx.now
     waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
     try:
         async with tx.conn.begin_nested():

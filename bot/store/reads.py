@@ -75,14 +75,14 @@ async def latest_jobs(
     since: int,
     limit: int,
     hidden: Iterable[str] = (),
-    event: str | None = None,
+    events: Iterable[str] | None = None,
 ) -> list[Row]:
     """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded)."""
     query = sa.select(oot_workflow_job).where(
         sa.func.lower(JOB.downstream_repo) == backend.lower(),
         JOB.received_at >= since,
         sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
-        JOB.event_type == event if event else sa.true(),
+        sa.true() if events is None else JOB.event_type.in_(sorted(events)),
     )
     return await tx.rows(
         query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
@@ -100,14 +100,14 @@ async def jobs_of_pull(
 
 
 async def jobs_on_commit(
-    tx: Transaction, repo: str, sha: str, *, limit: int, event: str | None = None
+    tx: Transaction, repo: str, sha: str, *, limit: int, events: Iterable[str] | None = None
 ) -> list[Row]:
     """Return the newest jobs on the commits of a repository that begin with `sha`, whatever asked for them."""
     query = sa.select(oot_workflow_job).where(
         JOB.head_sha >= sha,
         JOB.head_sha < sha + "g",  # the first letter after the digits of a SHA
         sa.func.lower(JOB.upstream_repo) == repo.lower(),
-        JOB.event_type == event if event else sa.true(),
+        sa.true() if events is None else JOB.event_type.in_(sorted(events)),
     )
     return await tx.rows(
         query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)

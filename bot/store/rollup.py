@@ -6,7 +6,10 @@ writes stale days anew. So what is read here is always what the rows add up to, 
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -25,7 +28,31 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Place = tuple[int, str]  # a day, a backend's case folded name
+Marks = dict[str, object]  # by backend: another one as soon as any of its days is another
+SLICE = 500  # days made at a time
+READ = tuple(
+    oot_day.c[name]
+    for name in (
+        "day",
+        "backend",
+        "level",
+        "upstream_key",
+        "event_type",
+        "hours",
+        "last_at",
+        *HISTOGRAMS,
+        *COUNTS,
+    )
+)
 JOB, TOLD = oot_workflow_job.c, oot_dispatch.c
+
+
+@dataclass(kw_only=True)
+class Lately:
+    """What one backend did since some time."""
+
+    oldest: int  # epoch milliseconds: nothing of it is older
+    days: list[Day]
 
 
 async def touch_jobs(tx: Transaction, rows: Collection[Row]) -> None:
@@ -62,10 +89,12 @@ async def touch_dispatches(tx: Transaction, rows: Iterable[Row]) -> None:
 async def mark(tx: Transaction, places: Collection[Place]) -> None:
     """Write down which days are stale."""
     insert = tx.insert(oot_stale_day)
-    more = {"marks": oot_stale_day.c.marks + 1}
+    again = {"mark": insert.excluded.mark}
     # one order for all, so that two transactions never wait for each other
-    rows = [{"day": day, "backend_key": backend, "marks": 1} for day, backend in sorted(places)]
-    await tx.run(insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=more), rows)
+    rows = [
+        {"day": day, "backend_key": backend, "mark": secrets.randbits(62)} for day, backend in sorted(places)
+    ]
+    await tx.run(insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=again), rows)
 
 
 async def read(
@@ -73,16 +102,15 @@ async def read(
 ) -> list[Day]:
     """Return the days from `first` to `last`, of some backends or of all; what is stale is counted afresh."""
     stale = await stale_days(tx, first, last=last, backends=backends)
-    kept = sa.select(oot_day).where(oot_day.c.day >= first)
+    kept = sa.select(*READ).where(oot_day.c.day >= first)
     if last is not None:
         kept = kept.where(oot_day.c.day <= last)
     if backends is not None:
         kept = kept.where(oot_day.c.backend_key.in_(sorted(backends)))
-    found = [
-        _day(row)
-        for row in map(dict, (await tx.run(kept)).mappings())
-        if (row["day"], row["backend_key"]) not in stale
-    ]
+    found: list[Day] = []
+    for part in (await tx.run(kept)).partitions(SLICE):
+        found += [one for one in map(_day, part) if (one.day, one.key) not in stale]
+        await asyncio.sleep(0)  # a long window is read without keeping other requests waiting
     return found + await count(tx, list(stale))
 
 
@@ -94,6 +122,20 @@ async def fingerprint(tx: Transaction, first: int, last: int) -> tuple[int, int]
     return (found["days"], int(found["sum"])) if found else (0, 0)
 
 
+async def marks(tx: Transaction, first: int, last: int, stale: dict[Place, int]) -> Marks:
+    """Return what is another as soon as any day of a backend is, for each that did anything in a span of days."""
+    key, at = oot_day.c.backend_key, oot_day.c.written_at
+    query = sa.select(key, sa.func.count().label("days"), sa.func.sum(at).label("sum")).where(
+        oot_day.c.day >= first, oot_day.c.day <= last
+    )
+    rows = await tx.rows(query.group_by(key))
+    kept = {row["backend_key"]: (row["days"], int(row["sum"])) for row in rows}
+    marked: dict[str, set[Any]] = {key: set() for key in kept}
+    for (day, backend), mark_ in stale.items():
+        marked.setdefault(backend, set()).add((day, mark_))
+    return {key: (kept.get(key), frozenset(mine)) for key, mine in marked.items()}
+
+
 async def stale_days(
     tx: Transaction,
     first: int = 0,
@@ -102,14 +144,14 @@ async def stale_days(
     backends: Collection[str] | None = None,
     limit: int | None = None,
 ) -> dict[Place, int]:
-    """Return the stale days with how often each was marked, the oldest first."""
+    """Return the stale days with the mark of their last change, the oldest first."""
     query = sa.select(oot_stale_day).where(oot_stale_day.c.day >= first)
     if last is not None:
         query = query.where(oot_stale_day.c.day <= last)
     if backends is not None:
         query = query.where(oot_stale_day.c.backend_key.in_(sorted(backends)))
     query = query.order_by(oot_stale_day.c.day, oot_stale_day.c.backend_key).limit(limit)
-    return {(row["day"], row["backend_key"]): row["marks"] for row in await tx.rows(query)}
+    return {(row["day"], row["backend_key"]): row["mark"] for row in await tx.rows(query)}
 
 
 async def count(tx: Transaction, places: Sequence[Place]) -> list[Day]:
@@ -124,10 +166,18 @@ async def count(tx: Transaction, places: Sequence[Place]) -> list[Day]:
     return found
 
 
-async def since(tx: Transaction, at: int, backends: Collection[str]) -> list[Day]:
-    """Return what backends did since a time that is not the beginning of a day."""
+async def since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str, Lately]:
+    """Return what backends did since a time that is not the beginning of a day, by case folded name."""
     jobs, silent = await counted.rows(tx, backends, since=at, until=tx.now)
-    return days(jobs, silent)
+    found = {key: Lately(oldest=tx.now, days=[]) for key in backends}
+    times_of = [(row["downstream_repo"], row["received_at"]) for row in jobs]
+    times_of += [(row["backend"], row["created_at"]) for row in silent]
+    for name, when in times_of:
+        mine = found[name.casefold()]
+        mine.oldest = min(mine.oldest, when)
+    for one in days(jobs, silent):
+        found[one.key].days.append(one)
+    return found
 
 
 async def heard_of(tx: Transaction, first: int) -> set[str]:
@@ -137,13 +187,13 @@ async def heard_of(tx: Transaction, first: int) -> set[str]:
     return set((await tx.run(kept.union(stale))).scalars())
 
 
-async def write(tx: Transaction, place: Place, marks: int, found: Iterable[Day]) -> bool:
-    """Keep a day as counted; returns False when it was marked again meanwhile."""
+async def write(tx: Transaction, place: Place, marked: int, found: Iterable[Day]) -> bool:
+    """Keep a day as counted when it bore this mark; returns False when it was marked again meanwhile."""
     day, backend = place
     same = (
         oot_stale_day.c.day == day,
         oot_stale_day.c.backend_key == backend,
-        oot_stale_day.c.marks == marks,
+        oot_stale_day.c.mark == marked,
     )
     if not (await tx.run(sa.delete(oot_stale_day).where(*same))).rowcount:
         return False
@@ -162,15 +212,15 @@ def _row(one: Day, now: int) -> Row:
     return row | {"last_at": one.tally.last_at, "written_at": now}
 
 
-def _day(row: Row) -> Day:
-    added = {name: row[name] for name in COUNTS}
-    added |= {name: times.from_bytes(row[name]) for name in HISTOGRAMS}
+def _day(row: Sequence[Any]) -> Day:
+    """Return a day from the columns of READ."""
+    day, backend, level, upstream, event, hours, last_at, *added = row
+    packed, counts = added[: len(HISTOGRAMS)], added[len(HISTOGRAMS) :]
+    tally = Tally(
+        **dict(zip(HISTOGRAMS, map(times.from_bytes, packed), strict=True)),
+        **dict(zip(COUNTS, counts, strict=True)),
+        last_at=last_at,
+    )
     return Day(
-        day=row["day"],
-        backend=row["backend"],
-        level=row["level"],
-        upstream=row["upstream_key"],
-        event=row["event_type"],
-        tally=Tally(**added, last_at=row["last_at"]),
-        hours=row["hours"],
+        day=day, backend=backend, level=level, upstream=upstream, event=event, tally=tally, hours=hours
     )

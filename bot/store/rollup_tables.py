@@ -27,14 +27,14 @@ oot_day = sa.Table(
     _must("written_at", Big),
     sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
 )
-sa.Index("ix_oot_day_day", oot_day.c.day, oot_day.c.written_at)
+sa.Index("ix_oot_day_day", oot_day.c.day, oot_day.c.written_at, oot_day.c.backend_key)
 
 oot_stale_day = sa.Table(
     "oot_stale_day",
     metadata,
     _must("day", sa.Integer),
     _must("backend_key", sa.Text),
-    _must("marks", Big),  # how often rows of that day have changed: what was read before is out of date
+    _must("mark", Big),  # a random number, another one each time rows of that day change
     sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bot.errors import Rejected, StoreUnavailable
-from bot.store import migrate
+from bot.store import bell, migrate
 from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
@@ -44,7 +45,8 @@ class Store:
         self.url = make_url(_driver(url))
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
-        self.work_waiting = asyncio.Event()  # set whenever a commit may have left something to do
+        self.name = secrets.token_hex(8)  # what tells this process from others at the same database
+        self.work_waiting = asyncio.Event()  # set whenever a commit, here or elsewhere, may have left work
         self._engine = self._create_engine(busy_timeout)
         self._reader = self._engine.execution_options(ootbot_read=True, **({} if self.sqlite else SNAPSHOT))
         self._turn = asyncio.Lock()
@@ -84,6 +86,8 @@ class Store:
                     tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
                     yield tx
                     await tx.flush()
+                    if tx.stirred and not self.sqlite:
+                        await tx.run(bell.ring(self.name))
         except StoreUnavailable as error:
             self.note(error)
             raise

@@ -10,18 +10,21 @@ import sqlalchemy as sa
 from bot.store.columns import Big, Float, Json, metadata, partial_index
 from bot.store.columns import column as _column
 from bot.store.columns import must as _must
+from bot.store.installation_tables import oot_budget, schema_support
 from bot.store.pull_tables import oot_check, oot_comment
 from bot.store.record_tables import records
 from bot.store.rollup_tables import oot_day, oot_level, oot_stale_day
 
 __all__ = [
     "metadata",
+    "oot_budget",
     "oot_check",
     "oot_comment",
     "oot_day",
     "oot_level",
     "oot_stale_day",
     "records",
+    "schema_support",
 ]  # part of the schema, made elsewhere
 
 delivery = sa.Table(
@@ -113,6 +116,7 @@ oot_dispatch = sa.Table(
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
+    _column("heard_at", Big),  # when the first report on it came
     _must("token_jti", sa.Text),
     _column("run_id", sa.Text),  # the run a workflow_dispatch started: reports have to be about it
     _column("error", sa.Text),
@@ -120,6 +124,14 @@ oot_dispatch = sa.Table(
 )
 sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
+UNHEARD = oot_dispatch.c.heard_at.is_(None)
+sa.Index(
+    "ix_oot_dispatch_unheard",
+    oot_dispatch.c.state,
+    oot_dispatch.c.created_at,
+    sqlite_where=UNHEARD,
+    postgresql_where=UNHEARD,
+)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
 sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
 
@@ -179,7 +191,9 @@ sa.Index(
     oot_workflow_job.c.received_at,
 )
 sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id, oot_workflow_job.c.job_name)
-sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha)
+# not written as in the other indexes, or else SQLite would look among all jobs of the backend for those of a commit
+BACKEND_OF_HEAD: sa.ColumnElement[str] = sa.literal_column("lower(downstream_repo || '')", sa.Text)
+sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha, BACKEND_OF_HEAD)
 sa.Index(
     "ix_oot_workflow_job_name",  # how else does this job fare?
     sa.func.lower(oot_workflow_job.c.downstream_repo),
@@ -187,6 +201,14 @@ sa.Index(
     oot_workflow_job.c.workflow_name,
     oot_workflow_job.c.completed_at,
     oot_workflow_job.c.pr_number,
+)
+WITH_FAILED_TESTS = oot_workflow_job.c.failed_tests_json.is_not(None)
+sa.Index(
+    "ix_oot_workflow_job_failed",
+    sa.func.lower(oot_workflow_job.c.downstream_repo),
+    oot_workflow_job.c.received_at,
+    sqlite_where=WITH_FAILED_TESTS,
+    postgresql_where=WITH_FAILED_TESTS,
 )
 UNFINISHED = oot_workflow_job.c.status == "in_progress"
 partial_index("ix_oot_workflow_job_open", oot_workflow_job.c.started_at, where=UNFINISHED)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.domain.records import Record, merge
 from bot.store import names, queue, rollup
+from bot.store.queue import Request
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
 KEYS_PER_QUERY = 200  # SQLite's parser and bound parameters have limits
 
 
-@dataclass(kw_only=True)
-class Request:
-    """A task to be enqueued with this transaction; see `Transaction.enqueue`."""
-
-    kind: str
-    key: str
-    due_at: int
-    patience: int | None  # milliseconds a waiting task may be pushed back in all
-    cause: str | None
-
-
 class Transaction:
     """A running transaction: a connection, the time it began, and what is to be written at its end."""
 
@@ -39,7 +29,7 @@ class Transaction:
         self.now = now  # epoch milliseconds
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled: tasks remember it
-        self.stirred = False  # something may be due once this is committed: the worker is rung
+        self.stirred = False  # something is due once this is committed: the workers are rung
         self.replaying = False  # rebuilding records: tasks are not enqueued
         # by id, as last shown by a delivery received then
         self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
@@ -66,7 +56,7 @@ class Transaction:
             patience=None if patience is None else round(patience * 1000),
             cause=self.cause,
         )
-        self.stirred = True
+        self.stirred |= request.due_at <= self.now
         known = self._requests.get((kind, key))
         if known is None or request.due_at < known.due_at:
             self._requests[kind, key] = request
@@ -100,12 +90,27 @@ class Transaction:
 
     async def rows(self, statement: Any) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
-        return [dict(row) for row in (await self.conn.execute(statement)).mappings()]
+        found = await self.conn.execute(statement)
+        names = tuple(found.keys())
+        return [dict(zip(names, row, strict=True)) for row in found.all()]
 
     async def row(self, statement: Any) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
         found = (await self.conn.execute(statement)).mappings().first()
         return None if found is None else dict(found)
+
+    def among(
+        self, columns: Sequence[sa.ColumnElement[Any]], keys: Sequence[tuple[Any, ...]]
+    ) -> sa.ColumnElement[bool]:
+        """Return the condition that these columns are one of some keys, as an index answers it.
+
+        SQLite looks through the whole table for `(a, b) IN (VALUES ...)`; for `IN (SELECT ...)` it uses the index.
+        """
+        if not self.sqlite:
+            return sa.tuple_(*columns).in_(keys)
+        listed = sa.func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
+        members = [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in range(len(columns))]
+        return sa.tuple_(*columns).in_(sa.select(*members))
 
     async def _merge(self, name: str, pending: dict[tuple[Any, ...], list[Record]]) -> None:
         """Merge records into one table; a row another process inserts meanwhile is read and merged again."""
@@ -146,7 +151,7 @@ class Transaction:
         columns = list(table.primary_key.columns)
         found = {}
         for start in range(0, len(keys), KEYS_PER_QUERY):
-            wanted = sa.tuple_(*columns).in_(keys[start : start + KEYS_PER_QUERY])
+            wanted = self.among(columns, keys[start : start + KEYS_PER_QUERY])
             query = sa.select(table).where(wanted).order_by(*columns)
             for row in await self.rows(query if self.sqlite else query.with_for_update()):
                 found[tuple(row[column.name] for column in columns)] = row

@@ -23,9 +23,7 @@ async def by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) ->
     """Return how many open pull requests wait for each backend; what was asked before `since` is given up."""
     what = sa.select(TOLD.backend_key, TOLD.upstream_repo, TOLD.pr_number).distinct()
     asked = (TOLD.level > 1, TOLD.action.is_distinct_from("closed"), TOLD.created_at >= since)
-    unheard = what.where(
-        TOLD.state.in_(UNANSWERED), *asked, ~sa.exists().where(JOB.dispatch_id == TOLD.id), _newest_of_open()
-    )
+    unheard = what.where(TOLD.state.in_(UNANSWERED), *asked, TOLD.heard_at.is_(None), _newest_of_open())
     running = what.join(oot_workflow_job, JOB.dispatch_id == TOLD.id).where(
         JOB.status == "in_progress", *asked, _newest_of_open()
     )

@@ -21,7 +21,7 @@ from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
     from bot.context import Context
-    from bot.domain.desired import Plan
+    from bot.domain.desired import Plan, Write
     from bot.query import Head, PullState
     from bot.store import Transaction
     from bot.store.queue import Task
@@ -102,7 +102,7 @@ async def _write_all(
 
 
 async def _plan(tx: Transaction, context: Context, state: PullState, files: frozenset[str]) -> Plan:
-    """Return everything that has to be written: gates first, then verdicts, then the rest."""
+    """Return everything that has to be written: gates and verdicts, then the rest and mere words of a gate last."""
     settings = context.settings
     present = await pulls.checks_of(tx, state.repo, state.number)
     gate_name = f"{settings.check_prefix} / gate"
@@ -120,7 +120,11 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         now = head is state.current
         here = replace(terms, current=now, files=files if now else frozenset())
         plan += desired.backends(head.view, told, head.entries, rows, here)
-    return replace(plan, writes=tuple(sorted(plan.writes, key=lambda one: not one.urgent)))
+
+    def order(one: Write) -> tuple[bool, bool]:
+        return not one.urgent, not one.urgent and one.check.name == gate_name
+
+    return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
 
 
 async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:

@@ -23,8 +23,8 @@ async def run(context: Context, _task: Task) -> None:
             return
         written = 0
         async with context.store.transaction() as tx:
-            for place, marks in sorted(stale.items()):
+            for place, mark in sorted(stale.items()):
                 mine = [one for one in found if (one.day, one.key) == place]
-                written += await rollup.write(tx, place, marks, mine)
+                written += await rollup.write(tx, place, mark, mine)
         if not written:  # they change all the time
             return

@@ -72,6 +72,7 @@ async def overview(request: web.Request) -> web.Response:
         tasks = await overview_reads.task_counts(tx)
         sweeps = await overview_reads.sweeps(tx)
     apps = {app.app_id: app for app in (context.github, context.relay)}
+    budgets = [one for app in apps.values() for one in await app.budgets()]
     return render(
         request,
         "admin.html",
@@ -83,7 +84,7 @@ async def overview(request: web.Request) -> web.Response:
         counts=counts,
         tasks=tasks,
         sweeps=sweeps,
-        budgets=[one for app in apps.values() for one in app.budgets()],
+        budgets=budgets,
         form_key=access.form_key(request),
         said=request.query.get("said", ""),
         failure=context.store.failure,

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 
 async def summary(request: web.Request) -> web.Response:
-    """Answer with every backend and its numbers; `q` and `level` narrow the list."""
+    """Answer with every backend and its numbers; `q` and `level` narrow the list, `event` what is counted."""
     context = request.app[CONTEXT]
     days, level, words = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    events = parameters.events(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        found = await health.of_all(tx, allowed, days, request.app[PAST])
+        found = await health.of_all(tx, allowed, days, request.app[PAST], events)
     backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
     return web.json_response({"ok": True, "days": days, "backends": backends})
 
@@ -62,11 +63,11 @@ async def pull(request: web.Request) -> web.Response:
 async def commit(request: web.Request) -> web.Response:
     """Answer with what backends said of one upstream commit: pull requests, pushes, nightly and periodic runs."""
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
-    event, limit = parameters.event(request), parameters.limit(request, default=backend_api.JOBS)
+    events, limit = parameters.events(request), parameters.limit(request, default=backend_api.JOBS)
     async with request.app[CONTEXT].store.read() as tx:
         allowed = await access.of_request(request, tx)
         hidden = allowed.hides(repo)
-        rows = [] if hidden else await reads.jobs_on_commit(tx, repo, sha, event=event, limit=limit)
+        rows = [] if hidden else await reads.jobs_on_commit(tx, repo, sha, events=events, limit=limit)
     if not rows:
         raise Rejected(404, "unknown_commit", f"nobody has reported on {sha} of {repo[:200]}")
     return web.json_response({"ok": True, "repo": repo, "jobs": [shown.job(row) for row in rows]})

@@ -44,12 +44,13 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        one = await health.of_one(tx, allowed, repo, days)
+        window = Window(days=days, now=tx.now)
+        known = await health.of_days(tx, allowed, repo, window)
+        one = await health.of_one(tx, allowed, repo, window, known)
         if one is None:
             raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
-        since = Window(days=days, now=tx.now).since
         rows = await reads.latest_jobs(
-            tx, repo, since=since, limit=limit, hidden=allowed.names, event=parameters.event(request)
+            tx, repo, since=window.since, limit=limit, hidden=allowed.names, events=parameters.events(request)
         )
     return one, days, rows
 

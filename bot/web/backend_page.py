@@ -16,6 +16,7 @@ from bot.errors import Rejected
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
 from bot.web import access, health, parameters
+from bot.web.grid import cells
 from bot.web.health import Window
 from bot.web.html import page, render, web_url
 from bot.web.keys import CONTEXT
@@ -38,7 +39,7 @@ TABS = {
     "nightly": ("Nightly", ("nightly", "periodic")),
 }
 COMMITS = 50
-CELLS = 3_000  # jobs looked at for the grid
+CELLS = 5_000  # jobs of these commits
 LATEST = 20
 FAILED_JOBS, FAILING_TESTS = 300, 15
 
@@ -53,18 +54,19 @@ async def backend(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        one = await health.of_one(tx, allowed, repo, days)
+        window = Window(days=days, now=tx.now)
+        known = await health.of_days(tx, allowed, repo, window)
+        one = await health.of_one(tx, allowed, repo, window, known)
         if one is None:
             raise Rejected(404, "unknown_backend", f"{repo} is not on the allowlist and has never reported")
-        window = Window(days=days, now=tx.now)
-        known = await health.of_days(tx, allowed, repo, first=window.first)
         asked = Asked(backend=repo, since=window.since, events=TABS[tab][1], hidden=allowed.names)
-        rows = await backend_reads.grid(tx, asked, limit=CELLS)
+        rows = await backend_reads.grid(tx, asked, commits=COMMITS, limit=CELLS)
         grid = matrix.build(rows, most=COMMITS, fold=None if wide else matrix.FOLD)
         failed = await backend_reads.failed_tests(tx, asked, limit=FAILED_JOBS)
         latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=allowed.names)
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
+    same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))
     return render(
         request,
         "backend.html",
@@ -74,6 +76,7 @@ async def backend(request: web.Request) -> web.Response:
         tab=tab,
         tabs={name: label for name, (label, _) in TABS.items()},
         matrix=grid,
+        cells=cells(grid),
         wide=wide,
         titles=titles,
         opened=opened,
@@ -84,8 +87,8 @@ async def backend(request: web.Request) -> web.Response:
         latest=[(row, verdict.job(row)) for row in latest],
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
-        json_url=f"/api/oot/backends/{one.repo}?" + urlencode({"days": days}),
-        csv_url=f"/api/oot/backends/{one.repo}/jobs.csv?" + urlencode({"days": days}),
+        json_url=f"/api/oot/backends/{one.repo}?" + same,
+        csv_url=f"/api/oot/backends/{one.repo}/jobs.csv?" + same,
     )
 
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.domain import stats, trend
 from bot.domain.days import DAY, HOUR, Day
 from bot.domain.stats import BackendStats
-from bot.domain.tally import total
+from bot.domain.tally import NOTHING, Tally, total
 from bot.store import allowlists, reads, rollup, waiting
-from bot.web.past import LIVELY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.domain.allowlist import Entry
-    from bot.domain.tally import Tally
+    from bot.domain.trend import Counts
     from bot.store import Transaction
     from bot.web.access import Access
-    from bot.web.past import Past, Sum, Sums
+    from bot.web.past import Past
 
+LIVELY = 2  # newest days, which change all the time
+HOURS = 8  # days before today whose hours are looked at, for what turned red or green
 SPARK = 30  # days drawn beside every backend
 SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
 GIVEN_UP = 7 * DAY  # nobody waits for an answer for longer
@@ -77,36 +78,78 @@ class Health:
         return all(word in names for word in words.casefold().split())
 
 
-async def of_all(tx: Transaction, access: Access, days: int, past: Past) -> list[Health]:
-    """Return every backend that is listed or was heard of in the window: from L4 down, worst first."""
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What the days of one backend amount to."""
+
+    repo: str  # as its newest day spells it
+    level: int
+    counts: bool  # whether it did anything in the window
+    stats: BackendStats
+    trend: tuple[float | None, ...]
+    turned: str
+    heard_at: int  # 0: never
+
+
+UNKNOWN = Figures(
+    repo="", level=0, counts=False, stats=BackendStats(), trend=(None,) * (SPARK + 1), turned="", heard_at=0
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """What some days of a backend amount to; plain tuples, since very many are kept and looked through."""
+
+    newest: Day | None
+    counted: tuple[Tally, ...]  # of the window: one, or none when nothing was done in it
+    daily: Counts
+    hourly: Counts
+    last_at: int
+
+
+async def of_all(
+    tx: Transaction, access: Access, days: int, past: Past, events: frozenset[str] | None = None
+) -> list[Health]:
+    """Return every backend that is listed or was heard of in the window: from L4 down, worst first.
+
+    With `events` only what is about these counts.
+    """
     window = Window(days=days, now=tx.now)
-    first = min(window.first, window.last - SPARK)
-    sums = await past.read(tx, access, first=first, counted_from=window.first, today=window.last)
-    lately = _by_backend(_visible(await rollup.read(tx, window.last - LIVELY + 1), access))
-    counted = await _lately_counted(tx, window, sums, lately, access)
+    figures = await _figures(tx, _Seen(hidden=access, events=events), window, past)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    heard = {key for key in {**sums, **lately} if key in counted or _counts(sums.get(key), window)}
-    found = []
-    for key in {**entries, **dict.fromkeys(heard)}:
-        gone = sums.get(key)
-        drawn = [*(gone.drawn if gone else ()), *lately.get(key, ())]
-        tallies = [one.tally for one in counted.get(key, ())]
-        tallies += [gone.counted] if gone and days > 1 else []
-        found.append(_health(entries.get(key), drawn, total(tallies), window, asked.get(key, 0)))
+    heard = {key: None for key, one in figures.items() if one.counts}
+    found = [
+        _health(entries.get(key), figures.get(key), window, asked.get(key, 0)) for key in {**entries, **heard}
+    ]
     return sorted(found, key=_worst_first)
 
 
-async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Health | None:
-    """Return one backend; None when it is neither listed nor was ever heard of."""
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """Which days count: those that may be shown, and are about some events or any."""
+
+    hidden: Access
+    events: frozenset[str] | None = None
+
+    def of(self, days: Iterable[Day]) -> list[Day]:
+        """Return those of some days."""
+        return [
+            one
+            for one in days
+            if not self.hidden.hides(one.upstream) and (self.events is None or one.event in self.events)
+        ]
+
+
+async def of_one(
+    tx: Transaction, access: Access, repo: str, window: Window, known: Sequence[Day]
+) -> Health | None:
+    """Return one backend, given its days; None when it is neither listed nor was ever heard of."""
     key = repo.casefold()
-    window = Window(days=days, now=tx.now)
-    read = await of_days(tx, access, repo, first=min(window.first, window.last - SPARK))
-    counted = await _counted(tx, window, read, access)
     allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
-    if entry is None and not read:
+    if entry is None and not known:
         row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names)), None)
         if row is None:
             return None
@@ -116,68 +159,94 @@ async def of_one(tx: Transaction, access: Access, repo: str, days: int) -> Healt
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    tally = total(one.tally for one in counted.get(key, ()))
-    return _health(entry, read, tally, window, asked.get(key, 0))
+    day: tuple[Tally, ...] = ()
+    if window.days == 1:
+        day = _tallies(_Seen(hidden=access), (await rollup.since(tx, window.since, [key]))[key].days)
+    figures = _together(window, None, _part(_Seen(hidden=access), window, known), day) if known else None
+    return _health(entry, figures, window, asked.get(key, 0))
 
 
-async def of_days(tx: Transaction, access: Access, repo: str, *, first: int) -> list[Day]:
-    """Return the days of one backend that may be shown."""
-    return _visible(await rollup.read(tx, first, backends=[repo.casefold()]), access)
+async def of_days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
+    """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
+    first = min(window.first, window.last - SPARK)
+    return _Seen(hidden=access).of(await rollup.read(tx, first, backends=[repo.casefold()]))
 
 
-def _counts(gone: Sum | None, window: Window) -> bool:
-    """Whether a backend did anything in the part of the window that is over."""
-    return gone is not None and window.days > 1 and gone.newest.day >= window.first
+async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> dict[str, Figures]:
+    """Return what every backend's days amount to; what has not changed is not added up again."""
+    what, over = (window.days, window.last, seen), window.last - LIVELY
+    old, new = (min(window.first, window.last - SPARK), over), (over + 1, window.last)
+    make = partial(_part, seen, window)
+    gone = await past.of_days(tx, ("gone", what), old, make)
+    lately = await past.of_days(tx, ("lately", what), new, make)
+    day: dict[str, tuple[Tally, ...]] = {}
+    if window.days == 1:
+        day = await past.since(tx, seen, window.since, partial(_tallies, seen))
+    hour = tx.now // HOUR
+    parts = {key: (gone.get(key), lately.get(key), day.get(key), hour) for key in {**gone, **lately}}
+    return past.made(what, parts, partial(_together, window))
 
 
-async def _lately_counted(
-    tx: Transaction, window: Window, sums: Sums, lately: dict[str, list[Day]], access: Access
-) -> dict[str, list[Day]]:
-    """Return by backend what belongs to the window and is not over for good."""
-    if window.days > 1:
-        return lately
-    names = {key for key, gone in sums.items() if gone.newest.day >= window.first} | set(lately)
-    return _by_backend(_visible(await rollup.since(tx, window.since, names), access))
+def _part(seen: _Seen, window: Window, days: Sequence[Day]) -> _Part:
+    days = seen.of(days)
+    counted = [one.tally for one in days if one.day >= window.first]
+    newest = max(days, key=lambda one: one.day, default=None)
+    return _Part(
+        newest=newest and replace(newest, tally=NOTHING, hours={}),
+        counted=(total(counted),) if counted and window.days > 1 else (),
+        daily=trend.daily(days),
+        hourly=trend.hourly(days, first=window.last - HOURS),
+        last_at=max((one.tally.last_at for one in days), default=0),
+    )
 
 
-async def _counted(
-    tx: Transaction, window: Window, read: Sequence[Day], access: Access
-) -> dict[str, list[Day]]:
-    """Return by backend what the window's numbers are made of."""
-    if window.days > 1:
-        return _by_backend(one for one in read if one.day >= window.first)
-    lately = {one.key for one in read if one.day >= window.first}
-    return _by_backend(_visible(await rollup.since(tx, window.since, lately), access))
+def _tallies(seen: _Seen, days: Sequence[Day]) -> tuple[Tally, ...]:
+    return tuple(one.tally for one in seen.of(days))
 
 
-def _health(entry: Entry | None, drawn: Sequence[Day], counted: Tally, window: Window, asked: int) -> Health:
-    newest = max(drawn, key=lambda one: one.day, default=None)
-    heard_at = max([counted.last_at, *(one.tally.last_at for one in drawn)])
-    level = entry.level if entry else newest.level if newest else 0
+def _together(
+    window: Window, gone: _Part | None, lately: _Part | None, day: tuple[Tally, ...] | None, _hour: int = 0
+) -> Figures:
+    parts = [part for part in (gone, lately) if part is not None]
+    counted = [*(day or ()), *(tally for part in parts for tally in part.counted)]
+    whole = _Part(
+        newest=next((part.newest for part in reversed(parts) if part.newest), None),
+        counted=(total(counted),) if counted else (),
+        daily=tuple(one for part in parts for one in part.daily),
+        hourly=tuple(one for part in parts for one in part.hourly),
+        last_at=max((part.last_at for part in parts), default=0),
+    )
+    return _figure(window, whole)
+
+
+def _figure(window: Window, part: _Part) -> Figures:
+    return Figures(
+        repo=part.newest.backend if part.newest else "",
+        level=part.newest.level if part.newest else 0,
+        counts=bool(part.counted),
+        stats=stats.numbers(total(part.counted)),
+        trend=tuple(trend.rates(part.daily, first=window.last - SPARK, last=window.last)),
+        turned=trend.turn(part.hourly, now=window.now),
+        heard_at=max([part.last_at, *(one.last_at for one in part.counted)]),
+    )
+
+
+def _health(entry: Entry | None, figures: Figures | None, window: Window, asked: int) -> Health:
+    seen = figures or UNKNOWN
+    level = entry.level if entry else seen.level
     return Health(
-        repo=entry.repo if entry else newest.backend if newest else "",
+        repo=entry.repo if entry else seen.repo,
         level=level,
         device=entry.device if entry else None,
         oncalls=entry.oncalls if entry else (),
         listed=entry is not None,
-        stats=stats.numbers(counted),
-        trend=tuple(trend.rates(drawn, first=window.last - SPARK, last=window.last)),
-        turned=trend.turn(drawn, now=window.now),
+        stats=seen.stats,
+        trend=seen.trend,
+        turned=seen.turned,
         waiting=asked,
-        heard_at=heard_at or None,
-        stale=level > 1 and 0 < heard_at < window.now - SILENT,
+        heard_at=seen.heard_at or None,
+        stale=level > 1 and 0 < seen.heard_at < window.now - SILENT,
     )
-
-
-def _visible(found: Iterable[Day], access: Access) -> list[Day]:
-    return [one for one in found if not access.hides(one.upstream)]
-
-
-def _by_backend(found: Iterable[Day]) -> dict[str, list[Day]]:
-    parts = defaultdict(list)
-    for one in found:
-        parts[one.key].append(one)
-    return parts
 
 
 def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:

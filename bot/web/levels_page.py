@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 
 from bot.domain import readiness
 from bot.domain.days import DAY
 from bot.domain.readiness import HIGHEST, Thresholds, Word
-from bot.store import allowlists, rollup
+from bot.store import allowlists
 from bot.web import access, shown
 from bot.web.html import page, render, web_url
 from bot.web.keys import CONTEXT
+from bot.web.past import PAST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from bot.domain.allowlist import Entry
     from bot.domain.days import Day
-    from bot.domain.readiness import Measure, Readiness
+    from bot.domain.readiness import Measure, Readiness, Sums
     from bot.settings import Settings
     from bot.store import Transaction
     from bot.web.access import Access
+    from bot.web.past import Past
 
 Row = dict[str, Any]
 _ORDER = {Word.MISSES: 0, Word.MEETS: 1, Word.UNKNOWN: 2}
@@ -70,7 +72,7 @@ async def levels(request: web.Request) -> web.Response:
         allowed.check_upstream(context.settings)
         in_force = await allowlists.in_force(tx)
         newest = await allowlists.newest(tx)
-        judged = await _judged(tx, allowed, context.settings)
+        judged = await _judged(tx, allowed, context.settings, request.app[PAST])
     return render(
         request,
         "levels.html",
@@ -81,18 +83,19 @@ async def levels(request: web.Request) -> web.Response:
         limits=thresholds(context.settings),
         label_prefixes=context.settings.label_prefixes,
         github=web_url(context.settings.github_api_url),
-        json_url="/api/oot/levels",
+        json_url="/api/oot/levels?" + urlencode({"q": words}) if words else "/api/oot/levels",
     )
 
 
 async def as_json(request: web.Request) -> web.Response:
-    """Answer with every listed backend's readiness."""
+    """Answer with every listed backend's readiness; `q` narrows the list."""
     context = request.app[CONTEXT]
+    words = request.query.get("q", "")
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        judged = await _judged(tx, allowed, context.settings)
-    return web.json_response({"ok": True, "backends": [_row(one) for one in judged]})
+        judged = await _judged(tx, allowed, context.settings, request.app[PAST])
+    return web.json_response({"ok": True, "backends": [_row(one) for one in judged if _matches(one, words)]})
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -112,19 +115,23 @@ def thresholds(settings: Settings) -> Thresholds:
     )
 
 
-async def _judged(tx: Transaction, allowed: Access, settings: Settings) -> list[Judged]:
+async def _judged(tx: Transaction, allowed: Access, settings: Settings, past: Past) -> list[Judged]:
     """Return every listed backend that reports, those for less first, then those ready for more."""
     in_force = await allowlists.in_force(tx)
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
-    today = tx.now // DAY
-    first = today - max(readiness.WINDOW, settings.demotion_days)
-    days: dict[str, list[Day]] = defaultdict(list)
-    for one in await rollup.read(tx, first):
-        if not allowed.hides(one.upstream):
-            days[one.key].append(one)
+    today, limits = tx.now // DAY, thresholds(settings)
+    span = (today - max(readiness.WINDOW, settings.demotion_days), today)
+
+    def add_up(days: Iterable[Day]) -> Sums:
+        visible = [one for one in days if not allowed.hides(one.upstream)]
+        return readiness.add_up(visible, limits, today=today)
+
+    sums = await past.of_days(tx, ("readiness", allowed.names), span, add_up)
     since = await allowlists.levels(tx)
-    limits = thresholds(settings)
-    found = [_judge(entry, days[entry.key], since.get(entry.key), limits, tx.now) for entry in entries]
+    found = [
+        _judge(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)
+        for entry in entries
+    ]
     return sorted(
         found,
         key=lambda one: (
@@ -136,15 +143,13 @@ async def _judged(tx: Transaction, allowed: Access, settings: Settings) -> list[
     )
 
 
-def _judge(
-    entry: Entry, days: Sequence[Day], known: tuple[int, int] | None, limits: Thresholds, now: int
-) -> Judged:
+def _judge(entry: Entry, sums: Sums, known: tuple[int, int] | None, limits: Thresholds, now: int) -> Judged:
     level = int(entry.level)
     since = known[1] if known and known[0] == level else None
     return Judged(
         entry=entry,
         since=since,
-        readiness=readiness.judge(days, limits, level=level, since=since, now=now),
+        readiness=readiness.judge(sums, limits, level=level, since=since, now=now),
     )
 
 

@@ -140,7 +140,9 @@ def _healthz() -> Schema:
 
 
 def _readyz() -> Schema:
-    said = members({"ok": FLAG, "missing": listed(TEXT), "notes": listed(TEXT)})
+    said = members(
+        {"ok": FLAG, "role": one_of(("web", "worker", "all")), "missing": listed(TEXT), "notes": listed(TEXT)}
+    )
     return operation(
         "readyz",
         "Can work be done?",

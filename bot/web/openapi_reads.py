@@ -34,8 +34,10 @@ from bot.web.openapi_parts import (
     whole,
 )
 
+REPORTED = "|".join(parameters.REPORTED)
 NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
-EVENT = in_query("event", one_of(parameters.REPORTED), "only jobs of this event")
+EVENT = in_query("event", matching(f"({REPORTED})(,({REPORTED}))*"), "only jobs of this event, or of several")
+MATCHING = in_query("q", TEXT, "only backends whose name or device holds these words")
 WORD: Schema = one_of(map(str, Word))
 UNKNOWN_BACKEND: Refusal = (404, "unknown_backend", "neither on the allowlist nor ever heard of")
 DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
@@ -67,7 +69,8 @@ def _summary() -> Schema:
         parameters=[
             DAYS,
             whole("level", 4, "only backends of this level"),
-            in_query("q", TEXT, "only backends whose name or device holds these words"),
+            MATCHING,
+            EVENT,
         ],
         answers={200: answer("From L4 down, the worst first", shown)},
         refusals=[WRONG_PARAMETER, NOTHING, UNAVAILABLE],
@@ -197,6 +200,7 @@ def _levels() -> Schema:
         "Which backends are ready for more, which for less?",
         tag="Results",
         who=READER,
+        parameters=[MATCHING],
         answers={
             200: answer(
                 "Listed backends that report, with their measures and thresholds",
@@ -227,7 +231,7 @@ def _metrics() -> Schema:
         parameters=[
             DAYS,
             whole("level", 4, "only backends of this level"),
-            in_query("q", TEXT, "only backends whose name or device holds these words"),
+            MATCHING,
             whole("from", 100_000, "which backend to begin with, the busiest is 1", default=1),
         ],
         answers={200: answer(f"{metrics_page.BACKENDS} backends, a row for each day", members(shown))},

@@ -57,7 +57,7 @@ async def readyz(request: web.Request) -> web.Response:
             if age > TOO_OLD
         ]
         notes += _given_up(left)
-    body = {"ok": not missing, "missing": missing, "notes": notes}
+    body = {"ok": not missing, "role": context.settings.role, "missing": missing, "notes": notes}
     return web.json_response(body, status=503 if missing else 200)
 
 
@@ -100,6 +100,9 @@ async def metrics(request: web.Request) -> web.Response:
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},
     )
+
+
+routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
 
 
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.domain import own
+from bot.domain import own, words
 from bot.errors import Rejected
 from bot.store import allowlists
 from bot.web import (
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from bot.web.health import Health
 
 KEEP = "public, max-age=86400"  # the address of a stylesheet names its content
+EVENTS = {
+    "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
+}  # fmt: skip
 FULL = 12  # backends of a pull request told in full, where there are more
 KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml"}
 LOOKS: web.AppKey[dict[str, Sent]] = web.AppKey("looks", dict)
@@ -48,12 +52,15 @@ async def overview(request: web.Request) -> web.Response:
     """Show every backend by level, worst first."""
     context = request.app[CONTEXT]
     days, level, query = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    events = parameters.events(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
-        known = await health.of_all(tx, allowed, days, request.app[PAST])
+        known = await health.of_all(tx, allowed, days, request.app[PAST], events)
         newest = await allowlists.newest(tx)
     found = [one for one in known if one.matches(query) and level in {None, one.level}]
+    event = ",".join(sorted(events or ()))
+    chosen = {"q": query, "level": level or "", "event": event}
     return render(
         request,
         "overview.html",
@@ -61,8 +68,11 @@ async def overview(request: web.Request) -> web.Response:
         level=level,
         query=query,
         windows=parameters.windows(days),
-        rest="&" + urlencode({"q": query, "level": level or ""}) if query or level else "",
+        events=EVENTS,
+        event=event,
+        rest="&" + urlencode(chosen) if any(chosen.values()) else "",
         spark=health.SPARK,
+        silent=functools.partial(_silent, now=context.clock.now()),
         reds=[one for one in found if one.turned == "red"],
         greens=[one for one in found if one.turned == "green"],
         groups=_by_level(found),
@@ -70,7 +80,7 @@ async def overview(request: web.Request) -> web.Response:
         allowlist_error=newest["error"] if newest and not newest["valid"] else None,
         has_allowlist=newest is not None,
         github=web_url(context.settings.github_api_url),
-        json_url="/api/oot/summary?" + urlencode({"days": days, "level": level or "", "q": query}),
+        json_url="/api/oot/summary?" + urlencode({"days": days} | chosen),
     )
 
 
@@ -127,6 +137,11 @@ def setup(app: web.Application) -> None:
         for name, kind in KINDS.items()
     }
     app.add_routes([*routes, *admin_pages.routes])
+
+
+def _silent(one: Health, *, now: int) -> str:
+    """Return for how long a stale backend has been silent, nothing of any other."""
+    return words.duration((now - one.heard_at) / 1000) if one.stale and one.heard_at else ""
 
 
 def _send_to(address: str) -> web.Response:

@@ -74,12 +74,13 @@ def sha(request: web.Request) -> str | None:
     return commit(text) if text else None
 
 
-def event(request: web.Request) -> str | None:
-    """Return the event asked for, None for all; raises Rejected 400."""
-    name = request.query.get("event", "").strip()
-    if name and name not in REPORTED:
-        raise Rejected(400, "invalid_parameter", f"event must be one of {', '.join(REPORTED)}")
-    return name or None
+def events(request: web.Request) -> frozenset[str] | None:
+    """Return the events asked for, None for all; raises Rejected 400."""
+    names = frozenset(name.strip() for name in request.query.get("event", "").split(",") if name.strip())
+    if names - set(REPORTED):
+        said = f"event must be one of {', '.join(REPORTED)}, or several of them with commas between"
+        raise Rejected(400, "invalid_parameter", said)
+    return names or None
 
 
 def commit(text: str) -> str:

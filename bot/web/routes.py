@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None = None) -> web.Application:
-    """Return aiohttp's application with every door and page; a body that takes longer than that is cut off."""
+    """Return aiohttp's application with the doors and pages of this process's role.
+
+    A body that takes longer than `body_seconds` is cut off.
+    """
     app = web.Application(middlewares=[guard])
     app[CONTEXT] = context
     app[BODY_SECONDS] = body_seconds
@@ -27,6 +30,13 @@ def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None 
     app[REFUSALS] = Refusals(
         context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
     )
+    app.add_routes(operator.routes)
+    if context.settings.role != "worker":
+        _add_doors(app)
+    return app
+
+
+def _add_doors(app: web.Application) -> None:
     app.add_routes(
         [
             web.post("/api/github/webhooks", webhooks.receive),
@@ -34,13 +44,9 @@ def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None 
             web.post("/github/callback", callback.receive),
             web.post("/api/oot/callback/batch", callback.receive_batch),
             web.post("/api/oot/results", results.receive),
-            web.get("/healthz", operator.healthz),
-            web.get("/readyz", operator.readyz),
-            web.get("/metrics", operator.metrics),
         ]
     )
     app.add_routes(api.routes)
     app.add_routes(admin.routes)
     pages.setup(app)
     openapi.setup(app)
-    return app

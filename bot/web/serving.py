@@ -17,7 +17,10 @@ from bot.web.keys import CONTEXT
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bot.web.access import Access
+
     Make = Callable[[], Awaitable[web.Response]]
+    Key = tuple[str, Access]  # the address, and what was hidden: nothing shows for longer than it may
 
 MOST_KEPT = 256  # addresses
 MOST_BYTES = 64 * 1024 * 1024
@@ -38,33 +41,33 @@ class Sent:
 
 
 class Kept:
-    """Pages shown lately to anybody, by address; two who ask at the same time wait for one."""
+    """Pages shown lately to anybody; two who ask for one at the same time wait for one."""
 
     def __init__(self) -> None:
-        self._pages: OrderedDict[str, Sent] = OrderedDict()
-        self._making: dict[str, asyncio.Lock] = {}
+        self._pages: OrderedDict[Key, Sent] = OrderedDict()
+        self._making: dict[Key, asyncio.Lock] = {}
         self._size = 0
 
-    def find(self, address: str, now: float) -> Sent | None:
+    def find(self, key: Key, now: float) -> Sent | None:
         """Return a page that may still be shown."""
-        found = self._pages.get(address)
+        found = self._pages.get(key)
         return found if found is not None and now < found.until else None
 
-    def keep(self, address: str, page: Sent) -> None:
+    def keep(self, key: Key, page: Sent) -> None:
         """Remember a page; the oldest ones make room."""
-        self._forget(address)
-        self._pages[address] = page
+        self._forget(key)
+        self._pages[key] = page
         self._size += len(page.body) + len(page.packed)
         while len(self._pages) > MOST_KEPT or self._size > MOST_BYTES:
             self._forget(next(iter(self._pages)))
 
-    def turn(self, address: str) -> asyncio.Lock:
+    def turn(self, key: Key) -> asyncio.Lock:
         """Return what lets one at a time make a page."""
         self._making = {name: lock for name, lock in self._making.items() if lock.locked()}
-        return self._making.setdefault(address, asyncio.Lock())
+        return self._making.setdefault(key, asyncio.Lock())
 
-    def _forget(self, address: str) -> None:
-        page = self._pages.pop(address, None)
+    def _forget(self, key: Key) -> None:
+        page = self._pages.pop(key, None)
         if page is not None:
             self._size -= len(page.body) + len(page.packed)
 
@@ -81,27 +84,27 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
         made.headers["Cache-Control"] = PRIVATE
         return made
     if not seconds:
-        return await _fresh(request, make, until=0)
-    kept = request.app[KEPT]
-    now = context.clock.now()
-    found = kept.find(request.path_qs, now)
+        made = await make()
+        return _send(request, seal(made)) if made.status == 200 else _refused(made)
+    async with context.store.read() as tx:
+        key = (request.path_qs, await access.of_request(request, tx))
+    kept, now = request.app[KEPT], context.clock.now()
+    found = kept.find(key, now)
     if found is None:
-        async with kept.turn(request.path_qs):
-            found = kept.find(request.path_qs, now)
+        async with kept.turn(key):
+            found = kept.find(key, now)
             if found is None:
-                return await _fresh(request, make, until=now + seconds * 1000)
+                made = await make()
+                if made.status != 200:
+                    return _refused(made)
+                found = seal(made, until=now + seconds * 1000)
+                kept.keep(key, found)
     return _send(request, found)
 
 
-async def _fresh(request: web.Request, make: Make, *, until: float) -> web.StreamResponse:
-    made = await make()
-    if made.status != 200:
-        made.headers.setdefault("Cache-Control", "no-cache")
-        return made
-    page = seal(made, until=until)
-    if until:
-        request.app[KEPT].keep(request.path_qs, page)
-    return _send(request, page)
+def _refused(made: web.Response) -> web.Response:
+    made.headers.setdefault("Cache-Control", "no-cache")
+    return made
 
 
 def seal(made: web.Response, *, until: float = 0) -> Sent:
@@ -119,7 +122,7 @@ def seal(made: web.Response, *, until: float = 0) -> Sent:
 def _send(request: web.Request, page: Sent, *, control: str = "") -> web.Response:
     seconds = request.app[CONTEXT].settings.page_cache
     headers = {
-        "Cache-Control": control or (f"public, max-age={seconds}" if seconds else "public, no-cache"),
+        "Cache-Control": control or (f"private, max-age={seconds}" if seconds else "private, no-cache"),
         "ETag": f'W/"{page.etag}"',
         "Vary": "Accept-Encoding, Authorization, Cookie",
     }

@@ -50,7 +50,7 @@ async def tab():
 async def addresses(bot):
     """The pages, with an open cell and a commit that only their content names."""
     page = (await bot.get(f"/oot/{L4}"))[1]
-    cell = page.split("&cell=", 1)[1].split("#")[0]
+    cell = page.split("?cell=", 1)[1].split("#")[0]
     trunk = (await bot.get(f"/oot/{L4}?tab=trunk"))[1]
     commit = trunk.split(f"/{UPSTREAM}/commit/", 1)[1].split('"')[0]
     return PAGES | {"cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}"}

@@ -189,9 +189,14 @@ async def test_a_database_of_another_version_or_that_cannot_be_written(serving, 
     serving.kill()
     await serving.ended()
     file = tmp_path / "ootbot.db"
-    for version, status in (("9999", "error"), ("0000", "warning")):
+    for version, oldest, status in (
+        ("9999", "0001", "warning"),
+        ("9999", "9999", "error"),
+        ("0000", "0001", "warning"),
+    ):
         with sqlite3.connect(file) as db:
             db.execute("UPDATE alembic_version SET version_num = ?", [version])
+            db.execute("UPDATE schema_support SET oldest = ?", [oldest])
         db.close()
         _, found, _ = await doctor(serving.options, tmp_path)
         assert found["database"][0]["status"] == status

@@ -8,8 +8,9 @@ import random
 
 import pytest
 
+from bot.domain.ledger import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
 from bot.errors import RetryLater
-from bot.pace import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN, Pace
+from bot.pace import Pace
 from tests import harness
 from tests.harness import L3, L4, UPSTREAM
 

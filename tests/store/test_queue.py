@@ -28,7 +28,7 @@ async def ask(store, key="a", kind="publish", **when):
 
 async def claim(store, owner="one", limit=10):
     async with store.transaction() as tx:
-        return await queue.claim(tx, owner=owner, limit=limit)
+        return await queue.claim(tx, owner=owner, limit=limit, kinds=("publish", "comment"))
 
 
 async def end(store, how, done, **more):

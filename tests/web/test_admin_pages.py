@@ -141,6 +141,25 @@ async def test_signed_in_one_sees_what_is_private_and_nobody_else_afterwards(set
             assert (await bot.get(path))[0] == 404
 
 
+async def test_a_page_that_is_kept_is_gone_as_soon_as_its_repository_is_private(
+    settings, github, issuer, clock
+):
+    kept = replace(settings, page_cache=5)
+    async with running(kept, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        paths = ("/oot", f"/{UPSTREAM}/pull/1", f"/oot/{L4}", "/oot/levels", "/oot/metrics")
+        for path in paths:
+            async with bot.http.get(bot.url + path) as answer:
+                assert (answer.status, answer.headers["Cache-Control"]) == (200, "private, max-age=5")
+        repo = {"id": github.world.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+        repo["updated_at"] = "2026-10-01T00:00:00Z"
+        await bot.send("repository", {"action": "privatized", "repository": repo})
+        await bot.settle()
+        for path in paths:
+            assert (await bot.get(path))[0] == 404
+
+
 async def test_without_a_token_set_there_is_no_such_page(settings, github, issuer, clock):
     closed = replace(settings, admin_token=None)
     async with running(closed, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
@@ -153,7 +172,7 @@ async def test_pages_are_kept_for_some_seconds_and_say_whether_they_changed(sett
     kept = replace(settings, page_cache=5)
     async with running(kept, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         async with aiohttp.ClientSession(auto_decompress=False) as http, http.get(f"{bot.url}/oot") as answer:
-            assert answer.headers["Cache-Control"] == "public, max-age=5"
+            assert answer.headers["Cache-Control"] == "private, max-age=5"
             assert answer.headers["Content-Encoding"] == "gzip"
             etag = answer.headers["ETag"]
         async with bot.http.get(f"{bot.url}/oot", headers={"If-None-Match": etag}) as answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import uuid
 from dataclasses import replace
 
@@ -405,11 +407,26 @@ async def test_nightly_periodic_and_push_reports_are_views_of_their_own(bot, git
     for event, _ in every:
         assert await jobs(f"/api/oot/backends/{L2}?event={event}") == {(event, event)}
     assert await jobs(f"/api/oot/commits/{UPSTREAM}/{sha}?event=nightly") == {("nightly", "nightly")}
+    several = "nightly,periodic"
+    assert await jobs(f"/api/oot/backends/{L2}?event={several}") == {(one, one) for one in several.split(",")}
+    for days in (1, 30):
+        for asked, runs in (("", 4), ("push", 1), (several, 2)):
+            (one,) = (await read(bot, f"/api/oot/summary?days={days}&event={asked}"))["backends"]
+            assert one["runs"] == runs
+    _, page = await bot.get(f"/oot?event={several}")
+    (address,) = re.findall(r'<a href="([^"]+)">This page as JSON</a>', page)
+    assert (await read(bot, html.unescape(address)))["backends"][0]["runs"] == 2
+    _, page = await bot.get(f"/oot/{L2}?tab=nightly")
+    (address,) = re.findall(r'<a href="([^"]+)">This page as JSON</a>', page)
+    assert await jobs(html.unescape(address)) == {(one, one) for one in several.split(",")}
+    assert [one["repo"] for one in (await read(bot, "/api/oot/levels?q=l2"))["backends"]] == [L2]
+    assert (await read(bot, "/api/oot/levels?q=other"))["backends"] == []
     for path, expected in (
         (f"/api/oot/commits/{UPSTREAM}/{'f' * 40}", (404, "unknown_commit")),
         (f"/api/oot/commits/other/repo/{sha}", (404, "unknown_commit")),
         (f"/api/oot/commits/{UPSTREAM}/main", (400, "invalid_parameter")),
         (f"/api/oot/backends/{L2}?event=hourly", (400, "invalid_parameter")),
+        ("/api/oot/summary?event=push,hourly", (400, "invalid_parameter")),
     ):
         status, body = await bot.get(path)
         assert (status, body["error"]) == expected

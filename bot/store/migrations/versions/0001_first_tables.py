@@ -328,6 +328,7 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("created_at", BIG, nullable=False),
         sa.Column("dispatched_at", BIG, nullable=True),
+        sa.Column("heard_at", BIG, nullable=True),
         sa.Column("token_jti", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
@@ -338,6 +339,14 @@ def upgrade() -> None:
     op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
+    op.create_index(
+        "ix_oot_dispatch_unheard",
+        "oot_dispatch",
+        ["state", "created_at"],
+        unique=False,
+        sqlite_where=sa.text("heard_at IS NULL"),
+        postgresql_where=sa.text("heard_at IS NULL"),
+    )
     op.create_table(
         "oot_ignore",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
@@ -494,7 +503,20 @@ def upgrade() -> None:
         "ix_oot_workflow_job_pull", "oot_workflow_job", ["upstream_repo", "pr_number"], unique=False
     )
     op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id", "job_name"], unique=False)
-    op.create_index("ix_oot_workflow_job_head", "oot_workflow_job", ["head_sha"], unique=False)
+    op.create_index(
+        "ix_oot_workflow_job_failed",
+        "oot_workflow_job",
+        [sa.text("lower(downstream_repo)"), "received_at"],
+        unique=False,
+        sqlite_where=sa.text("failed_tests_json IS NOT NULL"),
+        postgresql_where=sa.text("failed_tests_json IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_oot_workflow_job_head",
+        "oot_workflow_job",
+        ["head_sha", sa.text("lower(downstream_repo || '')")],
+        unique=False,
+    )
     op.create_table(
         "pull_label_event",
         sa.Column("repository_id", BIG, nullable=False),
@@ -811,9 +833,11 @@ def upgrade() -> None:
         postgresql_where=sa.text("status != 'completed'"),
     )
     op.create_index("ix_push_after", "push", ["after"], unique=False)
+    op.create_index("ix_push_guid", "push", ["guid"], unique=False)
     op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
     op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
     _rollup()
+    _installation()
     for table, key in ORDERED_BY.items():
         op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)
 
@@ -848,12 +872,12 @@ def _rollup() -> None:
         sa.Column("written_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
     )
-    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at"], unique=False)
+    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at", "backend_key"], unique=False)
     op.create_table(
         "oot_stale_day",
         sa.Column("day", sa.Integer(), nullable=False),
         sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("marks", BIG, nullable=False),
+        sa.Column("mark", BIG, nullable=False),
         sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
     )
     op.create_table(
@@ -863,3 +887,20 @@ def _rollup() -> None:
         sa.Column("level", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
     )
+
+
+def _installation() -> None:
+    """What it has used of GitHub's patience, and which programs may use these tables."""
+    op.create_table(
+        "oot_budget",
+        sa.Column("app_id", BIG, nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("next_write", BIG, nullable=False),
+        sa.Column("blocked_until", BIG, nullable=False),
+        sa.Column("pressed_until", BIG, nullable=False),
+        sa.Column("creations", JSON, nullable=False),
+        sa.Column("dispatches", JSON, nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
+    )
+    support = op.create_table("schema_support", sa.Column("oldest", sa.Text(), primary_key=True))
+    op.bulk_insert(support, [{"oldest": revision}])

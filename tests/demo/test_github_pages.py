@@ -1,0 +1,91 @@
+"""Can a person use the simulated GitHub in a browser?"""
+
+from __future__ import annotations
+
+from tests.demo.desk import (
+    BUTTON,
+    NOTE,
+    OUTPUT,
+    UPSTREAM,
+    run_of,
+)
+
+
+async def see(desk, path):
+    async with desk.session.get(desk.github.url + path) as answer:
+        return answer.status, await answer.text()
+
+
+async def press(desk, path, **form):
+    async with desk.session.post(desk.github.url + path, data=form) as answer:
+        return answer.status
+
+
+async def test_a_pull_request_page_shows_conversation_and_checks(desk, pull):
+    said = (
+        "<!-- hidden -->\n| a | b |\n|---|--:|\n| 1 | @alice |\n\n"
+        "<details><summary>more</summary>\n\n**bold** `@bob`\n\n</details>"
+        '<script>alert(1)</script><img src=x onerror="alert(1)">\n\n[x](javascript:alert(1))'
+    )
+    await desk.github.comment(pull, said, by="octocat")
+    body = run_of(pull, conclusion="failure", output={"title": "2 failed", "summary": "**which**"})
+    await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
+    status, page = await see(desk, f"/{UPSTREAM}/pull/{pull.number}")
+    assert status == 200
+    for shown in ("2 failed", "<strong>which</strong>", "oot / npu", "1 of 1 checks failed"):
+        assert shown in page
+    for kept in ("<td>1</td>", "<summary>more</summary>", "<strong>bold</strong>", ">@alice</a>"):
+        assert kept in page
+    assert "<code>@bob</code>" in page
+    for gone in ("hidden", "<script", "onerror", 'href="javascript'):
+        assert gone not in page
+
+
+async def test_the_buttons_on_the_pages_work(desk, pull):
+    body = run_of(pull, conclusion="failure", actions=[BUTTON])
+    _, made, _ = await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
+    await desk.github.settled()
+    here, run = f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/runs/{made['id']}"
+    told = len(desk.listener.got)
+    assert await press(desk, f"{run}/rerequest") == 200
+    assert await press(desk, f"{run}/action", identifier="again") == 200
+    assert await press(desk, f"{run}/action", identifier="dance") == 404
+    assert await press(desk, f"{here}/comment", text="/oot help", by="octocat") == 200
+    assert await press(desk, f"{here}/label", text="oot/npu") == 200
+    assert await press(desk, f"{here}/push") == 200
+    last = desk.github.deliveries[-1]
+    assert await press(desk, f"/_/deliveries/{last.id}/redeliver") == 200
+    assert desk.listener.events[told:] == [
+        "check_run.rerequested",
+        "check_run.requested_action",
+        "issue_comment.created",
+        "pull_request.labeled",
+        "pull_request.synchronize",
+        "pull_request.synchronize",
+    ]
+
+
+async def test_every_page_opens_and_every_other_address_is_a_404(desk, pull):
+    run = await desk.github.start_run(UPSTREAM, display_title="A run")
+    await desk.github.start_job(run, "test")
+    noted = OUTPUT | {"text": "all of it", "annotations": [NOTE]}
+    _, made, _ = await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", run_of(pull, output=noted))
+    for path, shown in {
+        "/": UPSTREAM,
+        f"/{UPSTREAM}": pull.title,
+        f"/{UPSTREAM}/runs/{made['id']}": "all of it",
+        f"/{UPSTREAM}/actions/runs/{run.id}": "A run",
+        "/_/deliveries": "pull_request.opened",
+        "/_/style.css": "prefers-color-scheme",
+    }.items():
+        status, page = await see(desk, path)
+        assert (status, shown in page) == (200, True), path
+    for path in ("/no/where", f"/{UPSTREAM}/pull/99", f"/{UPSTREAM}/runs/x"):
+        assert (await see(desk, path))[0] == 404
+
+
+async def test_forms_of_other_sites_are_refused(desk, pull):
+    url = f"{desk.github.url}/{UPSTREAM}/pull/{pull.number}/close"
+    async with desk.session.post(url, headers={"Origin": "http://evil.example"}) as answer:
+        assert answer.status == 403
+    assert pull.state == "open"

@@ -1,0 +1,62 @@
+"""Does a worker take at once what another process stored? Rung through PostgreSQL; its own looks are an hour apart."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from tests.crew import at_work, eventually
+from tests.harness import UPSTREAM
+from tests.serving import POSTGRES
+
+
+async def deliver(bot, number):
+    """Deliver an issue to a process that does no work; returns when its record is there."""
+    repository = {"id": 5, "full_name": UPSTREAM}
+    payload = {
+        "action": "opened",
+        "issue": {"id": number, "number": number, "title": "It is slow"},
+        "repository": repository,
+    }
+    assert (await bot.send("issues", payload))[0] == 202
+
+    async def found():
+        return any(row["id"] == number for row in await bot.rows("issue"))
+
+    await eventually(found, f"the record of issue {number}")
+
+
+async def ask_for_a_task(bot, key):
+    """Ask for a task in a process that does no work; returns when it is done."""
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", key)
+
+    async def done():
+        return [row for row in await bot.rows("task") if row["key"] == key and row["state"] == "done"]
+
+    await eventually(done, f"the end of {key}")
+
+
+@POSTGRES
+async def test_what_a_web_process_stores_a_worker_takes_at_once(bot, settings, clock):
+    async with at_work(settings, clock):
+        for number in range(1, 6):
+            await deliver(bot, number)
+            await ask_for_a_task(bot, f"{UPSTREAM}#{number}")
+
+
+@POSTGRES
+async def test_a_worker_whose_line_was_cut_listens_again(bot, settings, clock):
+    cut = sa.text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND query LIKE 'LISTEN %'"
+    )
+    async with at_work(settings, clock):
+        await deliver(bot, 1)
+        for number in (2, 3):
+
+            async def cut_it():
+                async with bot.store.transaction() as tx:
+                    return await tx.rows(cut)
+
+            await eventually(cut_it, "a line to cut")
+            await deliver(bot, number)

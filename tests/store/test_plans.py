@@ -1,0 +1,87 @@
+"""Does work stay cheap when much is stored? No statement of a whole story looks through a table that only grows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import sqlalchemy as sa
+
+from bot.store.tables import metadata, records
+from tests.harness import L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+GROWING = {"delivery", "task", "oot_dispatch", "oot_workflow_job", "oot_check", "oot_comment", *records} - {
+    "repository",
+    "installation",
+}
+SCAN = re.compile(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?")
+PARTIAL = {
+    index.name
+    for table in metadata.tables.values()
+    for index in table.indexes
+    if index.dialect_options["sqlite"]["where"] is not None
+}
+ALLOWED = (
+    re.compile(r"FROM task$"),  # the harness, to know what is due
+    re.compile(r"\.received_at < \?( AND \w+\.state IS NOT \?)? LIMIT"),  # prune, once a day, in a snapshot
+    re.compile(
+        r"^SELECT delivery\.received_at .* ORDER BY delivery\.received_at DESC LIMIT"
+    ),  # ends at the first
+)
+PAGES = (
+    "/oot", "/oot?days=90", f"/oot/{L4}", f"/oot/{L4}?view=push", "/oot/metrics", "/oot/levels", f"/{UPSTREAM}/pull/1",
+    "/api/oot/summary", f"/api/oot/backends/{L4}", f"/api/oot/pulls/{UPSTREAM}/1", "/metrics", "/readyz",
+    f"/api/records/workflow_job/{L4}", f"/api/records/pull_request/{UPSTREAM}/1",
+    "/api/admin/deliveries?state=parked", "/api/admin/tasks?state=dead",
+)  # fmt: skip
+
+
+@pytest.fixture
+def statements(bot):
+    """Every statement the bot runs from now on, with parameters of one run."""
+    seen = {}
+
+    def note(_conn, _cursor, statement, parameters, _context, many):
+        text = " ".join(statement.split())
+        if text.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+            seen.setdefault(text, parameters[0] if many else parameters)
+
+    sa.event.listen(bot.store._engine.sync_engine, "before_cursor_execute", note)
+    return seen
+
+
+@SQLITE
+async def test_no_statement_looks_through_a_table_that_grows(bot, github, statements):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for backend, label in ((L4, None), (L3, "ciflow/oot/npu")):
+        if label:
+            await github.label(pull, label)
+        run = await github.start_run(backend, event="repository_dispatch", name="CI")
+        job = await github.start_job(run, "build")
+        await bot.settle()
+        for word in ("in_progress", "completed"):
+            sent = {"status": word, "conclusion": "failure", "run_id": str(run.id)}
+            assert (await bot.report(bot.dispatch(backend), **sent))[0] == 200
+        await github.finish_job(job, "failure")
+        await github.finish_run(run, "failure")
+        await bot.settle(horizon=60)
+    await github.comment(pull, "/oot rerun", "octocat")
+    await bot.settle(horizon=60)
+    await github.push_commit(pull)
+    await bot.wait(2 * 86_400)
+    admin = {"Authorization": "Bearer an admin token"}
+    for path in PAGES:
+        assert (await bot.get(path, headers=admin))[0] == 200, path
+
+    whole = []
+    async with bot.store.read() as tx:
+        for statement, parameters in dict(statements).items():
+            plan = await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            steps = [(found[1], found[2], row[3]) for row in plan if (found := SCAN.match(row[3]))]
+            scans = [step for table, index, step in steps if table in GROWING and index not in PARTIAL]
+            if scans and not any(known.search(statement) for known in ALLOWED):
+                whole.append(f"{scans}: {statement}")
+    assert not whole, "\n".join(whole)
+    assert len(statements) > 100

@@ -1,0 +1,76 @@
+"""Do pages say what the rows add up to? Asked over and over while rows come, change and grow old."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+
+import pytest
+import sqlalchemy as sa
+
+from bot.domain import stats
+from bot.domain.days import DAY
+from bot.domain.tally import tally
+from bot.store.tables import oot_dispatch, oot_workflow_job
+from bot.tasks import rollup as task
+from tests.harness import L2, L3, L4
+from tests.web.seeing import put
+
+WINDOWS = (1, 2, 7, 30)
+CONCLUSIONS = ("success", "success", "failure", "timed_out", "cancelled")
+
+
+async def naive(bot, days):
+    """Every backend's numbers of a window, from all rows there are."""
+    now = bot.clock.now()
+    since = now - DAY if days == 1 else (now - days * DAY) // DAY * DAY
+    async with bot.store.read() as tx:
+        rows = await tx.rows(sa.select(oot_workflow_job))
+        asked = await tx.rows(sa.select(oot_dispatch))
+    found = {}
+    for backend in {row["downstream_repo"].casefold() for row in rows}:
+        mine = [row for row in rows if row["downstream_repo"].casefold() == backend]
+        told = [row for row in asked if row["backend_key"] == backend]
+        heard, ended = stats.counted(mine, told)
+        heard = [row for row in heard if row["received_at"] >= since]
+        ended = [row for row in ended if row["created_at"] >= since]
+        found[backend] = asdict(stats.numbers(tally(heard, ended)))
+        found[backend].pop("last_at")
+    return found
+
+
+async def agree(bot):
+    for days in WINDOWS:
+        wanted = await naive(bot, days)
+        _, body = await bot.get(f"/api/oot/summary?days={days}")
+        shown = {one["repo"].casefold(): one for one in body["backends"]}
+        for backend, numbers in wanted.items():
+            if backend in shown:
+                assert {name: shown[backend][name] for name in numbers} == numbers, (backend, days)
+            else:
+                assert not numbers["runs"], (backend, days)
+        _, body = await bot.get(f"/api/oot/backends/{L4}?days={days}")
+        if L4 in wanted:
+            assert {name: body["backend"][name] for name in wanted[L4]} == wanted[L4], days
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_numbers_shown_again_are_those_of_the_rows_there_are_now(bot, seed):
+    chance = random.Random(seed)
+    for step in range(25):
+        bot.clock.advance(chance.choice([60, 3_600, 30_000, 90_000]))
+        conclusion = chance.choice(CONCLUSIONS)
+        await put(
+            bot, downstream_repo=chance.choice([L2, L3, L4, L4.upper(), "org/unlisted"]), conclusion=conclusion,
+            job_name=chance.choice(["build", "test"]), run_id=str(chance.randint(1, 6)), run_attempt=step + 1,
+            execution_time=chance.uniform(1, 20_000), queue_time=chance.choice([None, 5.0, 700.0]),
+            downstream_repo_level=chance.choice([2, 3]),
+        )  # fmt: skip
+        if chance.random() < 0.4:
+            await task.run(bot, None)
+        if chance.random() < 0.6:
+            await agree(bot)
+    await task.run(bot, None)
+    await agree(bot)
+    bot.clock.advance(86_400)
+    await agree(bot)
