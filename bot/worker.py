@@ -19,7 +19,7 @@ from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
-from bot.store import bell, inbox, queue
+from bot.store import bell, inbox, intents, queue
 from bot.store.queue import Task
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class Worker:
         async with self._store.transaction() as tx:
             if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
                 await queue.release_all(tx)
+                await intents.end_all(tx)
                 for kind in self._periodic:
                     tx.enqueue(kind, "")
             else:

@@ -22,6 +22,7 @@ oot_check = sa.Table(
     _must("digest", sa.Text),  # of the body last written
     _must("created_at", Big),
     _must("written_at", Big),
+    _must("writing_until", Big),  # until then whoever began to make it may be at it; 0: nobody is
     _must("label_ended", sa.Boolean),  # concluded neutral only because the label went away
     _must("basis", sa.Text),  # what the verdict is about: a new basis may begin a new check run
 )
@@ -37,6 +38,7 @@ oot_comment = sa.Table(
     _column("comment_id", Big),  # null: intended, perhaps made
     _must("digest", sa.Text),
     _must("written_at", Big),
+    _must("writing_until", Big),  # as above
     sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
 )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.store import intents
 from bot.store.pull_tables import (
     oot_changed_files,
     oot_check,
@@ -18,6 +19,7 @@ from bot.store.record_tables import records
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from bot.store.intents import Intent
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
@@ -83,11 +85,11 @@ async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
     return await tx.row(query.limit(1)) is not None
 
 
-async def intend_check(tx: Transaction, row: Row) -> bool:
-    """Record that a check run is about to be made; returns False when that was recorded before."""
-    values = {**row, "check_run_id": None, "digest": "", "created_at": tx.now, "written_at": 0}
-    done = await tx.run(tx.insert(oot_check).values(values).on_conflict_do_nothing())
-    return bool(done.rowcount)
+async def intend_check(tx: Transaction, row: Row) -> Intent:
+    """Record that a check run is about to be made; raises RetryLater while another process may be making it."""
+    anew = {"status": "intended", "conclusion": None, "label_ended": False, "check_run_id": None}
+    values = {**row, **anew, "digest": "", "created_at": tx.now, "written_at": 0}
+    return await intents.begin(tx, oot_check, values)
 
 
 async def wrote_check(tx: Transaction, external_id: str, **values: Any) -> None:
@@ -112,10 +114,10 @@ async def comment(tx: Transaction, repo: str, number: int) -> Row | None:
     return await tx.row(query)
 
 
-async def intend_comment(tx: Transaction, repo: str, number: int) -> None:
-    """Record that the comment is about to be made."""
+async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:
+    """Record that the comment is about to be made; raises RetryLater while another process may be making it."""
     values = {"upstream_repo": repo, "pr_number": number, "digest": "", "written_at": 0}
-    await tx.run(tx.insert(oot_comment).values(values).on_conflict_do_nothing())
+    return await intents.begin(tx, oot_comment, values)
 
 
 async def wrote_comment(tx: Transaction, repo: str, number: int, **values: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import marking
-from bot.errors import GitHubRefused
+from bot.errors import GitHubRefused, RetryLater
 from bot.store import pulls
+from bot.tasks.making import making
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,7 @@ async def write(context: Context, state: PullState, wanted: Write) -> None:
             await pulls.wrote_check(tx, wanted.check.external_id, check_run_id=None, digest="")
         check_run_id = None
     if check_run_id is None:
-        check_run_id = await _find_or_create(context, client, state, wanted)
+        check_run_id = await _make(context, client, state, wanted)
     async with context.store.transaction() as tx:
         await pulls.wrote_check(
             tx,
@@ -44,27 +46,27 @@ async def write(context: Context, state: PullState, wanted: Write) -> None:
         )
 
 
-async def _find_or_create(context: Context, client: Client, state: PullState, wanted: Write) -> int:
-    """Record the intent, then make it; one that a process made that died is found again instead."""
+async def _make(context: Context, client: Client, state: PullState, wanted: Write) -> int:
+    """Make it; one that a process made that died, or got no answer, is found again instead."""
     check = wanted.check
-    async with context.store.transaction() as tx:
-        fresh = await pulls.intend_check(
-            tx,
-            {
-                "external_id": check.external_id,
-                "upstream_repo": state.repo,
-                "pr_number": state.number,
-                "head_sha": check.head_sha,
-                "name": check.name,
-                "status": "intended",
-                "conclusion": None,
-                "basis": wanted.basis,
-                "label_ended": False,
-            },
-        )
-    if not fresh and (made := await _find(context, client, wanted)) and await _update(client, made, wanted):
-        return made
-    return await _create(client, wanted)
+    row = {
+        "external_id": check.external_id,
+        "upstream_repo": state.repo,
+        "pr_number": state.number,
+        "head_sha": check.head_sha,
+        "name": check.name,
+        "basis": wanted.basis,
+    }
+    first, *others = marking.lots(check.annotations)
+    async with making(context, partial(pulls.intend_check, row=row)) as intent:
+        found = None if intent.fresh else await _find(context, client, wanted)
+        made = found or await _create(client, wanted, first)
+    if found is None:
+        for lot in others:
+            await client.patch(client.path(f"check-runs/{made}"), data=_body(wanted, lot))
+    elif not await _update(client, made, wanted):
+        raise RetryLater(f"check run {made} was deleted meanwhile", after=1.0)
+    return made
 
 
 async def _find(context: Context, client: Client, wanted: Write) -> int | None:
@@ -83,11 +85,8 @@ async def _find(context: Context, client: Client, wanted: Write) -> int | None:
     return None
 
 
-async def _create(client: Client, wanted: Write) -> int:
-    first, *others = marking.lots(wanted.check.annotations)
-    created = await client.post(client.path("check-runs"), data=_body(wanted, first))
-    for lot in others:
-        await client.patch(client.path(f"check-runs/{created['id']}"), data=_body(wanted, lot))
+async def _create(client: Client, wanted: Write, lot: Sequence[Row]) -> int:
+    created = await client.post(client.path("check-runs"), data=_body(wanted, lot))
     return int(created["id"])
 
 

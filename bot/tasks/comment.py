@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -16,6 +17,7 @@ from bot.domain import comment
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import pulls
 from bot.tasks.labels import state_of
+from bot.tasks.making import making
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -60,10 +62,15 @@ async def run(context: Context, task: Task) -> None:
     if present and present["digest"] == text.digest:
         return
     client = context.github.sparing(repo, pull_requests="write")
-    edited = await _edit_ours(context, client, state, present, text.body)
-    due = _is_due(context.settings, state.current.view, present)
-    said = text if edited or not due else anew
-    written = edited or (await _create(client, state, said.body) if due else None)
+    known = present["comment_id"] if present else None
+    edited = known if known is not None and await _edit(client, known, text.body) else None
+    made = None
+    if edited is None:
+        async with making(context, partial(pulls.intend_comment, repo=repo, number=int(number))):
+            edited = await _edit_found(context, client, int(number), text.body)
+            if edited is None and _is_due(context.settings, state.current.view, present):
+                made = await _create(client, state, anew.body)
+    written, said = edited or made, anew if made else text
     async with context.store.transaction() as tx:
         await pulls.wrote_comment(tx, repo, int(number), comment_id=written, digest=said.digest)
         head = state.current.view.head_sha
@@ -113,17 +120,9 @@ async def _text(tx: Transaction, state: PullState, *, anew: bool = False) -> Tex
     return Text(body=comment.render(pull, mention=mention), live=live)
 
 
-async def _edit_ours(
-    context: Context, client: Client, state: PullState, present: Row | None, body: str
-) -> int | None:
-    """Edit the comment that is there; returns its id, None when there is none."""
-    known = present["comment_id"] if present else None
-    if known is not None:
-        return int(known) if await _edit(client, known, body) else None
-    if present is None:
-        async with context.store.transaction() as tx:
-            await pulls.intend_comment(tx, state.repo, state.number)
-    found = await _find(context, client, state.number)
+async def _edit_found(context: Context, client: Client, number: int, body: str) -> int | None:
+    """Edit the comment that is there and of which we do not know; returns its id, None when there is none."""
+    found = await _find(context, client, number)
     return found if found is not None and await _edit(client, found, body) else None
 
 

@@ -274,6 +274,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("created_at", BIG, nullable=False),
         sa.Column("written_at", BIG, nullable=False),
+        sa.Column("writing_until", BIG, nullable=False),
         sa.Column("label_ended", sa.Boolean(), nullable=False),
         sa.Column("basis", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("external_id", name=op.f("pk_oot_check")),
@@ -306,6 +307,7 @@ def upgrade() -> None:
         sa.Column("comment_id", BIG, nullable=True),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("written_at", BIG, nullable=False),
+        sa.Column("writing_until", BIG, nullable=False),
         sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
     )
     op.create_table(

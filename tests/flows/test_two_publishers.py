@@ -1,0 +1,85 @@
+"""Does a slow answer of GitHub ever make two of one? A process loses its lease in the middle of a call, another goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.store import queue
+from tests import harness
+from tests.harness import L4, UPSTREAM
+
+pytestmark = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # SQLite serves one process
+HANGS = 3600.0  # seconds: the mark of a call that ends when the test lets it
+
+
+class HoldingClock(harness.ManualClock):
+    """Whoever hangs does so until the test lets go; everybody else's time passes as it sleeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.hanging, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, seconds):
+        if seconds != HANGS:
+            return await super().sleep(seconds)
+        self.hanging.set()
+        return await self.let_go.wait()
+
+
+@pytest.fixture
+def clock():
+    return HoldingClock()
+
+
+@pytest.fixture
+def slow(github):
+    """Make GitHub slow: its first answer takes most of a lease, the next one longer than what is left of it."""
+
+    def add(path):
+        github.faults.add(method="POST|PATCH", path="check-runs", status=None, delay=40)
+        github.faults.add(method="POST", path=path, status=None, delay=HANGS)
+
+    return add
+
+
+async def meanwhile(bot, settings, *, lasts):
+    """Let another process take over what `bot` is in the middle of, and let its call end only then."""
+    clock = bot.clock
+    beginning = asyncio.create_task(bot.settle(horizon=60))
+    await asyncio.wait_for(clock.hanging.wait(), 30)
+    clock.advance(lasts)
+    other = harness.running(settings, github=bot.github, issuer=bot.issuer, app=bot.app, clock=clock)
+    async with other as second:
+        async with second.store.transaction() as tx:
+            await queue.release(tx)
+        await second.settle(horizon=10)
+        clock.let_go.set()
+        await beginning
+        await second.settle(horizon=120)
+
+
+async def test_a_check_run_is_made_once_though_a_lease_runs_out_while_github_is_slow(
+    bot, github, settings, slow
+):
+    slow("check-runs$")
+    pull = await github.open_pull(UPSTREAM)
+    await meanwhile(bot, settings, lasts=25)
+    names = [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
+    assert sorted(names) == ["oot / gate", "oot / tpu"]
+    rows = {row["name"]: row["check_run_id"] for row in await bot.rows("oot_check")}
+    assert rows == {run.name: run.id for run in github.check_runs_all(UPSTREAM, pull.head_sha)}
+
+
+async def test_the_comment_is_made_once_though_a_lease_runs_out_while_github_is_slow(
+    bot, github, settings, slow
+):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    slow("comments$")
+    await meanwhile(bot, settings, lasts=61)
+    (comment,) = github.comments(pull)
+    assert "❌ failed" in comment.body
+    assert [row["comment_id"] for row in await bot.rows("oot_comment")] == [comment.id]
