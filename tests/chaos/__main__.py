@@ -34,8 +34,7 @@ def main() -> int:
         for scenario in chosen:
             n = options.minutes if scenario.id == "soak" and options.minutes else options.times
             n = n or scenario.n(form)
-            if n:
-                results.append(asyncio.run(tried(scenario, n, options, postgres)))
+            results.append(asyncio.run(tried(scenario, n, options, postgres)))
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     if options.json:
         sys.stdout.write(json.dumps(results, indent=2) + "\n")

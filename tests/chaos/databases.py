@@ -81,14 +81,14 @@ def broken(how):
 SCENARIOS = (
     Scenario(
         id="sqlite-locked", breaks="another process holds SQLite's lock for 0.5 to 7 s", measures=MEASURES,
-        times=(0, 4, 50), run=broken(locked),
+        times=(3, 50), run=broken(locked),
     ),
     Scenario(
         id="sqlite-full", breaks="no room for SQLite to grow for 0.5 to 7 s", measures=MEASURES,
-        times=(0, 4, 50), run=broken(full),
+        times=(3, 50), run=broken(full),
     ),
     Scenario(
         id="postgres-read-only", breaks="PostgreSQL hangs up and takes no writes for 0.5 to 7 s", measures=MEASURES,
-        times=(0, 4, 50), run=broken(read_only), database="postgres",
+        times=(3, 50), run=broken(read_only), database="postgres",
     ),
 )  # fmt: skip

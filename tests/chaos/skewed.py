@@ -39,7 +39,7 @@ def off_by(minutes):
 
 SCENARIOS = tuple(
     Scenario(
-        id=f"clock-{name}", breaks=f"GitHub's clock is ten minutes {name} of ours", measures="", times=(0, 2, 20),
+        id=f"clock-{name}", breaks=f"GitHub's clock is ten minutes {name} of ours", measures="", times=(2, 20),
         run=off_by(minutes),
     )
     for name, minutes in (("ahead", 10), ("behind", -10))

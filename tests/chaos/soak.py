@@ -67,6 +67,6 @@ def slope(samples):
 SCENARIOS = (
     Scenario(
         id="soak", breaks="1 % of calls fail, 1 % of deliveries come twice; times are minutes", run=run,
-        measures="a delivery to its answer, s", times=(0, 1, 120),
+        measures="a delivery to its answer, s", times=(1, 120),
     ),
 )  # fmt: skip
