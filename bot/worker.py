@@ -240,7 +240,9 @@ class Worker:
                 await queue.bury(tx, task, str(outcome))
             else:
                 if not await queue.finish(tx, task):
-                    tx.enqueue(task.kind, task.key)  # it may have written after its successor did, and older news
+                    tx.enqueue(
+                        task.kind, task.key
+                    )  # it may have written after its successor did, and older news
                 if task.attempts > 1:  # what kept it from succeeding may keep others no longer
                     await queue.hasten(tx)
             if task.kind in self._periodic and not isinstance(outcome, RetryLater):
