@@ -239,7 +239,9 @@ class Worker:
             elif outcome is not None:
                 await queue.bury(tx, task, str(outcome))
             else:
-                if not await queue.finish(tx, task):  # it may have written after its successor, and older news
+                if not await queue.finish(
+                    tx, task
+                ):  # it may have written after its successor, and older news
                     tx.enqueue(task.kind, task.key)
                 if task.attempts > 1:  # what kept it from succeeding may keep others no longer
                     await queue.hasten(tx)
