@@ -60,9 +60,13 @@ class Store:
         self._leader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Bring the schema up to date."""
-        async with self._engine.connect() as conn:
-            await conn.run_sync(migrate.upgrade)
+        """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there."""
+        try:
+            async with self._engine.connect() as conn:
+                await conn.run_sync(migrate.upgrade)
+        except BaseException:
+            await self.close()
+            raise
         if self.sqlite:
             self._file = _identity(self.url.database)
 
