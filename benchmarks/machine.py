@@ -57,6 +57,11 @@ def median(values) -> float:
     return round(statistics.median(values), 1)
 
 
+def cpu_of(pid: int) -> float:
+    """CPU seconds a process has used so far."""
+    return time.clock_gettime(~pid << 3 | 2)  # Linux's clock of another process
+
+
 class Server:
     """A server process under measurement, ended by its own id."""
 
@@ -70,7 +75,7 @@ class Server:
 
     def cpu(self) -> float:
         """CPU seconds used so far."""
-        return time.clock_gettime(~self.process.pid << 3 | 2)  # Linux's clock of another process
+        return cpu_of(self.process.pid)
 
     def resident_mb(self) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()

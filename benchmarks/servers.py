@@ -31,7 +31,8 @@ def settings(folder: str, port: int, database_url: str | None) -> Settings:
     allowlist.write_text("L1: []\n")
     return Settings(
         app_id=1, webhook_secret=(SECRET,), private_key=private_key(), upstream_repo=("org/upstream",),
-        allowlist=str(allowlist), data_dir=path, database_url=database_url, port=port,
+        github_api_url="http://127.0.0.1:9", allowlist=str(allowlist), data_dir=path, database_url=database_url,
+        port=port,
     )  # fmt: skip
 
 
@@ -74,13 +75,14 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
             app.add_routes([web.post("/api/github/webhooks", verify_only)])
             await serve(app, port)
         working = []
-        if name in {"all", "worker"}:
+        if name in {"all", "worker", "crew"}:
             working.append(asyncio.create_task(make_worker(context).run()))
         await serve(make_app(context), port)
 
 
 if __name__ == "__main__":
-    pin(1 if sys.argv[1] == "worker" else 0)
+    if sys.argv[1] != "crew":  # several of those share what there is
+        pin(1 if sys.argv[1] == "worker" else 0)
     logs.configure(fmt="json", level="warning")
     arguments = [*sys.argv[1:], None]
     uvloop.run(main(arguments[0], int(arguments[1]), arguments[2], arguments[3]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import signal
 import socket
 import sys
@@ -95,7 +96,9 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
         async with make_context(replace(settings, port=port)) as context:
             stop = _stop_on_signals()
             limits = Limits(connections=most_connections())
-            async with _working(context, stop), answering(make_app(context), listening, limits):
+            served = make_app(context)
+            settle_in()
+            async with _working(context, stop), answering(served, listening, limits):
                 log.info(
                     "serving",
                     url=context.settings.url,
@@ -106,6 +109,12 @@ async def serve(settings: Settings, *, ready: Callable[[str], None] | None = Non
                     ready(_address(context.settings))
                 await stop.wait()
     log.info("stopped")
+
+
+def settle_in() -> None:
+    """Leave what is loaded out of every later search for garbage: it stays, and going through it takes 60 ms."""
+    gc.collect()
+    gc.freeze()
 
 
 def _address(settings: Settings) -> str:

@@ -26,6 +26,16 @@ class RetryLater(OotbotError):
         self.after = after
 
 
+AWAY = "GitHub is away"  # what the error of every task says that waits for its return
+
+
+class GitHubAway(RetryLater):
+    """GitHub is broken or out of reach: whatever waits for it may run again as soon as anything gets through."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{AWAY}: {message}")
+
+
 class GiveUp(OotbotError):
     """This task can never succeed: bury it and show why."""
 

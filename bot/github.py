@@ -18,18 +18,18 @@ from gidgethub.abc import GitHubAPI
 
 from bot import __version__, metrics
 from bot.domain import throttle
-from bot.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.errors import GitHubAway, GitHubRefused, RetryLater
 from bot.identity import Identity
 from bot.pace import Books, Pace
+from bot.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.clock import Clock
+    from bot.tokens import Token
 
 API_VERSION = "2022-11-28"
-TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
-INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
 PERMISSION_LIFE = 5 * 60  # seconds GitHub's word on what a person may do is believed
 IN_FLIGHT = 20  # calls at once; GitHub allows 100
 ANSWERS = 100  # answers kept to be confirmed by their ETag
@@ -66,12 +66,11 @@ class GitHubApp:
         self._clock = clock
         self._pace = Pace(clock, writes_per_min=writes_per_min, books=books)
         self.budgets = self._pace.budgets
+        self.tokens = Tokens(self._as_app, clock)
         self._gate = asyncio.Semaphore(IN_FLIGHT)
-        seconds = self._seconds
-        self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_LIFE, timer=seconds)
-        self._tokens: TTLCache[tuple[str, ...], str] = TTLCache(10_000, TOKEN_LIFE, timer=seconds)
-        self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
-        self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(10_000, PERMISSION_LIFE, timer=seconds)
+        self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(
+            10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000
+        )
         self._answers: LRUCache[str, Any] = LRUCache(ANSWERS)
 
     def client(self, repo: str, **permissions: str) -> Client:
@@ -102,47 +101,6 @@ class GitHubApp:
     def as_app(self) -> AppClient:
         """Return a client that speaks as the App itself: installations, the delivery log."""
         return AppClient(self)
-
-    async def token(self, repo: str, permissions: Mapping[str, str], *, renew: bool = False) -> str:
-        """Return an installation token for one repository; raises NotInstalled where the App has no access."""
-        key = (repo.casefold(), *(f"{name}:{level}" for name, level in sorted(permissions.items())))
-        async with self._minting.setdefault(key, asyncio.Lock()):
-            if renew:
-                self._tokens.pop(key, None)
-            if key not in self._tokens:
-                believed = repo.casefold() in self._installations
-                self._tokens[key] = await self._mint(repo, permissions, again=believed)
-            return self._tokens[key]
-
-    async def _mint(self, repo: str, permissions: Mapping[str, str], *, again: bool) -> str:
-        """Make a token; with `again` a refusal may only mean that the App was installed anew meanwhile."""
-        installation = await self._installation(repo)
-        wanted = {"repositories": [repo.partition("/")[2]], "permissions": dict(permissions)}
-        path = f"/app/installations/{installation}/access_tokens"
-        try:
-            answer = await self._as_app("POST", path, wanted)
-        except GitHubRefused as error:
-            _believed(error)
-            self._installations.pop(repo.casefold(), None)
-            if again:
-                return await self._mint(repo, permissions, again=False)
-            raise NotInstalled(error.status, f"no token for {repo}: {error.message}") from error
-        token: str = answer["token"]
-        return token
-
-    async def _installation(self, repo: str) -> int:
-        key = repo.casefold()
-        if key not in self._installations:
-            owner, _, name = repo.partition("/")
-            path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}/installation"
-            try:
-                answer = await self._as_app("GET", path)
-            except GitHubRefused as error:
-                _believed(error)
-                message = f"the App is not installed on {repo}: install it there"
-                raise NotInstalled(error.status, message) from error
-            self._installations[key] = int(answer["id"])
-        return self._installations[key]
 
     async def _as_app(self, method: str, path: str, body: object = None) -> Any:
         sent = b"" if body is None else msgspec.json.encode(body)
@@ -198,18 +156,22 @@ class GitHubApp:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.called(self.app_id, None)
-            raise RetryLater(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
+            raise GitHubAway(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
         wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
         metrics.called(self.app_id, answer.status, limited=wait is not None)
         if wait is not None:
             await self._pace.block(who, wait)
             raise RetryLater(f"{method} {url}: GitHub asks to wait", after=wait)
         if answer.status >= 500:
-            raise RetryLater(f"{method} {url}: GitHub answered {answer.status}")
+            raise GitHubAway(f"{method} {url}: it answered {answer.status}")
         return answer
 
-    def _seconds(self) -> float:
-        return self._clock.now() / 1000
+    async def until_known(self, token: Token) -> bool:
+        """Wait until every one of GitHub's servers knows a token; returns False when they did already."""
+        unknown_for = self.tokens.unknown_for(token)
+        if unknown_for > 0:
+            await self._clock.sleep(unknown_for)
+        return unknown_for > 0
 
 
 class AppClient(GitHubAPI):
@@ -250,9 +212,11 @@ class Client(AppClient):
     ) -> tuple[int, Mapping[str, str], bytes]:
         who = self._repo.partition("/")[0].casefold()  # one installation an account
         for last_try in (False, True):
-            token = await self._app.token(self._repo, self._permissions, renew=last_try)
-            signed = {**headers, "authorization": f"Bearer {token}"}
+            token = await self._app.tokens.get(self._repo, self._permissions, renew=last_try)
+            signed = {**headers, "authorization": f"Bearer {token.value}"}
             answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
+            if throttle.may_pass(answer.status, answer.body) and await self._app.until_known(token):
+                answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
             if answer.status != 401:
                 return readable(answer)
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)
@@ -261,15 +225,6 @@ class Client(AppClient):
         """Return the URL of something inside this client's repository."""
         owner, _, name = self._repo.partition("/")
         return f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}/{rest}"
-
-
-def _believed(error: GitHubRefused) -> None:
-    """Raise RetryLater when GitHub does not believe who we are: that says nothing about a repository."""
-    if error.status == 401:
-        reason = (
-            f"GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock ({error.message})"
-        )
-        raise RetryLater(reason, after=60) from error
 
 
 def readable(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:

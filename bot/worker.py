@@ -238,8 +238,13 @@ class Worker:
                 await queue.retry(tx, task, due_at=tx.now + wait, error=str(outcome))
             elif outcome is not None:
                 await queue.bury(tx, task, str(outcome))
-            elif not await queue.finish(tx, task):
-                tx.enqueue(task.kind, task.key)  # it may have written after its successor did, and older news
+            else:
+                if not await queue.finish(
+                    tx, task
+                ):  # it may have written after its successor, and older news
+                    tx.enqueue(task.kind, task.key)
+                if task.attempts > 1:  # what kept it from succeeding may keep others no longer
+                    await queue.hasten(tx)
             if task.kind in self._periodic and not isinstance(outcome, RetryLater):
                 tx.enqueue(task.kind, task.key, delay=self._periodic[task.kind])
 

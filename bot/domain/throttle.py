@@ -28,6 +28,12 @@ def wait_for(status: int, headers: Mapping[str, str], body: bytes, *, now: int) 
     return AT_LEAST if limited else None
 
 
+def may_pass(status: int, body: bytes) -> bool:
+    """Return whether a refusal may only mean that a fresh token, or what it may do, is not known everywhere yet."""
+    said = body[:4096].lower()
+    return status in {401, 403, 404} and b"archived" not in said and b"suspended" not in said
+
+
 def _number(text: str | None) -> float | None:
     try:
         return float(text) if text is not None else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.errors import AWAY
 from bot.store.tables import task
 
 if TYPE_CHECKING:
@@ -168,6 +169,18 @@ async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
         left = Task(**{name: row[name] for name in ("id", "kind", "key", "attempts", "created_at", "cause")})
         await retry(tx, left, due_at=tx.now, error="the process that ran it ended")
     return len(lost)
+
+
+async def hasten(tx: Transaction, *, most: int | None = None) -> None:
+    """Let tasks run now that wait because GitHub was away: all, or so many, check runs first."""
+    away = (
+        sa.select(task.c.id)
+        .where(task.c.state == "waiting", task.c.due_at > tx.now, task.c.error.startswith(AWAY))
+        .order_by(task.c.kind != "publish", task.c.due_at, task.c.id)
+        .limit(most)
+    )
+    tx.stirred = True
+    await tx.run(sa.update(task).where(task.c.id.in_(away)).values(due_at=tx.now))
 
 
 async def renew(tx: Transaction, *, owner: str) -> None:

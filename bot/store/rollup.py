@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Place = tuple[int, str]  # a day, a backend's case folded name
 Marks = dict[str, object]  # by backend: another one as soon as any of its days is another
-SLICE = 500  # days made at a time
+SLICE = 100  # days made at a time
 READ = tuple(
     oot_day.c[name]
     for name in (

@@ -6,6 +6,7 @@ shows that it did is looked for before it is sent again, with the same delivery_
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from bot import callback_token
 from bot.domain.dispatch import client_payload, inputs, may_pass, refusal
 from bot.domain.reading import decode
-from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
+from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater, StoreUnavailable
 from bot.store import allowlists, dispatches, inbox, secrets
 from bot.tasks import arrival
 
@@ -29,6 +30,7 @@ log = structlog.get_logger("bot.tasks.dispatch")
 Row = dict[str, Any]
 SENT_LATE = "superseded while it was being sent"
 TRIES = 3  # against a refusal that may pass
+STORING = (1.0, 5.0, 15.0)  # seconds until what became of it is stored again where the database refused it
 REPLICATED = 6.0  # seconds a fresh token's permissions take to be known everywhere
 
 
@@ -73,7 +75,7 @@ async def _try(context: Context, dispatch: Row, entry: Entry) -> None:
         return
     needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
     client = context.relay.client(dispatch["backend"], **needs)
-    await context.relay.token(dispatch["backend"], needs)  # after the intent nothing may take time
+    await context.relay.tokens.get(dispatch["backend"], needs)  # after the intent nothing may take time
     asked = entry.dispatch == "workflow" or entry.repository_id is not None
     about = await _about(client, entry) if asked else {}
     async with context.store.transaction() as tx:
@@ -137,12 +139,24 @@ async def _payload(tx: Transaction, context: Context, dispatch: Row, entry: Entr
 async def _settle(
     context: Context, dispatch: Row, *, state: str, error: str | None = None, **more: Any
 ) -> None:
-    """Keep what became of a dispatch, and let whoever shows it look again."""
+    """Keep what became of a dispatch, and let whoever shows it look again.
+
+    A database that is away for a moment is waited for: forgotten, it would be sent a second time.
+    """
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
+    for wait in STORING:
+        with contextlib.suppress(StoreUnavailable):
+            return await _store(context, dispatch, state, error, more)
+        await context.clock.sleep(wait)
+    return await _store(context, dispatch, state, error, more)
+
+
+async def _store(context: Context, dispatch: Row, state: str, error: str | None, more: Row) -> None:
     async with context.store.transaction() as tx:
         settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **more)
-        if not settled and state == "sent":  # its reports count, so it stays visible that it went
+        now = None if settled else await dispatches.get(tx, dispatch["id"])
+        if now and state == "sent" != now["state"]:  # its reports count, so it stays visible that it went
             log.warning("dispatched although it was dropped meanwhile", backend=dispatch["backend"])
             await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **more)
         if dispatch["pr_number"] is not None:

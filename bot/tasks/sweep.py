@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import lifecycle
 from bot.domain.words import duration
-from bot.store import allowlists, dispatches, jobs
+from bot.store import allowlists, dispatches, jobs, queue
 from bot.store.limits import Limits
 
 if TYPE_CHECKING:
@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from bot.store.queue import Task
 
 Row = dict[str, Any]
+TRYING = 2  # tasks that try whether GitHub is back, each time
 
 
 async def run(context: Context, _task: Task) -> None:
-    """Conclude every silent job, dispatch and re-run, a page of each in a transaction."""
+    """Conclude every silent job, dispatch and re-run, a page of each in a transaction.
+
+    While GitHub is away, somebody tries whether it is back: one success lets all the others run.
+    """
+    async with context.store.transaction() as tx:
+        await queue.hasten(tx, most=TRYING)
     more = True
     while more:
         async with context.store.transaction() as tx:

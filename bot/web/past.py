@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -57,9 +58,10 @@ class Past:
             parts: dict[str, list[Day]] = {key: [] for key in changed}
             for one in await rollup.read(tx, first, last=last, backends=None if not found else changed):
                 parts[one.key].append(one)
-            known = _Kept(
-                mark=mark, marks=marks, found=found | {key: make(part) for key, part in parts.items()}
-            )
+            for key, part in parts.items():
+                found[key] = make(part)
+                await asyncio.sleep(0)  # many are added up without keeping other requests waiting
+            known = _Kept(mark=mark, marks=marks, found=found)
         _keep(self._kept, (what, span), known)
         return known.found
 

@@ -121,11 +121,13 @@ async def _explained(tx: Transaction, state: PullState, found: Shown) -> Shown:
     base_ref = state.record["base_ref"] if state.record else None
     view = (await explained(tx, head, base_ref=base_ref, only=only)).view
     known = {backend.repo: backend for backend in view.backends}
-    sections = tuple(
-        one if one.relayed else replace(one, backend=known.get(one.backend.repo, one.backend))
-        for one in found.sections
-    )
-    return replace(found, sections=sections)
+    return replace(found, sections=tuple(_said(one, known.get(one.backend.repo)) for one in found.sections))
+
+
+def _said(one: Section, known: Backend | None) -> Section:
+    if one.relayed or known is None or known is one.backend:
+        return one
+    return replace(one, backend=known)
 
 
 def unknown(repo: str, number: int) -> Rejected:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.errors import StoreUnavailable
 from bot.web import access
 from bot.web.keys import CONTEXT
 
@@ -83,11 +84,10 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
         made = await make()
         made.headers["Cache-Control"] = PRIVATE
         return made
-    if not seconds:
+    key = await _key(request) if seconds else None
+    if key is None:
         made = await make()
         return _send(request, seal(made)) if made.status == 200 else _refused(made)
-    async with context.store.read() as tx:
-        key = (request.path_qs, await access.of_request(request, tx))
     kept, now = request.app[KEPT], context.clock.now()
     found = kept.find(key, now)
     if found is None:
@@ -100,6 +100,15 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
                 found = seal(made, until=now + seconds * 1000)
                 kept.keep(key, found)
     return _send(request, found)
+
+
+async def _key(request: web.Request) -> Key | None:
+    """Return what a page is kept by; None when the database cannot tell what it may show."""
+    try:
+        async with request.app[CONTEXT].store.read() as tx:
+            return request.path_qs, await access.of_request(request, tx)
+    except StoreUnavailable:
+        return None
 
 
 def _refused(made: web.Response) -> web.Response:

@@ -32,9 +32,9 @@ def main() -> int:
     results = []
     with servers.Servers() as postgres:
         for scenario in chosen:
-            n = options.times or scenario.n(form)
-            if n:
-                results.append(asyncio.run(tried(scenario, n, options, postgres)))
+            n = options.minutes if scenario.id == "soak" and options.minutes else options.times
+            n = n or scenario.n(form)
+            results.append(asyncio.run(tried(scenario, n, options, postgres)))
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     if options.json:
         sys.stdout.write(json.dumps(results, indent=2) + "\n")
@@ -51,6 +51,7 @@ def parse():
     parser.add_argument(
         "--times", type=int, metavar="N", help="how often each is done, instead of its own number"
     )
+    parser.add_argument("--minutes", type=int, metavar="N", help="how long the soak lasts")
     parser.add_argument("--seed", help="of an earlier run, to have the same one again")
     parser.add_argument("--json", action="store_true", help="print what reliability.json holds")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a trial that failed")

@@ -25,7 +25,8 @@ class Nursery:
         self.url = f"http://127.0.0.1:{self.port}"
         environ = {name: value for name, value in os.environ.items() if not name.startswith(UNTOLD)}
         chosen = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error"} | options
-        self._environ = environ | {f"OOTBOT_{name}": value for name, value in chosen.items()}
+        self.options = {f"OOTBOT_{name}": value for name, value in chosen.items()}
+        self._environ = environ | self.options
         self._folder = folder
         self._reading: asyncio.Task | None = None
         self._began = 0.0

@@ -118,6 +118,6 @@ async def run(trial):
 SCENARIOS = (
     Scenario(
         id="crash-points", breaks="kill -9 at every kind of call, delivery and report", run=run,
-        measures="start to ready (forked), s", times=(0, 1_000, 1_000),
+        measures="start to ready (forked), s", times=(1_000, 1_000),
     ),
 )  # fmt: skip

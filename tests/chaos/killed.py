@@ -35,11 +35,11 @@ async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
 
 _KILLED = {"run": run, "measures": "start to ready (forked), s"}
 SCENARIOS = (
-    Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(20, 100, 1_000), **_KILLED),
+    Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(60, 1_000), **_KILLED),
     Scenario(
         id="kill-postgres",
         breaks="kill -9 under load, PostgreSQL",
-        times=(0, 30, 200),
+        times=(20, 200),
         database="postgres",
         **_KILLED,
     ),

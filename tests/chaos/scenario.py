@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FORMS = ("short", "default", "nightly")
+FORMS = ("default", "nightly")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One way to break things. `times` says how often it is done in the short, the default and the nightly form."""
+    """One way to break things. `times` says how often it is done in the default and in the nightly form."""
 
     id: str
     breaks: str  # what is broken, for a table
     measures: str  # what the percentiles are of
-    times: tuple[int, int, int]  # 0: not in that form
+    times: tuple[int, int]
     run: Callable[[Trial], Awaitable[None]]
     database: str = "sqlite"  # or postgres
 

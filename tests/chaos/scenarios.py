@@ -2,6 +2,32 @@
 
 from __future__ import annotations
 
-from tests.chaos import crashed, killed, stormy
+from tests.chaos import (
+    banned,
+    crashed,
+    crowded,
+    databases,
+    killed,
+    outages,
+    powerless,
+    restarted,
+    skewed,
+    soak,
+    stormy,
+    tokens,
+)
 
-SCENARIOS = (*killed.SCENARIOS, *crashed.SCENARIOS, *stormy.SCENARIOS)
+SCENARIOS = (
+    *killed.SCENARIOS,
+    *crashed.SCENARIOS,
+    *restarted.SCENARIOS,
+    *powerless.SCENARIOS,
+    *databases.SCENARIOS,
+    *stormy.SCENARIOS,
+    *banned.SCENARIOS,
+    *tokens.SCENARIOS,
+    *crowded.SCENARIOS,
+    *skewed.SCENARIOS,
+    *outages.SCENARIOS,
+    *soak.SCENARIOS,
+)

@@ -43,10 +43,9 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def town_of(trial, *, faults=None):
+async def town_of(trial, *, faults=None, github_clock=None):
     """A town without a bot; it looks for one at the address of the first."""
-    clock = SystemClock()
-    github, issuer = SimulatedGitHub(clock=clock), Issuer(clock=clock)
+    github, issuer = SimulatedGitHub(clock=github_clock or SystemClock()), Issuer(clock=SystemClock())
     github.faults = github.hooks._faults = faults or github.faults
     await github.start()
     await issuer.start()
@@ -63,11 +62,11 @@ async def town_of(trial, *, faults=None):
 
 
 @contextlib.asynccontextmanager
-async def staged(trial, *, bots=1, faults=None, **options):
-    """A town and so many bots on one database, forked and ready to be started."""
-    async with town_of(trial, faults=faults) as town:
+async def staged(trial, *, roles=("all",), faults=None, github_clock=None, **options):
+    """A town and bots of these roles on one database, forked and ready to be started."""
+    async with town_of(trial, faults=faults, github_clock=github_clock) as town:
         chosen = options_of(trial, town) | options
-        nurseries = [Nursery(trial.folder, chosen) for _ in range(bots)]
+        nurseries = [Nursery(trial.folder, chosen | {"ROLE": role}) for role in roles]
         url = trial.database_url or f"sqlite:///{trial.folder / 'ootbot.db'}"
         store = Store(url, clock=SystemClock())
         town.address = lambda: nurseries[0].url
@@ -76,6 +75,9 @@ async def staged(trial, *, bots=1, faults=None, **options):
             for one in nurseries:
                 await one.open()
             yield Stage(trial=trial, town=town, bots=nurseries, store=store)
+        except Exception as error:
+            error.add_note("\n".join(f"the bot said: {line}" for one in nurseries for line in one.said[-10:]))
+            raise
         finally:
             town.leave()
             for one in nurseries:

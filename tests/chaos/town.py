@@ -41,6 +41,7 @@ class Town:
         self.unanswered = 0  # reports
         self.wrong: list[str] = []
         self.calm = asyncio.Event()
+        self.haste = 1.0  # below 1: everybody takes longer
         self.tries_again = 0.3  # of the authors of what fails
         self.again: set[str] = set()  # heads whose author asked for another try: that one ends well
         self.about_to = lambda name: None  # told what the bot is about to be sent
@@ -215,7 +216,7 @@ class Town:
 
     async def pause(self, most):
         """Do something else for a moment."""
-        await asyncio.sleep(self.chance.uniform(0, most))
+        await asyncio.sleep(self.chance.uniform(0, most) / self.haste)
 
 
 def head_of(dispatch):

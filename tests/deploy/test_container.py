@@ -125,15 +125,18 @@ def test_the_wheel_made_of_what_is_copied_runs(tmp_path):
 
 def test_compose_starts_it_beside_postgresql():
     compose = yaml.safe_load((ROOT / "deploy" / "compose" / "compose.yml").read_text())
-    bot, db = compose["services"]["bot"], compose["services"]["db"]
-    assert (ROOT / "deploy" / "compose" / bot["build"] / "Dockerfile").resolve().is_file()
-    for name in bot["environment"]:
-        assert name.removeprefix("OOTBOT_").lower() in Settings.__dataclass_fields__
-    assert bot["environment"]["OOTBOT_DATABASE_URL"].endswith("@db/" + db["environment"]["POSTGRES_DB"])
-    assert bot["read_only"] is True
-    assert bot["cap_drop"] == ["ALL"]
-    assert bot["ports"] == ["127.0.0.1:8080:8080"]
-    assert set(bot["depends_on"]) == {"db"}
+    db = compose["services"].pop("db")
+    for role, bot in compose["services"].items():
+        assert bot["command"] == ["serve", "--role", role]
+        assert (ROOT / "deploy" / "compose" / bot["build"] / "Dockerfile").resolve().is_file()
+        for name in bot["environment"]:
+            assert name.removeprefix("OOTBOT_").lower() in Settings.__dataclass_fields__
+        assert bot["environment"]["OOTBOT_DATABASE_URL"].endswith("@db/" + db["environment"]["POSTGRES_DB"])
+        assert bot["read_only"] is True
+        assert bot["cap_drop"] == ["ALL"]
+        assert set(bot["depends_on"]) == {"db"}
+    assert compose["services"]["web"]["ports"] == ["127.0.0.1:8080:8080"]
+    assert "ports" not in compose["services"]["worker"]  # so that there may be several
     assert db["volumes"][0].partition(":")[0] in compose["volumes"]
     assert "healthcheck" in db
 

@@ -143,7 +143,7 @@ async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goe
     await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
     await bot.settle()
     message = {"message": "Resource not accessible by integration"}
-    github.faults.add(method="POST", path="/cancel$", status=403, body=message)
+    github.faults.add(method="POST", path="/cancel$", status=403, body=message, times=2)
     await say(bot, github, pull, "/oot cancel tpu", AUTHOR)
     said = await ours(bot, github, pull)
     assert f"GitHub does not cancel run {run.id} of tpu, so it goes on" in said.replace("\u200b", "")

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from bot.demo.github.faults import Faults
 from bot.errors import StoreUnavailable
 from bot.store import queue
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
@@ -99,6 +100,37 @@ async def test_a_report_whose_answer_is_lost_after_the_commit_is_known_on_its_re
     saboteur.disarm()
     assert status == 503
     assert await bot.report(bot.dispatch(L4)) == (200, {"ok": True, "status": "completed", "duplicate": True})
+
+
+class Outage(Faults):
+    """The database fails from a call on, until somebody waits."""
+
+    def __init__(self, saboteur, path):
+        super().__init__()
+        self._saboteur, self._path = saboteur, path
+
+    def take(self, method, path):
+        if method == "POST" and path.endswith(self._path):
+            self._saboteur.arm("statement", 1, again=True)
+        return super().take(method, path)
+
+
+async def test_a_dispatch_is_not_sent_again_when_its_answer_cannot_be_stored_at_once(
+    bot, github, clock, saboteur
+):
+    Path(bot.context.settings.allowlist).write_text(f"L1: [{L1}]")
+    await bot.wait(61)
+    github.faults, sleep = Outage(saboteur, f"{L1}/dispatches"), clock.sleep
+
+    async def passes(seconds):
+        saboteur.disarm()
+        await sleep(seconds)
+
+    clock.sleep = passes
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=60)
+    assert [one.repo.full_name for one in github.dispatches] == [L1]
+    assert [row["state"] for row in await bot.rows("oot_dispatch")] == ["sent"]
 
 
 async def work(bot, seconds):

@@ -81,7 +81,7 @@ async def test_the_comment_is_made_once_though_a_lease_runs_out_while_github_is_
     await bot.settle()
     await bot.report(bot.dispatch(L4), conclusion="failure")
     slow("comments$")
-    await meanwhile(bot, settings, lasts=61)
+    await meanwhile(bot, settings, lasts=61, horizon=1)
     (comment,) = github.comments(pull)
     assert "❌ failed" in comment.body
     assert [row["comment_id"] for row in await bot.rows("oot_comment")] == [comment.id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -158,6 +159,19 @@ async def test_a_page_that_is_kept_is_gone_as_soon_as_its_repository_is_private(
         await bot.settle()
         for path in paths:
             assert (await bot.get(path))[0] == 404
+
+
+async def test_pages_say_so_while_the_database_is_gone(settings, github, issuer, clock):
+    kept = replace(settings, page_cache=5)
+    async with running(kept, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        if not bot.store.sqlite:
+            pytest.skip("a file can be moved away, a server cannot")
+        await see(bot, "/oot")
+        database = Path(bot.store.url.database)
+        away = database.rename(database.with_suffix(".away"))
+        assert "database cannot be used" in await see(bot, "/oot", status=503)
+        away.rename(database)
+        await see(bot, "/oot")
 
 
 async def test_without_a_token_set_there_is_no_such_page(settings, github, issuer, clock):

@@ -60,4 +60,5 @@ class Token:
     installation: Installation
     repository_ids: frozenset[int] | None
     permissions: Mapping[str, str]
-    expires_at: int
+    expires_at: int  # epoch milliseconds
+    known_at: int  # when every one of GitHub's servers knows it

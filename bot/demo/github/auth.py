@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 LONGEST_LIFE = 600  # seconds an App token may live from now
 GRACE = 60  # seconds that clocks may differ
-TOKEN_LIFE = 3_600_000  # milliseconds
 TOKEN_LENGTH = 520
+# What a token that is not known everywhere yet gets: itself, its permissions or its repositories are missing.
+UNKNOWN = ((401, "Bad credentials"), (403, "Resource not accessible by integration"), (404, "Not Found"))
 RANKS = {"read": 1, "write": 2, "admin": 3}
 
 
@@ -59,7 +60,7 @@ def mint(
     repository_ids: frozenset[int] | None,
     permissions: Mapping[str, str],
 ) -> Token:
-    """Make an installation token good for an hour."""
+    """Make an installation token, good for an hour unless the world says otherwise."""
     head = f"ghs_{installation.app.app_id}_{secrets.token_urlsafe(24)}."
     rest = secrets.token_urlsafe(200) + "." + secrets.token_urlsafe(300)
     token = Token(
@@ -67,7 +68,8 @@ def mint(
         installation=installation,
         repository_ids=repository_ids,
         permissions=dict(permissions),
-        expires_at=world.now() + TOKEN_LIFE,
+        expires_at=world.now() + world.token_life,
+        known_at=world.now() + world.replication,
     )
     world.tokens[token.value] = token
     return token
@@ -79,6 +81,9 @@ def _token(world: World, credential: str) -> Token:
         raise Refused(401, "Bad credentials")
     if token.installation.id not in world.installations:
         raise Refused(401, "Bad credentials")
+    if world.now() < token.known_at:
+        status, message = UNKNOWN[world.new_id() % len(UNKNOWN)]
+        raise Refused(status, message)
     if token.installation.suspended_at is not None:
         raise Refused(403, "This installation has been suspended")
     return token

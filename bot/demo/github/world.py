@@ -55,6 +55,8 @@ class World:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.url = ""  # known once the server listens
+        self.token_life = 3_600_000  # milliseconds until an installation token expires
+        self.replication = 0  # milliseconds until a fresh one is known everywhere
         self.apps: dict[int, App] = {}
         self.repos: dict[str, Repo] = {}  # by full name in lower case
         self.installations: dict[int, Installation] = {}
