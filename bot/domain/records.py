@@ -35,8 +35,9 @@ class Rule(StrEnum):
 
 
 CREATING_ACTIONS = frozenset({"opened", "created", "submitted", "requested"})
-# of one second: what moves a head, or ends it, or says who may see it
-DECISIVE_ACTIONS = {"synchronize": 2, "privatized": 2, "publicized": 2, "closed": 3, "reopened": 3}
+# of one second: what moves a head, or says who may see it, or ends it, or was read at GitHub when it was over
+WEIGHTS = (("synchronize", "privatized", "publicized"), ("closed", "reopened"), ("reconciled",))
+DECISIVE_ACTIONS = {action: weight for weight, actions in enumerate(WEIGHTS, 2) for action in actions}
 STATUS_RANK = {
     "requested": 0,
     "queued": 0,
