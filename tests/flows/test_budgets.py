@@ -93,7 +93,7 @@ async def test_what_one_process_was_told_the_others_heed(settings, clock, github
             await (write(one) if banned_by == "POST" else client.getitem(client.path("issues/1/comments")))
         before = len(github.calls)
         client = other.github.client(UPSTREAM, issues="write")
-        await other.github.token(UPSTREAM, {"issues": "write"})  # the App itself was not asked to wait
+        await other.github.tokens.get(UPSTREAM, {"issues": "write"})  # the App itself was not asked to wait
         asked = len(github.calls)
         assert asked > before
         for call in (lambda: write(other), lambda: client.getitem(client.path("issues/1/comments"))):
