@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import random
 
 import pytest
 
@@ -373,95 +371,3 @@ async def test_a_thousand_reports_within_a_minute_cost_few_writes(github, issuer
             if call.method != "GET" and "access_tokens" not in call.path
         ]
         assert len(writes) <= 60
-
-
-# Any order
-
-
-EVENTS = ("a1", "a2", "b1", "b2", "label", "sweep", "rerun")
-
-
-def orders(count):
-    """Orders in which each job begins before it ends and the re-run finds a run; always the same ones."""
-
-    def possible(order):
-        place = {event: at for at, event in enumerate(order)}
-        return place["a1"] < place["a2"] and place["b1"] < place["b2"] and place["a1"] < place["rerun"]
-
-    every = [order for order in itertools.permutations(EVENTS) if possible(order)]
-    return random.Random(5).sample(every, count)
-
-
-class Story:
-    """One order of events on a pull request of its own."""
-
-    def __init__(self, bot, github, pull, dispatch, run):
-        self.bot, self.github, self.pull, self.dispatch, self.run = bot, github, pull, dispatch, run
-
-    async def tell(self, event):
-        if event == "label":
-            await self.github.label(self.pull, "ciflow/oot/npu")
-        elif event == "rerun":
-            await self.github.comment(self.pull, "/oot rerun npu", "alice")
-        elif event != "sweep":
-            job, conclusion = {"a": ("unit", "failure"), "b": ("docs", "success")}[event[0]]
-            await self.report(event[1], job=job, conclusion=conclusion)
-
-    async def report(self, end, **about):
-        status = "in_progress" if end == "1" else "completed"
-        answer = await self.bot.report(self.dispatch, status=status, run_id=str(self.run.id), **about)
-        assert answer[0] == 200
-
-    async def end_first_attempt(self):
-        await self.github.finish_job(await self.github.start_job(self.run, "unit"), "failure")
-        await self.github.finish_run(self.run, "failure")
-
-    async def end(self):
-        await self.github.finish_run(self.run, "success")
-        await self.github.close(self.pull)
-
-    def told(self):
-        """What the checks say, without the time it took."""
-        checks = self.bot.checks(UPSTREAM, self.pull.head_sha)
-        status, conclusion, title = checks["oot / npu"]
-        return self.run.run_attempt, status, conclusion, title.partition(" in ")[0], sorted(checks)
-
-
-async def played(bot, github, orders):
-    """Play orders side by side that have the sweep in one place; return what the checks say in the end."""
-    stories = []
-    for _ in orders:
-        pull = await github.open_pull(UPSTREAM)
-        await bot.settle()
-        run = await github.start_run(L3, event="repository_dispatch", name="CI")
-        stories.append(Story(bot, github, pull, bot.dispatch(L3), run))
-    for events in zip(*orders, strict=True):
-        bot.clock.advance(6 * 3600 + 60 if "sweep" in events else 20)
-        for story, event in zip(stories, events, strict=True):
-            await story.tell(event)
-        await bot.settle(horizon=12)
-    for story in stories:
-        await story.end_first_attempt()
-    await bot.settle(horizon=60)
-    for end in "12":
-        for story in stories:
-            await story.report(end, job="unit", attempt=2)
-        await bot.settle(horizon=12)
-    told = [story.told() for story in stories]
-    for story in stories:
-        await story.end()
-    await bot.settle()
-    return told
-
-
-@pytest.mark.parametrize("part", range(3))  # so that several processes may share them
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_in_every_order_of_label_reports_sweep_and_rerun_the_checks_end_alike(bot, github, part):
-    await opened(bot, github, f"L3: {{npu: {{{L3}: [carol]}}}}")
-    (natural,) = await played(bot, github, [EVENTS])
-    assert natural[:4] == (2, "completed", "success", "2 jobs passed")
-    chosen = sorted(orders(111)[part::3], key=lambda order: order.index("sweep"))
-    for _, alike in itertools.groupby(chosen, key=lambda order: order.index("sweep")):
-        group = list(alike)
-        ends = await played(bot, github, group)
-        assert dict(zip(group, ends, strict=True)) == dict.fromkeys(group, natural)
