@@ -9,7 +9,7 @@ from tests.command import ootbot
 
 async def give_up(bot):
     async with bot.store.transaction() as tx:
-        tx.enqueue("nobody-knows-this", "a key")
+        tx.enqueue("relay", "a key")
     await bot.settle()
 
 
@@ -19,12 +19,12 @@ async def test_a_dead_task_is_listed_and_runs_again(bot):
     assert (code, err) == (0, "")
     (line,) = out.splitlines()
     identifier, state, kind, key, _, why = line.split("  ")
-    assert (state, kind, key) == ("dead", "nobody-knows-this", "a key")
-    assert "no code for tasks of kind" in why
+    assert (state, kind, key) == ("dead", "relay", "a key")
+    assert "is not stored any more" in why
     code, out, _ = await ootbot(bot, "tasks", "list", "--json", "--limit", "1")
     assert json.loads(out)[0]["id"] == int(identifier)
     code, out, _ = await ootbot(bot, "tasks", "retry", identifier)
-    assert (code, out) == (0, f"task {identifier} (nobody-knows-this a key) runs again\n")
+    assert (code, out) == (0, f"task {identifier} (relay a key) runs again\n")
     (row,) = [row for row in await bot.rows("task") if row["id"] == int(identifier)]
     assert (row["state"], row["attempts"]) == ("waiting", 0)
 
