@@ -101,7 +101,8 @@ async def played(bot, github, orders):
     return told
 
 
-@pytest.mark.parametrize("part", range(3))  # so that several processes may share them
+# a third of the orders each time, all with --nightly
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in (1, 2))])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_in_every_order_of_labels_reports_sweep_and_rerun_the_checks_end_alike(bot, github, part):
     allowlist = f"L3: {{npu: {{{L3}: [carol]}}}}\nL4: {{tpu: {{{L4}: [dave]}}}}"

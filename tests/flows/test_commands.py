@@ -8,6 +8,9 @@ import pytest
 
 from tests import harness
 from tests.harness import L1, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = SQLITE  # what is said and when: the databases have tests of their own
 
 WRITER, AUTHOR, ON_CALL, STRANGER = "wendy", "octocat", "dave", "mallory"
 

@@ -13,6 +13,7 @@ from bot.clock import SystemClock
 from bot.domain.words import OK_TO_TEST
 from tests import harness
 from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
 
 MOST_CHARACTERS = 65_535
 DISPATCHES = r"/dispatches$"
@@ -155,6 +156,7 @@ async def test_after_a_limit_somebody_elses_run_is_not_taken_for_ours(bot, githu
     assert len(told(github, L4)) == 1
 
 
+@SQLITE
 async def test_a_github_that_never_takes_it_is_not_asked_for_ever(bot, github):
     github.faults.add(method="POST", path=rf"{L1}/dispatches$", status=502, times=100_000)
     await github.open_pull(UPSTREAM)

@@ -8,6 +8,9 @@ from bot.domain.checkrun import gate_check
 from bot.domain.view import Backend, State
 from tests import harness
 from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = SQLITE  # what is said and when: the databases have tests of their own
 
 TWO_BLOCKING = f"L4:\n  tpu: {{{L4}: [dave]}}\n  npu: {{{L3}: [carol]}}\n"
 NO_BLOCKING = f"L2: [{L2}]\n"
