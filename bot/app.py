@@ -215,10 +215,14 @@ def _listen(settings: Settings) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
-    except OSError:
+        listening.listen(BACKLOG)
+    except OSError as error:
         listening.close()
-        raise
-    listening.listen(BACKLOG)
+        problem = (
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): end what listens there, "
+            "or set OOTBOT_HOST and OOTBOT_PORT"
+        )
+        raise Misconfigured([problem]) from error
     return listening
 
 

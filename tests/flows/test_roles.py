@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 
 import aiohttp
 import pytest
@@ -92,6 +93,16 @@ async def test_a_worker_has_to_be_told_where_the_pages_are(tmp_path, database_ur
     code, said = await outcome(Process(tmp_path, ROLE="worker", **options))
     assert code == 2
     assert "OOTBOT_PUBLIC_URL" in said[0]
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path, app_key):
+    process = Process(tmp_path, **options_for(tmp_path, private_key=app_key))
+    with socket.create_server(("127.0.0.1", process.port)):
+        code, said = await outcome(process)
+    assert code == 2
+    (line,) = said
+    assert f"127.0.0.1:{process.port}" in line
+    assert "OOTBOT_PORT" in line
 
 
 async def test_sqlite_has_one_server_and_lets_the_next_in_when_that_was_killed(tmp_path, app_key):
