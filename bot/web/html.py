@@ -19,7 +19,7 @@ from bot.domain.reading import show_time
 from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
 from bot.query import anchor_of
-from bot.web import parameters, serving
+from bot.web import drawing, parameters, serving
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def environment() -> jinja2.Environment:
         "tone_of_job": tone_of_job,
         "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],
         "job_counts": job_counts,
+        "points": drawing.points,
+        "values": drawing.values,
         "by_urgency": failures.by_urgency,
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST, "look": LOOK}
