@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def summary(request: web.Request) -> web.Response:
     """Answer with every backend and its numbers; `q` and `level` narrow the list, `event` what is counted."""
     context = request.app[CONTEXT]
-    days, level, words = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    days, level, words = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
