@@ -111,7 +111,7 @@ def bench(args: list[str]) -> int:
 
 
 def chaos(args: list[str]) -> int:
-    """Run the fault suite (tests/chaos); writes reliability.json and the table of docs/reliability.md."""
+    """Run the fault suite (tests/chaos); with --write the results go into docs/reliability.md."""
     environment("test")
     compiled()
     return run(str(PYTHON), "-m", "tests.chaos", *args)

@@ -17,6 +17,7 @@ from tests.chaos.town import ALLOWLIST, Town
 from tests.harness import SECRET
 from tests.process import options_for
 
+CALLS = 1_000_000  # an hour: the town lives a day in minutes, which the usual 5,000 would end
 ONE = Kind()
 QUICK = {"PUBLISH_INTERVAL": "1s", "WRITES_PER_MIN": "6000", "RATE_LIMIT_PER_MIN": "100000"}
 
@@ -48,6 +49,7 @@ async def town_of(trial, *, faults=None, github_clock=None):
     """A town without a bot; it looks for one at the address of the first."""
     github, issuer = SimulatedGitHub(clock=github_clock or SystemClock()), Issuer(clock=SystemClock())
     github.faults = github.hooks._faults = faults or github.faults
+    github.limits.per_hour = CALLS
     await github.start()
     await issuer.start()
     github.app = github.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=private_key())
