@@ -138,11 +138,11 @@ class TestTwoWorkers:
             "WRITES_PER_MIN": str(A_MINUTE),
         }
         workers = [Process(tmp_path, **options) for _ in range(2)]
-        for _ in range(PULLS):
-            await github.open_pull(UPSTREAM)
         try:
-            for one in workers:
-                await one.start()
+            for ready in [await one.start() for one in workers]:
+                await asyncio.wait_for(ready.wait(), PATIENCE)
+            for _ in range(PULLS):
+                await github.open_pull(UPSTREAM)
 
             async def published():
                 return len(writes(github)) >= 2 * PULLS  # the check of L4 and the gate
