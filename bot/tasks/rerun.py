@@ -87,7 +87,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     dispatch = facts.dispatch
     attempts = verdict.expected_attempts(facts)
     if not attempts:
-        if dispatch["state"] in {"pending", "held"}:
+        if dispatch["state"] == "pending" or await relay.is_held(tx, dispatch):
             return False
         await relay.afresh(tx, dispatch, f"attempt of {dispatch['id']}")
         return True

@@ -50,6 +50,10 @@ async def failed(bot, github, repo=L4):
     return run
 
 
+def check(github, pull, name):
+    return [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == name][-1]
+
+
 def told(github, repo):
     return [one for one in github.dispatches if one.repo.full_name == repo]
 
@@ -116,6 +120,28 @@ async def test_run_does_not_get_round_the_policy(bot, github):
         assert await say(bot, github, pull, text) == ["eyes", "confused"]
     assert told(github, L4) == []
     assert "ok-to-test" in await ours(bot, github, pull)
+
+
+async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, github):
+    text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+    bot.clock.advance(60)
+    github.set_permission(UPSTREAM, WRITER, "write")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM, author=STRANGER, author_association="NONE")
+    await bot.settle()
+    for text in ("/oot cancel tpu", "/oot rerun tpu"):
+        assert await say(bot, github, pull, text, STRANGER) == ["eyes", "confused"]
+    await github.close(pull)
+    await bot.settle()
+    github.faults.add(method="HOOK", path="pull_request.reopened", drop=True)  # it is on its way for long
+    await github.reopen(pull)
+    await github.edit_title(pull, "it is open again")
+    await bot.settle()
+    assert await say(bot, github, pull, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
+    await github.rerequest(check(github, pull, "oot / tpu").id)
+    await bot.settle()
+    assert told(github, L4) == []
 
 
 async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
