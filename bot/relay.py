@@ -175,6 +175,7 @@ def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
         "attempts": 0,
         "created_at": tx.now,
         "dispatched_at": None,
+        "heard_at": None,
         "token_jti": secrets.token_hex(16),
         "run_id": None,
         "error": None,

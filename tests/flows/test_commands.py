@@ -144,6 +144,16 @@ async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, gith
     assert told(github, L4) == []
 
 
+async def test_told_afresh_it_is_given_its_time_to_start_again(bot, github, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.settle()
+    await say(bot, github, pull, "/oot run tpu")
+    assert len(told(github, L4)) == 2
+    await bot.wait(24 * 3600 + 120)
+    assert "never started" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+
+
 async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     job = await github.start_job(run, "build")
