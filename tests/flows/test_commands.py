@@ -190,6 +190,18 @@ async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goe
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
 
 
+async def test_a_run_is_cancelled_though_the_answer_to_that_is_lost(bot, github, pull):
+    await github.label(pull, "ciflow/oot/npu")
+    run = await github.start_run(L3, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L3), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    github.faults.add(method="POST", path="/cancel$", when="after", status=502)
+    await say(bot, github, pull, "/oot cancel npu", AUTHOR)
+    await bot.settle(horizon=30)
+    assert run.conclusion == "cancelled"
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("completed", "cancelled")
+
+
 async def test_cancel_of_what_has_ended_changes_nothing(bot, github, pull):
     await failed(bot, github)
     assert await say(bot, github, pull, "/oot cancel", AUTHOR) == ["eyes", "confused"]
