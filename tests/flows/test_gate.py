@@ -288,6 +288,18 @@ async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_reque
     assert gate(bot, queued) == gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
 
 
+async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_anew(bot, github, pull, queued):
+    await finish(bot, github, L4)
+    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
+    await bot.settle()
+    (made,) = github.check_runs(UPSTREAM, queued)
+    before = len(github.calls)
+    await github.rerequest_suite(UPSTREAM, queued, github.app)
+    await bot.settle(horizon=20)
+    written = [call.path for call in github.calls[before:] if call.method in {"POST", "PATCH"}]
+    assert [path for path in written if "/check-runs" in path] == [f"/repos/{UPSTREAM}/check-runs/{made.id}"]
+
+
 async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull, queued):
     await finish(bot, github, L4, "failure")
     await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
