@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.domain.desired import Plan, Write
     from bot.query import Head, PullState
+    from bot.settings import Settings
     from bot.store import Transaction
     from bot.store.queue import Task
 
@@ -70,6 +71,14 @@ async def run(context: Context, task: Task) -> None:
         raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
+
+
+async def all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
+    """Look at every open pull request of upstream, or of one account's, also at one that nobody was told of."""
+    for repo, number in await pulls.all_open(tx):
+        mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
+        if mine and settings.is_upstream(repo):
+            tx.enqueue("publish", f"{repo}#{number}")
 
 
 def parse_key(key: str) -> tuple[str, int]:

@@ -201,6 +201,19 @@ async def test_while_github_is_down_it_stays_as_it_was_and_is_right_afterwards(b
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+async def test_it_comes_once_the_app_may_write_it(bot, github):
+    refused = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="POST", path="/check-runs$", status=403, body=refused, times=20)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=60)
+    assert bot.checks(UPSTREAM, pull.head_sha) == {}
+    github.faults.clear()
+    installation = github.install(UPSTREAM, github.app)
+    await github.announce_installation(installation, "new_permissions_accepted", github.world.repo(UPSTREAM))
+    await bot.settle(horizon=60)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
 async def test_re_requested_it_is_only_written_anew(bot, github, pull):
     await finish(bot, github, L4)
     before = len(github.dispatches)
