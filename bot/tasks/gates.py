@@ -12,19 +12,23 @@ from bot.query import Head
 from bot.store import merge_groups, pulls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.query import PullState
     from bot.settings import Settings
     from bot.store import Transaction
 
 
-async def plan(tx: Transaction, settings: Settings, state: PullState, terms: desired.Terms) -> desired.Plan:
-    """Return what has to be written of the gates.
+async def plan(
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: desired.Terms
+) -> desired.Plan:
+    """Return what has to be written of the gates on some heads.
 
     Of several open pull requests with one head, the first decides: a commit has one gate.
     """
     heads: list[tuple[str, Head, bool]] = [
         (head.view.head_sha, head, head is state.current)
-        for head in state.heads[: query.MOST_HEADS]
+        for head in chosen
         if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
     ]
     groups = await merge_groups.waiting(tx, state.repo) if state.current else []

@@ -20,6 +20,8 @@ from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.context import Context
     from bot.domain.desired import Plan, Write
     from bot.query import Head, PullState
@@ -49,7 +51,9 @@ async def run(context: Context, task: Task) -> None:
     if files is None:
         files = await _changed_files(context, state)
     async with context.store.read() as tx:
-        plan = await _plan(tx, context, state, files)
+        present = await pulls.checks_of(tx, state.repo, state.number)
+        heads = _looked_after(state, present)
+        plan = await _plan(tx, context, state, heads=heads, present=present, files=files)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
     wait, refusals = await _write_all(context, state, plan, now)
@@ -60,9 +64,9 @@ async def run(context: Context, task: Task) -> None:
             later.append(wait.after)
         if later:
             tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
-        if _waits_for_quiet(state):
+        if any(_unconfirmable(head) for head in heads):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
-        for run in _unheard_of(state):
+        for run in _unheard_of(heads):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await baselines.keep(tx, state.compared)
         await gates.follow(tx, state)
@@ -110,10 +114,24 @@ async def _write_all(
     return wait, refusals
 
 
-async def _plan(tx: Transaction, context: Context, state: PullState, files: frozenset[str]) -> Plan:
+def _looked_after(state: PullState, present: Sequence[Row]) -> list[Head]:
+    """Return the newest heads, and older ones on which a check run has yet to be concluded."""
+    begun = {row["head_sha"] for row in present if row["status"] != "completed"}
+    older = [head for head in state.heads[query.MOST_HEADS :] if head.view.head_sha in begun]
+    return [*state.heads[: query.MOST_HEADS], *older]
+
+
+async def _plan(
+    tx: Transaction,
+    context: Context,
+    state: PullState,
+    *,
+    heads: Sequence[Head],
+    present: Sequence[Row],
+    files: frozenset[str],
+) -> Plan:
     """Return everything that has to be written: gates and verdicts, then the rest and mere words of a gate last."""
     settings = context.settings
-    present = await pulls.checks_of(tx, state.repo, state.number)
     gate_name = f"{settings.check_prefix} / gate"
     terms = desired.Terms(
         prefix=settings.check_prefix,
@@ -122,8 +140,8 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         gate=await pulls.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    plan = await gates.plan(tx, settings, state, terms)
-    for head in state.heads[: query.MOST_HEADS]:
+    plan = await gates.plan(tx, settings, state, heads, terms)
+    for head in heads:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         now = head is state.current
@@ -165,11 +183,11 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
     return frozenset(paths)
 
 
-def _unheard_of(state: PullState) -> list[str]:
+def _unheard_of(heads: Sequence[Head]) -> list[str]:
     """Return the runs whose verdict awaits GitHub's word and of which it has said none: keys of `confirm`."""
     awaited = [
         (head.facts[key], key, backend.state == "confirming")
-        for head in state.heads[: query.MOST_HEADS]
+        for head in heads
         for backend in head.view.backends
         if (key := backend.repo.casefold()) in head.facts and not backend.state.finished
         if (entry := head.entries.get(key)) is None or entry.confirm
@@ -182,12 +200,8 @@ def _unheard_of(state: PullState) -> list[str]:
     ]
 
 
-def _waits_for_quiet(state: PullState) -> bool:
-    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
-    return any(_unconfirmable(head) for head in state.heads[: query.MOST_HEADS])
-
-
 def _unconfirmable(head: Head) -> bool:
+    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     entries = head.entries
     return any(
         (key := backend.repo.casefold()) in head.facts

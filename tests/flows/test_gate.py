@@ -259,6 +259,18 @@ async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_ba
     assert len(written) == 2
 
 
+async def test_what_was_begun_is_concluded_however_often_the_head_moves_on(bot, github, pull):
+    first, told = pull.head_sha, bot.dispatch(L4)
+    for _ in range(11):
+        bot.clock.advance(1)
+        await github.push_commit(pull)
+    await bot.settle()
+    await bot.report(told, conclusion="failure")
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, first)["oot / tpu"][:2] == ("completed", "failure")
+    assert gate(bot, first)[0] == "failure"
+
+
 async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, github, pull):
     first, told = pull.head_sha, bot.dispatch(L4)
     await github.push_commit(pull)
