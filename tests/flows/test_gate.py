@@ -246,6 +246,22 @@ async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github,
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.parametrize("leaves", ["closed", "moved"])
+async def test_where_the_first_of_two_leaves_their_commit_the_second_decides(bot, github, pull, leaves):
+    second = await github.open_pull(UPSTREAM, author="mallory")
+    second.head_sha = pull.head_sha
+    for act in (github.close, github.reopen):
+        bot.clock.advance(1)
+        await act(second)
+        await bot.settle()
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    bot.clock.advance(1)
+    await (github.close(pull) if leaves == "closed" else github.push_commit(pull))
+    await bot.settle(horizon=20)
+    assert gate(bot, second.head_sha)[0] == "success"
+
+
 async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_bare(bot, github):
     pull = await github.open_pull(UPSTREAM, author="octocat")
     first = pull.head_sha
