@@ -13,7 +13,7 @@ import structlog
 
 from bot import metrics, query
 from bot.domain import desired, verdict
-from bot.errors import GitHubRefused, GiveUp, RetryLater
+from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
 from bot.tasks import comment, gates, merge_base
 from bot.tasks.check import write
@@ -97,9 +97,12 @@ async def _write_all(
     context: Context, state: PullState, plan: Plan, now: int
 ) -> tuple[RetryLater | None, list[str]]:
     """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
-    refusals, wait = [], None
+    refusals: list[str] = []
+    wait: RetryLater | None = None
+    full: set[tuple[bool, bool]] = set()  # what there is no room for: trying each of a thousand takes seconds
     for one in plan.writes:
-        if one.not_before > now:
+        sort = one.urgent, one.check_run_id is None
+        if one.not_before > now or sort in full:
             continue
         try:
             await write(context, state, one)
@@ -109,6 +112,8 @@ async def _write_all(
         except RetryLater as error:
             if error.after is None:  # GitHub is broken or out of reach: no use in trying the others
                 return error, refusals
+            if isinstance(error, NoRoom):
+                full.add(sort)
             if wait is None or wait.after is None or error.after < wait.after:
                 wait = error
     return wait, refusals
