@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 560, 150  # of the plot, in units of the drawing
 MOST_TICKS = 4
+NOTHING = "–"  # noqa: RUF001 - a dash stands for no value
 NICE_SECONDS = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 86_400)
 
 
@@ -77,14 +78,17 @@ def chart(
     known = [value for _, values in series for value in values if value is not None]
     ticks = _even(top) if top else _ticks(max(known, default=0), seconds=unit == "time")
     upper = ticks[-1] or 1
-    lines = tuple(_line(name, labels, values, upper, show) for name, values in series)
+    said = [[NOTHING if value is None else show(value) for value in values] for _, values in series]
+    lines = tuple(
+        _line(name, labels, values, words, upper) for (name, values), words in zip(series, said, strict=True)
+    )
     return Chart(
         title=title,
         unit=unit,
         lines=lines,
         ticks=tuple((_y(value, upper), show(value)) for value in ticks),
         labels=tuple(labels),
-        cells=tuple(tuple(_said(values[at], show) for _, values in series) for at in range(len(labels))),
+        cells=tuple(zip(*said, strict=True)),
     )
 
 
@@ -92,8 +96,8 @@ def _line(
     name: str,
     labels: Sequence[str],
     values: Sequence[float | None],
+    said: Sequence[str],
     upper: float,
-    show: Callable[[float], str],
 ) -> Line:
     step = WIDTH / max(len(values) - 1, 1)
     points, path, pen_down = [], [], False
@@ -104,12 +108,8 @@ def _line(
         x, y = round(at * step, 1), _y(value, upper)
         path.append(f"{'L' if pen_down else 'M'}{x:g} {y:g}")
         pen_down = True
-        points.append(Point(x=x, y=y, said=f"{labels[at]}: {name} {show(value)}"))
+        points.append(Point(x=x, y=y, said=f"{labels[at]}: {name} {said[at]}"))
     return Line(name=name, path="".join(path), points=tuple(points))
-
-
-def _said(value: float | None, show: Callable[[float], str]) -> str:
-    return "–" if value is None else show(value)  # noqa: RUF001 - a dash stands for nothing
 
 
 def _y(value: float, upper: float) -> float:

@@ -63,6 +63,11 @@ def own(jobs: Iterable[Row], checks: Iterable[Row], *, ours: int) -> list[Own]:
     return sorted(found, key=lambda one: (order[one.tone], one.group, one.name))
 
 
+def running(found: Iterable[Own]) -> bool:
+    """Return whether any of them is still to conclude."""
+    return any(one.tone == "wait" for one in found)
+
+
 def counts(found: Sequence[Own]) -> str:
     """Return how they stand, as in "3 of 4 passed, 1 failed"."""
     tones = Counter(one.tone for one in found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.store.counted import flagged
 from bot.store.tables import BACKEND_OF_HEAD, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _of(columns: Iterable[Any], asked: Asked, *, backend: sa.ColumnElement[str] 
         backend == asked.backend.lower(),
         JOB.received_at >= asked.since,
         JOB.event_type.in_(sorted(asked.events)),
+        ~flagged("refused"),
     )
     if asked.hidden:
         query = query.where(sa.func.lower(JOB.upstream_repo).not_in(sorted(asked.hidden)))

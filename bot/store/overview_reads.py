@@ -56,6 +56,13 @@ async def task_counts(tx: Transaction) -> dict[str, int]:
     return {row["state"]: row["count"] for row in await tx.rows(query.group_by(task.c.state))}
 
 
+async def failing_tasks(tx: Transaction, *, late: int, limit: int) -> list[Row]:
+    """Return the tasks that wait after a failure, or were due before `late`, newest first."""
+    troubled = (task.c.attempts > 0) | (task.c.due_at < late)
+    query = sa.select(task).where(task.c.state == "waiting", troubled)
+    return await tx.rows(query.order_by(task.c.id.desc()).limit(limit))
+
+
 async def caused_tasks(tx: Transaction, guid: str, *, limit: int) -> list[Row]:
     """Return the tasks that a delivery asked for first."""
     query = sa.select(task).where(task.c.cause == guid)

@@ -30,7 +30,7 @@ ENDED_UNHEARD = ("never_started", "not_installed", "failed", "superseded")
 
 @dataclass(frozen=True, kw_only=True)
 class Private:
-    """The repositories known to be private."""
+    """Repositories whose rows may not be shown, by name and by id."""
 
     names: frozenset[str]  # case folded
     ids: frozenset[int]
@@ -140,14 +140,19 @@ async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:
 
 
 async def record(
-    tx: Transaction, kind: RecordType, repo: str, identifier: str | int, attempt: int | None = None
+    tx: Transaction,
+    kind: RecordType,
+    repo: str,
+    identifier: str | int,
+    *,
+    hidden: Private,
+    attempt: int | None = None,
 ) -> Row | None:
     """Return one record of a repository, under any of its names; `identifier` is a number where there is one."""
     table = records[kind.table]
     numbered = kind.table in {"issue", "pull_request"}
     column = table.c.number if numbered else table.c[kind.key[0]]
-    known = await names.of_same(tx, repo)
-    query = sa.select(table).where(sa.func.lower(table.c.repo).in_(sorted(known)), column == identifier)
+    query = (await _of_repository(tx, kind, repo, hidden)).where(column == identifier)
     if attempt is not None:
         query = query.where(table.c.run_attempt == attempt)
     return await tx.row(query.order_by(*(part.desc() for part in _order(kind))).limit(1))
@@ -158,6 +163,7 @@ async def record_page(
     kind: RecordType,
     repo: str,
     *,
+    hidden: Private,
     before: tuple[str | int, ...] | None,
     limit: int,
 ) -> list[Row]:
@@ -165,14 +171,24 @@ async def record_page(
 
     `before` holds the last one's values of `order_of`.
     """
-    table = records[kind.table]
     order = _order(kind)
-    known = await names.of_same(tx, repo)
-    query = sa.select(table).where(sa.func.lower(table.c.repo).in_(sorted(known)))
+    query = await _of_repository(tx, kind, repo, hidden)
     if before:
         last = [sa.literal(value, part.type) for value, part in zip(before, order, strict=True)]
         query = query.where(sa.tuple_(*order) < sa.tuple_(*last))
     return await tx.rows(query.order_by(*(part.desc() for part in order)).limit(limit))
+
+
+async def _of_repository(tx: Transaction, kind: RecordType, repo: str, hidden: Private) -> Any:
+    """Return the query for a repository's records; what may not be shown is not among them, nor counted."""
+    table = records[kind.table]
+    name, known = sa.func.lower(table.c.repo), await names.of_same(tx, repo)
+    query = sa.select(table).where(name.in_(sorted(known)))
+    if hidden.ids or hidden.names:
+        query = query.where(
+            table.c.repository_id.not_in(sorted(hidden.ids)), name.not_in(sorted(hidden.names))
+        )
+    return query
 
 
 def order_of(kind: RecordType) -> tuple[str, ...]:

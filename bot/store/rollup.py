@@ -180,6 +180,19 @@ async def since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str
     return found
 
 
+async def last_heard(
+    tx: Transaction, backends: Collection[str], *, hidden: Collection[str]
+) -> dict[str, int]:
+    """Return when backends (case folded) last reported, leaving out upstreams that may not be shown."""
+    if not backends:
+        return {}
+    key, at = oot_day.c.backend_key, sa.func.max(oot_day.c.last_at).label("at")
+    query = sa.select(key, at).where(key.in_(sorted(backends)), oot_day.c.last_at > 0)
+    if hidden:
+        query = query.where(oot_day.c.upstream_key.not_in(sorted(hidden)))
+    return {row["backend_key"]: row["at"] for row in await tx.rows(query.group_by(key))}
+
+
 async def heard_of(tx: Transaction, first: int) -> set[str]:
     """Return the case folded names of the backends that did anything from a day on."""
     kept = sa.select(oot_day.c.backend_key).where(oot_day.c.day >= first)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.errors import Rejected
 from bot.store import reads
+from bot.store.reads import Private
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -22,11 +23,8 @@ SIGNED_IN = 12 * 3600  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class Access(Private):
     """What one request may not see: everything private, or nothing for the administrator."""
-
-    names: frozenset[str]  # case folded names of repositories
-    ids: frozenset[int]
 
     def hides(self, repo: str) -> bool:
         """Whether a repository is hidden, by name."""

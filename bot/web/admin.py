@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Row = dict[str, Any]
+READING = frozenset({"GET", "HEAD"})  # what the cookie is enough for: it changes nothing
 ROWS = 100  # of a list unless ?limit= says otherwise
 DELIVERY_COLUMNS = (
     "id", "guid", "event", "action", "repo", "repository_id", "installation_id", "app_id", "source",
@@ -29,12 +30,15 @@ TIMES = frozenset({"received_at", "due_at", "created_at", "finished_at"})
 
 
 def for_admin(handler: Callable[[web.Request], Awaitable[Row]], status: int = 200) -> Any:
-    """Return an aiohttp handler that answers the administrator alone: 404 without a token set, 401 for others."""
+    """Return an aiohttp handler that answers the administrator alone: 404 without a token set, 401 for others.
+
+    Whoever signed in with a browser may read, since the pages link their JSON; changing anything takes the token.
+    """
 
     async def guarded(request: web.Request) -> web.Response:
         if not request.app[CONTEXT].settings.admin_token:
             raise Rejected(404, "not_found", "this door is closed: set OOTBOT_ADMIN_TOKEN to open it")
-        if not access.is_admin(request):
+        if not (access.is_admin(request) or (request.method in READING and access.is_signed_in(request))):
             detail = "send the header `Authorization: Bearer <ADMIN_TOKEN>`"
             raise Rejected(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
         body = {"ok": True} | await handler(request)

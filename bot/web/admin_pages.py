@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Row = dict[str, Any]
-DAY = 86_400_000  # milliseconds
+DAY, LATE = 86_400_000, 60_000  # milliseconds
 FEW, PAGE = 20, 100
 MOST_SHOWN = 200_000  # characters of a payload
 EVERYTHING = Access(names=frozenset(), ids=frozenset())
@@ -62,11 +62,7 @@ async def overview(request: web.Request) -> web.Response:
         silent = [one for one in await health.of_all(tx, EVERYTHING, 30, request.app[PAST]) if one.stale]
         newest = await allowlists.newest(tx)
         dead = await operations.tasks(tx, state="dead", before=None, limit=FEW)
-        waiting = [
-            row
-            for row in await operations.tasks(tx, state="waiting", before=None, limit=PAGE)
-            if row["attempts"] or row["due_at"] < tx.now - 60_000
-        ]
+        failing = await overview_reads.failing_tasks(tx, late=tx.now - LATE, limit=PAGE)
         parked = await overview_reads.deliveries(tx, state="parked", event=None, before=None, limit=FEW)
         counts = await overview_reads.delivery_counts(tx, since=tx.now - DAY)
         tasks = await overview_reads.task_counts(tx)
@@ -79,7 +75,7 @@ async def overview(request: web.Request) -> web.Response:
         silent=silent,
         newest=newest,
         dead=dead,
-        failing=waiting,
+        failing=failing,
         parked=parked,
         counts=counts,
         tasks=tasks,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def summary(request: web.Request) -> web.Response:
     """Answer with every backend and its numbers; `q` and `level` narrow the list, `event` what is counted."""
     context = request.app[CONTEXT]
-    days, level, words = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    days, level, words = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
@@ -65,9 +65,10 @@ async def commit(request: web.Request) -> web.Response:
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
     events, limit = parameters.events(request), parameters.limit(request, default=backend_api.JOBS)
     async with request.app[CONTEXT].store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        hidden = allowed.hides(repo)
-        rows = [] if hidden else await reads.jobs_on_commit(tx, repo, sha, events=events, limit=limit)
+        hidden = (await access.of_request(request, tx)).hides(repo)
+        # what is hidden is looked for where nothing is: it takes as long as what nobody knows
+        where = pulls.NOWHERE if hidden else repo
+        rows = await reads.jobs_on_commit(tx, where, sha, events=events, limit=limit)
     if not rows:
         raise Rejected(404, "unknown_commit", f"nobody has reported on {sha} of {repo[:200]}")
     return web.json_response({"ok": True, "repo": repo, "jobs": [shown.job(row) for row in rows]})

@@ -84,7 +84,7 @@ async def backend(request: web.Request) -> web.Response:
         failed_jobs=len(failed),
         most_failed_jobs=FAILED_JOBS,
         charts=charts_of(known, window),
-        latest=[(row, verdict.job(row)) for row in latest],
+        latest=[(row, verdict.job(row)) for row in latest if "refused" not in row["flags"]],
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
         json_url=f"/api/oot/backends/{one.repo}?" + same,

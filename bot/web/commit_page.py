@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -11,9 +11,9 @@ from aiohttp import web
 from bot.domain import own, verdict
 from bot.store import commit_reads, reads
 from bot.web import access, parameters
-from bot.web.html import page, render
+from bot.web.html import page, render, web_url
 from bot.web.keys import CONTEXT
-from bot.web.pulls import NOWHERE
+from bot.web.pulls import FULL, NOWHERE
 
 if TYPE_CHECKING:
     from bot.domain.own import Own
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MOST = 2_000  # rows of one commit
+UNHEARD = {"pending": "queued", "sent": "queued", "held": "held back", "failed": "could not be dispatched"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Told:
     events: tuple[str, ...]
     jobs: tuple[Job, ...]
     state: str  # of its dispatch, empty when nobody dispatched it
+    full: bool = True  # with its jobs; of many backends only those one has to look at
 
     @property
     def tone(self) -> str:
@@ -42,6 +44,13 @@ class Told:
         if not self.jobs or not all(job.finished for job in self.jobs):
             return "idle" if self.state == "superseded" else "wait"
         return "good" if any(job.conclusion == "success" for job in self.jobs) else "idle"
+
+    @property
+    def word(self) -> str:
+        """What it says in a word or two."""
+        if self.jobs:
+            return {"bad": "failed", "wait": "running", "good": "passed"}.get(self.tone, "no verdict")
+        return UNHEARD.get(self.state, self.state.replace("_", " "))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +67,26 @@ class _Found:
 async def commit(request: web.Request) -> web.Response:
     """Show a commit; one that is but a head of a pull request leads there."""
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
+    wanted = request.query.get("backend", "")
     found = await _find(request, repo, sha)
     if found is None:
         return unknown(request, repo, f"commit {sha[:12]}")
     if found.pull and not found.told:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
+    context = request.app[CONTEXT]
     return render(
         request,
         "commit.html",
         repo=repo,
         sha=found.sha,
+        github=web_url(context.settings.github_api_url),
         pull=found.pull,
-        told=found.told,
+        told=_in_part(found.told, wanted.casefold()),
+        wanted=wanted,
         own=found.own,
         own_counts=own.counts(found.own),
-        unfinished=any(one.tone == "wait" for one in found.told),
+        unfinished=any(one.tone == "wait" for one in found.told) or own.running(found.own),
         json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.told else "",
     )
 
@@ -114,6 +127,13 @@ async def _told(tx: Transaction, repo: str, sha: str) -> list[Told]:
     found = [_backend(rows.get(key, []), asked.get(key)) for key in {**asked, **rows}]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
     return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
+
+
+def _in_part(told: list[Told], wanted: str) -> list[Told]:
+    """Return the backends of which only the `wanted` one and the first, most urgent ones are full."""
+    first = sorted(told, key=lambda one: one.repo.casefold() != wanted)[:FULL]
+    chosen = {one.repo for one in first}
+    return [replace(one, full=one.repo in chosen) for one in told]
 
 
 def _backend(rows: list[Row], dispatch: Row | None) -> Told:

@@ -91,9 +91,7 @@ class Figures:
     heard_at: int  # 0: never
 
 
-UNKNOWN = Figures(
-    repo="", level=0, counts=False, stats=BackendStats(), trend=(None,) * (SPARK + 1), turned="", heard_at=0
-)
+NO_TREND = (None,) * (SPARK + 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,8 +118,12 @@ async def of_all(
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
     heard = {key: None for key, one in figures.items() if one.counts}
+    before = await rollup.last_heard(tx, entries.keys() - figures.keys(), hidden=access.names)
     found = [
-        _health(entries.get(key), figures.get(key), window, asked.get(key, 0)) for key in {**entries, **heard}
+        _health(
+            entries.get(key), figures.get(key) or _silent_since(before.get(key)), window, asked.get(key, 0)
+        )
+        for key in {**entries, **heard}
     ]
     return sorted(found, key=_worst_first)
 
@@ -162,7 +164,10 @@ async def of_one(
     day: tuple[Tally, ...] = ()
     if window.days == 1:
         day = _tallies(_Seen(hidden=access), (await rollup.since(tx, window.since, [key]))[key].days)
-    figures = _together(window, None, _part(_Seen(hidden=access), window, known), day) if known else None
+    if known:
+        figures = _together(window, None, _part(_Seen(hidden=access), window, known), day)
+    else:
+        figures = _silent_since((await rollup.last_heard(tx, [key], hidden=access.names)).get(key))
     return _health(entry, figures, window, asked.get(key, 0))
 
 
@@ -231,8 +236,13 @@ def _figure(window: Window, part: _Part) -> Figures:
     )
 
 
-def _health(entry: Entry | None, figures: Figures | None, window: Window, asked: int) -> Health:
-    seen = figures or UNKNOWN
+def _silent_since(at: int | None) -> Figures:
+    """Return the figures of a backend that did nothing in the days looked at."""
+    nothing = BackendStats()
+    return Figures(repo="", level=0, counts=False, stats=nothing, trend=NO_TREND, turned="", heard_at=at or 0)
+
+
+def _health(entry: Entry | None, seen: Figures, window: Window, asked: int) -> Health:
     level = entry.level if entry else seen.level
     return Health(
         repo=entry.repo if entry else seen.repo,

@@ -19,7 +19,7 @@ from bot.domain.reading import show_time
 from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
 from bot.query import anchor_of
-from bot.web import parameters, serving
+from bot.web import drawing, parameters, serving
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ def environment() -> jinja2.Environment:
         "tone_of_job": tone_of_job,
         "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],
         "job_counts": job_counts,
+        "points": drawing.points,
+        "values": drawing.values,
         "by_urgency": failures.by_urgency,
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST, "look": LOOK}
@@ -114,12 +116,29 @@ async def refused(
     """Return what a handler makes; what it refuses is a page too."""
     try:
         return await handler(request)
-    except Rejected as refusal:
-        return render(request, "error.html", status=refusal.status, code=refusal.code, detail=refusal.detail)
+    except Rejected as said:
+        return refusal(request, said)
     except StoreUnavailable as error:
         log.warning("store unavailable", reason=str(error))
         detail = "the database cannot be used right now; try again in a moment"
-        return render(request, "error.html", status=503, code="store_unavailable", detail=detail)
+        return refusal(request, Rejected(503, "store_unavailable", detail))
+
+
+def refusal(request: web.Request, said: Rejected) -> web.Response:
+    """Return what is refused as a page, with a way on."""
+    asked = request.match_info.get("repo", "")
+    page = render(
+        request, "error.html", status=said.status, code=said.code, detail=said.detail, asked=asked[:100]
+    )
+    page.headers.update(said.headers)
+    page.headers.setdefault("Cache-Control", "no-cache")
+    return page
+
+
+def is_for_a_person(request: web.Request) -> bool:
+    """Whether a browser looks for a page here."""
+    wanted = "text/html" in request.headers.get("Accept", "")
+    return wanted and request.method in {"GET", "HEAD"} and TEMPLATES in request.app
 
 
 def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:

@@ -12,7 +12,7 @@ from bot.domain import readiness
 from bot.domain.days import DAY
 from bot.domain.readiness import HIGHEST, Thresholds, Word
 from bot.store import allowlists
-from bot.web import access, shown
+from bot.web import access, parameters, shown
 from bot.web.html import page, render, web_url
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
@@ -66,7 +66,7 @@ class Judged:
 async def levels(request: web.Request) -> web.Response:
     """Show readiness, what levels and words mean, and who is on the allowlist."""
     context = request.app[CONTEXT]
-    words = request.query.get("q", "")
+    words = parameters.words(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
@@ -90,7 +90,7 @@ async def levels(request: web.Request) -> web.Response:
 async def as_json(request: web.Request) -> web.Response:
     """Answer with every listed backend's readiness; `q` narrows the list."""
     context = request.app[CONTEXT]
-    words = request.query.get("q", "")
+    words = parameters.words(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)

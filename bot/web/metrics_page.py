@@ -47,7 +47,7 @@ class _Chosen:
 @page
 async def metrics(request: web.Request) -> web.Response:
     """Show pass rate, failures, volume, queue and execution time of some backends over time."""
-    days, query, start = parameters.days(request), request.query.get("q", ""), _start(request)
+    days, query, start = parameters.days(request), parameters.words(request), _start(request)
     level = parameters.level(request)
     chosen = await _read(request)
     total = len(chosen.found)
@@ -86,7 +86,7 @@ async def as_json(request: web.Request) -> web.Response:
 
 async def _read(request: web.Request) -> _Chosen:
     context = request.app[CONTEXT]
-    days, query, level = parameters.days(request), request.query.get("q", ""), parameters.level(request)
+    days, query, level = parameters.days(request), parameters.words(request), parameters.level(request)
     start = _start(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)

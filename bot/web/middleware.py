@@ -16,6 +16,7 @@ from aiohttp import web
 from bot import metrics
 from bot.errors import Rejected, StoreUnavailable
 from bot.logs import REQUEST
+from bot.web import html
 from bot.web.limits import ROOM, TAKEN
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         response = await handler(request)
     except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
-        response = _answer(request, error)
+        response = _answer(request, _refusal(request, error))
     finally:
         REQUEST.reset(named)
         if TAKEN in request:
@@ -63,6 +64,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
         response.headers.update(HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
     return response
 
 
@@ -80,34 +82,36 @@ def _door(path: str) -> str:
     return "page"
 
 
-def _answer(request: web.Request, error: Exception) -> web.Response:
+def _refusal(request: web.Request, error: Exception) -> Rejected:
     """Return what the caller is told; an answer that aiohttp raises as an error passes."""
     match error:
         case Rejected():
             log.info("refused", status=error.status, code=error.code)
-            return refuse(error.status, error.code, error.detail, error.headers)
+            return error
         case StoreUnavailable():
             log.warning("store unavailable", reason=str(error))
             detail = "the database cannot be used right now; nothing was kept, send it again"
-            return refuse(503, "store_unavailable", detail, {"Retry-After": "5"})
+            return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
         case web.HTTPException() if error.status < 400:
             raise error
         case web.HTTPException():
             code = "_".join(error.reason.lower().split())
-            headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-            return refuse(
-                error.status, code, f"{request.method} {request.path}: {error.reason}"[:300], headers
-            )
+            detail = f"{request.method} {request.path}: {error.reason}"[:300]
+            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            return Rejected(error.status, code, detail, headers=allow)
         case ConnectionResetError():
             log.debug("the caller went away")
-            return refuse(400, "incomplete", "the connection ended before the request did")  # read by nobody
+            detail = "the connection ended before the request did"  # read by nobody
+            return Rejected(400, "incomplete", detail)
         case _:
             log.error("a request failed", exc_info=error)
             detail = "this is a bug of ours; the log holds its trace under this request id"
-            return refuse(500, "internal_error", detail)
+            return Rejected(500, "internal_error", detail)
 
 
-def refuse(status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Return the JSON every refusal has: ok, error, detail."""
-    body: dict[str, Any] = {"ok": False, "error": code, "detail": detail}
-    return web.json_response(body, status=status, headers=headers)
+def _answer(request: web.Request, refusal: Rejected) -> web.Response:
+    """Return a page to somebody who looks for one, to everybody else the JSON every refusal has."""
+    if _door(request.path) == "page" and html.is_for_a_person(request):
+        return html.refusal(request, refusal)
+    body: dict[str, Any] = {"ok": False, "error": refusal.code, "detail": refusal.detail}
+    return web.json_response(body, status=refusal.status, headers=refusal.headers)

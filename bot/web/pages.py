@@ -37,7 +37,6 @@ KEEP = "public, max-age=86400"  # the address of a stylesheet names its content
 EVENTS = {
     "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
 }  # fmt: skip
-FULL = 12  # backends of a pull request told in full, where there are more
 KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml"}
 LOOKS: web.AppKey[dict[str, Sent]] = web.AppKey("looks", dict)
 
@@ -51,7 +50,7 @@ async def home(_request: web.Request) -> web.StreamResponse:
 async def overview(request: web.Request) -> web.Response:
     """Show every backend by level, worst first."""
     context = request.app[CONTEXT]
-    days, level, query = parameters.days(request), parameters.level(request), request.query.get("q", "")
+    days, level, query = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
         allowed = await access.of_request(request, tx)
@@ -100,7 +99,7 @@ async def pull(request: web.Request) -> web.Response:
                 repo=repo,
                 number=number,
                 sha=sha,
-                full=FULL,
+                full=pulls.FULL,
                 wanted=request.query.get("backend", ""),
             )
             theirs = await upstreams_own(tx, found.repo, found.sha or "", ours=context.settings.app_id)
@@ -114,6 +113,7 @@ async def pull(request: web.Request) -> web.Response:
         shown=found,
         wanted=request.query.get("backend", ""),
         own=theirs,
+        unfinished=found.unfinished or (found.current and own.running(theirs)),
         own_counts=own.counts(theirs),
         json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if sha else ""),
     )

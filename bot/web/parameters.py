@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from bot.domain import inert
 from bot.errors import Rejected
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ DAYS = 30
 REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
+MOST_WORDS = 200  # characters of them
 DAY = 86_400_000  # milliseconds
 REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
@@ -30,6 +32,11 @@ def days(request: web.Request) -> int:
 def level(request: web.Request) -> int | None:
     """Return the level asked for, None for all."""
     return whole(request, "level", default=0, most=4) or None
+
+
+def words(request: web.Request) -> str:
+    """Return the words to look for, which the page repeats: on one line, nothing unseen in it, not very long."""
+    return inert.one_line(request.query.get("q", "")[:MOST_WORDS])
 
 
 def windows(days: int) -> list[int]:

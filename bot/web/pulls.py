@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 NOWHERE = "-/-"  # no repository has this name
+FULL = 12  # backends told in full on one page, where there are more
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,8 @@ async def one(request: web.Request) -> web.Response:
     attempt = parameters.attempt(request) if "run_attempt" in kind.key else None
     async with request.app[CONTEXT].store.read() as tx:
         allowed = await access.of_request(request, tx)
-        row = await reads.record(tx, kind, repo, identifier, attempt)
-    if row is None or allowed.hides_row(row):
+        row = await reads.record(tx, kind, repo, identifier, hidden=allowed, attempt=attempt)
+    if row is None:
         raise _unknown(f"no {kind.table} {text[:100]} of {repo[:200]} is held here")
     return web.json_response(shown.record(kind, row))
 
@@ -40,16 +40,12 @@ async def newest(request: web.Request) -> web.Response:
     limit, before = parameters.limit(request, default=ROWS), _cursor(request, kind)
     async with request.app[CONTEXT].store.read() as tx:
         allowed = await access.of_request(request, tx)
-        rows = (
-            []
-            if allowed.hides(repo)
-            else await reads.record_page(tx, kind, repo, before=before, limit=limit + 1)
-        )
-    visible = [shown.record(kind, row) for row in rows[:limit] if not allowed.hides_row(row)]
-    if not visible and before is None:
+        rows = await reads.record_page(tx, kind, repo, hidden=allowed, before=before, limit=limit + 1)
+    if not rows and before is None:
         raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
     following = _cursor_of(kind, rows[limit - 1]) if len(rows) > limit else None
-    return web.json_response({"ok": True, "rows": visible, "next": following})
+    seen = [shown.record(kind, row) for row in rows[:limit]]
+    return web.json_response({"ok": True, "rows": seen, "next": following})
 
 
 def _kind(request: web.Request) -> RecordType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -122,6 +123,38 @@ async def test_a_dead_task_runs_again_at_a_press(bot, browser):
         assert "runs again" in await answer.text()
     states = {row["state"] for row in await bot.rows("task") if row["kind"] == "publish"}
     assert states == {"waiting"}
+
+
+async def test_a_task_that_fails_is_seen_behind_many_that_wait(bot, browser):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", "no/body#1")
+    async with bot.store.transaction() as tx:
+        await tx.conn.exec_driver_sql("UPDATE task SET attempts=3, error='refused' WHERE kind='publish'")
+        for number in range(150):
+            tx.enqueue("publish", f"no/body#{number + 2}")
+    await sign_in(bot, browser)
+    page = await get(bot, browser, "/admin")
+    part = page[page.index("Failed and waiting") :]
+    assert "no/body#1<" in part
+    assert "no/body#99<" not in part
+
+
+async def test_signed_in_one_may_read_the_json_that_pages_link_and_change_nothing_by_it(bot, browser):
+    await bot.send("star", {}, guid="one")
+    await sign_in(bot, browser)
+    for path in (
+        "/admin",
+        "/admin/tasks?state=waiting",
+        "/admin/deliveries?event=star",
+        "/admin/deliveries/one",
+    ):
+        (address,) = re.findall(r'<a href="([^"]+)">This page as JSON</a>', await get(bot, browser, path))
+        async with browser.get(bot.url + html.unescape(address)) as answer:
+            assert (answer.status, (await answer.json())["ok"]) == (200, True)
+            assert answer.headers["Cache-Control"] == "no-store"
+        assert (await bot.get(html.unescape(address)))[0] == 401
+    async with browser.post(f"{bot.url}/api/admin/deliveries/one/replay") as answer:
+        assert answer.status == 401
 
 
 async def test_signed_in_one_sees_what_is_private_and_nobody_else_afterwards(settings, github, issuer, clock):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
+from urllib.parse import quote
 
 import pytest
+import sqlalchemy as sa
 
+from bot.store.tables import records
 from tests.domain import injections
 from tests.harness import L4, UPSTREAM
 from tests.web.seeing import check_inert, links, put, see
@@ -136,11 +139,37 @@ async def test_hostile_words_are_inert(bot, word):
     clean = word.encode("utf-8", "replace").decode().replace("\x00", "")
     await put(bot, job_name=clean, workflow_name=clean, conclusion="failure", failed_tests=1,
               failed_tests_json=[{"name": clean, "classname": clean, "message": clean}], environment={"x": clean})  # fmt: skip
+    await put(bot, job_name=clean, workflow_name=clean, pr_number=None, event_type="push", head_sha="b" * 40)
+    await tell_of_pull(bot, title=clean, login=clean)
     page = (await bot.get(f"/oot/{L4}"))[1]
+    typed = quote(clean, safe="")
     for address in [
         f"/oot/{L4}",
         f"/oot/{L4}{links(page, 'cell=')[0].split('#')[0]}",
-        "/oot/metrics",
-        "/oot/levels",
+        f"/oot?q={typed}",
+        f"/oot/metrics?q={typed}",
+        f"/oot/levels?q={typed}",
+        f"/{UPSTREAM}/pull/1",
+        f"/{UPSTREAM}/commit/{'b' * 40}",
     ]:
         check_inert((await bot.get(address))[1])
+
+
+async def tell_of_pull(bot, *, title, login):
+    """A pull request as GitHub's words left it."""
+    row = {
+        "repository_id": 1, "repo": UPSTREAM, "received_at": bot.clock.now(), "id": 1, "number": 1, "title": title,
+        "user_login": login, "state": "open", "base_ref": title, "head_sha": "a" * 40, "labels": [], "merge_state": {},
+    }  # fmt: skip
+    async with bot.store.transaction() as tx:
+        await tx.run(sa.insert(records["pull_request"]), [row])
+
+
+async def test_what_was_refused_is_not_shown(bot):
+    await put(bot, event_type="nightly", pr_number=None, job_name="believed", head_sha="b" * 40)
+    await put(bot, event_type="nightly", pr_number=None, job_name="doubted", flags={"refused": True},
+              failed_tests=1, failed_tests_json=[{"name": "test_made_up"}])  # fmt: skip
+    text = await see(bot, f"/oot/{L4}?tab=nightly")
+    assert "believed" in text
+    assert "doubted" not in text
+    assert "test_made_up" not in text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.harness import L2, L4, UPSTREAM
-from tests.web.seeing import check_inert, put, see
+from tests.harness import L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+from tests.web.seeing import check_inert, links, put, see
 
 SHA = "c0ffee" + "0" * 34
 
@@ -44,3 +45,34 @@ async def test_a_pull_request_shows_upstreams_own_jobs_too(bot, github):
 async def test_a_refused_report_is_not_shown(bot):
     await put(bot, pr_number=None, event_type="nightly", head_sha=SHA, flags={"refused": True})
     assert "No backend has said anything" in await see(bot, f"/{UPSTREAM}/commit/{SHA}")
+
+
+async def test_a_page_looks_again_while_upstreams_own_jobs_run(bot, github):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    for backend in (L2, L3, L4):
+        await bot.report(bot.dispatch(backend), conclusion="failure")
+    await bot.settle()
+    page = f"/{UPSTREAM}/pull/{pull.number}"
+    await put(bot, pr_number=None, event_type="push", head_sha=SHA)
+    for sha, path in ((pull.head_sha, page), (SHA, f"/{UPSTREAM}/commit/{SHA}")):
+        await ours(bot, head_sha=sha, status="in_progress", conclusion=None, id=len(path))
+        assert 'http-equiv="refresh"' in (await bot.get(path))[1]
+        await ours(bot, head_sha=sha, id=len(path))
+        assert "http-equiv" not in (await bot.get(path))[1]
+
+
+@SQLITE
+async def test_of_very_many_backends_only_those_one_has_to_look_at_are_told_in_full(bot):
+    for number in range(30):
+        await put(bot, pr_number=None, event_type="push", head_sha=SHA, downstream_repo=f"lab/chip-{number:02}",
+                  conclusion="failure" if number == 20 else "success")  # fmt: skip
+    path = f"/{UPSTREAM}/commit/{SHA}"
+    page = (await bot.get(path))[1]
+    check_inert(page)
+    assert page.count("<details") == 12
+    assert page.index("lab/chip-20") < page.index("lab/chip-00")
+    assert 'class="backend line good" id="backend-lab-chip-29"' in page
+    (address,) = links(page, "backend=lab%2Fchip-29") or links(page, "backend=lab/chip-29")
+    opened = (await bot.get(address))[1]
+    assert '<details class="backend good" id="backend-lab-chip-29" open>' in opened

@@ -9,6 +9,8 @@ import pytest
 
 from bot.store import jobs
 from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+from tests.web.seeing import check_inert
 
 PAGES = ("/oot", "/oot/levels", "/oot/metrics", f"/oot/{L4}", f"/{UPSTREAM}/pull/1")
 
@@ -287,3 +289,29 @@ async def test_levels_words_and_the_allowlist_are_explained(bot):
     for word in ("queued", "being confirmed", "never started", "new", "known", "flaky", "/oot rerun"):
         assert word in text
     assert "npu org/npu-backend on call: carol label ciflow/oot/npu or ciflow/crcr/npu" in text
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/oot/org", f"/{UPSTREAM}", "/oot/a/b/c", "/admin/sign-in", "/static/x"]
+)
+async def test_an_address_of_no_page_is_a_page_for_people_and_json_for_programs(bot, path):
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    status, body = await bot.get(path)
+    assert (status, body["ok"]) == (405 if "sign-in" in path else 404, False)
+    async with bot.http.get(bot.url + path, headers=browser) as answer:
+        page = await answer.text()
+        assert (answer.status, answer.content_type) == (status, "text/html")
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    check_inert(page)
+    assert "Backend health" in page
+    assert ("/OWNER/NAME/pull/NUMBER" in page) is (status == 404)
+    async with bot.http.get(f"{bot.url}/api/nothing", headers=browser) as answer:
+        assert (answer.status, (await answer.json())["error"]) == (404, "not_found")
+
+
+@SQLITE
+async def test_an_unknown_backend_offers_to_look_for_one_of_that_name(bot):
+    page = (await bot.get("/oot/org/npu"))[1]
+    assert '<input type="search" name="q" value="npu"' in page
+    assert L3 in await see(bot, "/oot?q=npu")

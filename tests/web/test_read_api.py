@@ -327,6 +327,25 @@ async def test_results_for_a_private_upstream_stay_hidden_after_it_was_renamed(b
     assert UPSTREAM not in page
 
 
+async def test_a_public_repository_of_a_private_ones_old_name_tells_nothing_of_it(bot, github, pull):
+    private, public = github.world.repo(UPSTREAM).id, 999
+    about = {"id": private, "full_name": "new/name", "private": True, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "renamed", "repository": about})
+    await bot.send("issues", OPENED | {"repository": {"id": private, "full_name": UPSTREAM, "private": True}})
+    about = {"id": public, "full_name": UPSTREAM, "private": False, "updated_at": "2026-10-02T00:00:00Z"}
+    await bot.send("repository", {"action": "created", "repository": about})
+    await bot.send("issues", OPENED | {"repository": about})
+    await bot.settle()
+    rows = (await read(bot, f"/api/records/issue/{UPSTREAM}"))["rows"]
+    assert [row["repository_id"] for row in rows] == [public]
+    number = rows[0]["number"]
+    assert (await read(bot, f"/api/records/issue/{UPSTREAM}/{number}"))["repository_id"] == public
+    for path in (f"/api/records/pull_request/{UPSTREAM}/{pull.number}", f"/{UPSTREAM}/pull/{pull.number}"):
+        assert (await bot.get(path))[0] == 404
+    after = await read(bot, f"/api/records/pull_request/{UPSTREAM}?limit=1&before={10**15}")
+    assert (after["rows"], after["next"]) == ([], None)  # not even how many there are
+
+
 @pytest.mark.parametrize("action", ["renamed", "transferred", "archived"])
 async def test_whatever_a_repository_is_called_now_its_rows_are_found_and_keep_its_id(
     bot, github, pull, action
