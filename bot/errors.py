@@ -26,6 +26,10 @@ class RetryLater(OotbotError):
         self.after = after
 
 
+class NoRoom(RetryLater):
+    """GitHub's limits, or its word, leave no room for a call now: none like it needs trying before `after`."""
+
+
 AWAY = "GitHub is away"  # what the error of every task says that waits for its return
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bot import metrics
 from bot.domain.ledger import DISPATCHES_PER_MIN, HOUR, MINUTE, Allowance, Ledger, SentBack
-from bot.errors import RetryLater, StoreUnavailable
+from bot.errors import NoRoom, RetryLater, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -156,9 +156,9 @@ class Pace:
         metrics.BUDGET_LEFT.labels(who, "hour").set(self._allowed.per_hour - len(ledger.creations))
 
 
-def _sent_back(found: SentBack) -> RetryLater:
+def _sent_back(found: SentBack) -> NoRoom:
     metrics.WRITES_SENT_BACK.labels(found.kind).inc()
-    return RetryLater(found.reason, after=found.after / 1000)
+    return NoRoom(found.reason, after=found.after / 1000)
 
 
 def _creates(method: str, url: str) -> bool:

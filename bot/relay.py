@@ -44,7 +44,7 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         current, live = record["head_sha"], record["state"] == "open"
     stale = not closing and not (live and current == head)
     await dispatches.supersede_unsent(tx, repo, number, but_head=current if live else None)
-    known = trusted(event.get("author_association")) or await dispatches.approved(tx, repo, number, head)
+    known = await _may_go(tx, repo, number, head, event.get("author_association"))
     about = _about(guid, body) | {
         "pr_number": number,
         "head_sha": head,
@@ -106,15 +106,35 @@ async def installed(tx: Transaction, account: str) -> int:
 async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
     """Record a new dispatch of what an older one was about; returns its key. The same cause makes one only.
 
-    What is held back stays so: only an approval lets it go.
+    What has to be held back now is, whatever became of the older one: only an approval lets it go.
     """
-    if dispatch["state"] == "held":
+    held = await is_held(tx, dispatch)
+    if held and dispatch["state"] == "held":
         return str(dispatch["id"])
     delivery_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))
-    row = dispatch | _unsent(tx, delivery_id, dispatch["backend"]) | {"state": "pending"}
+    state = "held" if held else "pending"
+    row = dispatch | _unsent(tx, delivery_id, dispatch["backend"]) | {"state": state}
     await dispatches.add(tx, row)
-    tx.enqueue("dispatch", row["id"])
+    if not held:
+        tx.enqueue("dispatch", row["id"])
     return str(row["id"])
+
+
+async def is_held(tx: Transaction, dispatch: Row) -> bool:
+    """Whether a backend may not be told, as things stand now, what an older dispatch was about."""
+    repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
+    allowlist = await allowlists.in_force(tx)
+    entry = allowlist.find(dispatch["backend"]) if allowlist else None
+    if number is None or entry is None or entry.policy != "trusted":
+        return False
+    record = await pulls.get(tx, repo, number)
+    association = record["author_association"] if record else None
+    return not await _may_go(tx, repo, number, dispatch["head_sha"], association)
+
+
+async def _may_go(tx: Transaction, repo: str, number: int, head: str, association: str | None) -> bool:
+    """Whether a head may go to backends that trust only some authors: its author is one, or somebody approved it."""
+    return trusted(association) or await dispatches.approved(tx, repo, number, head)
 
 
 async def _allowlist(tx: Transaction) -> Allowlist:
@@ -155,6 +175,7 @@ def _unsent(tx: Transaction, delivery_id: str, backend: str) -> Row:
         "attempts": 0,
         "created_at": tx.now,
         "dispatched_at": None,
+        "heard_at": None,
         "token_jti": secrets.token_hex(16),
         "run_id": None,
         "error": None,

@@ -97,7 +97,7 @@ class Worker:
         async with self._store.transaction() as tx:
             if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
                 await queue.release_all(tx)
-                await intents.end_all(tx)
+                await intents.lose_all(tx)
                 for kind in self._periodic:
                     tx.enqueue(kind, "")
             else:

@@ -214,7 +214,9 @@ def _job_conclusion(backend: Backend, job: Job, failure_conclusion: str) -> str 
     if not job.finished:
         return None
     conclusion = job.conclusion if job.conclusion in _JOB_CONCLUSIONS else "failure"
-    return failure_conclusion if backend.level == 3 and conclusion == "failure" else conclusion
+    if backend.level == 3 and conclusion in {"failure", "timed_out"} and failure_conclusion != "failure":
+        return failure_conclusion
+    return conclusion
 
 
 def _actions(state: State) -> tuple[dict[str, str], ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 5  # commands of one comment that are carried out
 MOST_BACKENDS = 20  # named in one command
+LONGEST_PARAGRAPH = 4000  # characters: to read much longer ones as Markdown can take a second
 LONGEST_LINE = 500  # characters of a line that are kept
 LONGEST_REASON = 300  # characters
 VERBS = ("help", "status", "run", "rerun", "cancel", "ignore")
@@ -56,12 +57,15 @@ def parse(body: str) -> tuple[Command, ...]:
 
 def _plain_lines(body: str) -> Iterator[str]:
     """Yield the lines of the comment's own paragraphs, markup left out."""
-    markdown = MarkdownIt("commonmark").disable(["escape", "entity"])
-    inline = False
-    for token in markdown.parse(body):
-        if inline and token.type == "inline":
-            yield from _lines(token.children or [])
-        inline = token.type == "paragraph_open" and token.level == 0
+    blocks = MarkdownIt("commonmark").disable("inline")
+    spans = MarkdownIt("commonmark").disable(["escape", "entity"])
+    defined: dict[str, Any] = {}  # link references, anywhere in the comment
+    own = False
+    for token in blocks.parse(body, defined):
+        if own and len(token.content) <= LONGEST_PARAGRAPH and may_hold(token.content):
+            for inline in spans.parseInline(token.content, defined):
+                yield from _lines(inline.children or [])
+        own = token.type == "paragraph_open" and token.level == 0
 
 
 def _lines(children: list[Token]) -> Iterator[str]:

@@ -37,7 +37,7 @@ class Write:
     label_ended: bool  # concluded only because the pull request lost the label, or the backend its entry
     check_run_id: int | None
     digest: str
-    urgent: bool  # a gate or a verdict: goes before the rest when the budget is short
+    urgent: bool  # a gate or a backend's verdict: goes before the rest when the budget is short
     not_before: int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
 
 
@@ -206,7 +206,8 @@ def _of_backend(
             basis = of_job.external_id
             begun = dispatch["level"] > 3 and row is not None
             stays = (shown or begun) and not silenced
-            yield _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
+            due = _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
+            yield due and replace(due, urgent=False)  # any number of jobs may be reported
 
 
 def _job_id(dispatch: Row, job: Job | None = None) -> str:

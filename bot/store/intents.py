@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 CALL = 45.0  # seconds after which a call that makes something is given up
 LASTS = 75_000  # milliseconds: a call, and what GitHub may still do with one that was given up
+LOST = 10_000  # milliseconds after which GitHub ends whatever it is at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,32 +31,45 @@ class Intent:
     key: tuple[Any, ...]
     until: int  # epoch milliseconds; tells this intent from every later one
     fresh: bool  # nobody meant to make it before: it need not be looked for
+    lost_until: int = 0  # epoch milliseconds: until then GitHub may still make what it was asked for before
 
 
 async def begin(tx: Transaction, table: sa.Table, row: Row) -> Intent:
     """Say that something is about to be made; raises RetryLater while another process may be making it."""
     key = tuple(row[column.name] for column in table.primary_key)
     until = tx.now + LASTS
-    insert = tx.insert(table).values(row | {"writing_until": until}).on_conflict_do_nothing()
+    insert = tx.insert(table).values(row | {"writing_until": until, "lost_until": 0}).on_conflict_do_nothing()
     if (await tx.run(insert)).rowcount:
         return Intent(table=table, key=key, until=until, fresh=True)
     free = (*_is(table, key), table.c.writing_until <= tx.now)
-    if not (await tx.run(sa.update(table).where(*free).values(writing_until=until))).rowcount:
+    mine = sa.update(table).where(*free).values(writing_until=until).returning(table.c.lost_until)
+    lost_until = (await tx.run(mine)).scalar()
+    if lost_until is None:
         held = (await tx.run(sa.select(table.c.writing_until).where(*_is(table, key)))).scalar_one()
         raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
-    return Intent(table=table, key=key, until=until, fresh=False)
+    return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
 
 
 async def end(tx: Transaction, intent: Intent) -> None:
     """Say that a call is over, whatever came of it; an intent that somebody else has begun since goes on."""
-    mine = (*_is(intent.table, intent.key), intent.table.c.writing_until == intent.until)
-    await tx.run(sa.update(intent.table).where(*mine).values(writing_until=0))
+    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(writing_until=0))
 
 
-async def end_all(tx: Transaction) -> None:
-    """Say that no call is under way, for the start of a process that is the only one."""
+async def lose(tx: Transaction, intent: Intent) -> None:
+    """Say that a call will never be answered, although GitHub may still be at it."""
+    lost = {"writing_until": 0, "lost_until": tx.now + LOST}
+    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(lost))
+
+
+async def lose_all(tx: Transaction) -> None:
+    """Say so of every call under way, for the start of a process that is the only one."""
     for table in (oot_check, oot_comment):
-        await tx.run(sa.update(table).where(table.c.writing_until > 0).values(writing_until=0))
+        lost = {"writing_until": 0, "lost_until": tx.now + LOST}
+        await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
+
+
+def _mine(intent: Intent) -> list[sa.ColumnElement[bool]]:
+    return [*_is(intent.table, intent.key), intent.table.c.writing_until == intent.until]
 
 
 def _is(table: sa.Table, key: tuple[Any, ...]) -> list[sa.ColumnElement[bool]]:

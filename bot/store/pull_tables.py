@@ -23,6 +23,7 @@ oot_check = sa.Table(
     _must("created_at", Big),
     _must("written_at", Big),
     _must("writing_until", Big),  # until then whoever began to make it may be at it; 0: nobody is
+    _must("lost_until", Big),  # until then GitHub may be at what nobody waits for any more
     _must("label_ended", sa.Boolean),  # concluded neutral only because the label went away
     _must("basis", sa.Text),  # what the verdict is about: a new basis may begin a new check run
 )
@@ -39,6 +40,7 @@ oot_comment = sa.Table(
     _must("digest", sa.Text),
     _must("written_at", Big),
     _must("writing_until", Big),  # as above
+    _must("lost_until", Big),
     sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
 )
 

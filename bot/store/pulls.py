@@ -48,14 +48,13 @@ async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
     return await tx.rows(query.order_by(table.c.pull_request_updated_at.desc()).limit(10))
 
 
-async def owner_of_gate(tx: Transaction, repo: str, head_sha: str) -> int | None:
-    """Return the first opened of the open pull requests with that head: one commit has one gate."""
-    table = records["pull_request"]
-    query = sa.select(sa.func.min(table.c.number)).where(
-        table.c.head_sha == head_sha, sa.func.lower(table.c.repo) == repo.lower(), table.c.state == "open"
+async def owners_of_gates(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, int]:
+    """Return by commit the first opened of the open pull requests with that head: one commit has one gate."""
+    pull = records["pull_request"].c
+    query = sa.select(pull.head_sha, sa.func.min(pull.number).label("number")).where(
+        pull.head_sha.in_(sorted(heads)), sa.func.lower(pull.repo) == repo.lower(), pull.state == "open"
     )
-    number: int | None = (await tx.run(query)).scalar()
-    return number
+    return {row["head_sha"]: row["number"] for row in await tx.rows(query.group_by(pull.head_sha))}
 
 
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[Row]:

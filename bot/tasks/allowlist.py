@@ -16,11 +16,11 @@ import structlog
 from bot.domain import allowlist
 from bot.domain.allowlist_source import OnGitHub, on_github
 from bot.errors import GitHubRefused, RetryLater
-from bot.store import allowlists, pulls
+from bot.store import allowlists
+from bot.tasks import publish
 
 if TYPE_CHECKING:
     from bot.context import Context
-    from bot.store import Transaction
     from bot.store.queue import Task
 
 log = structlog.get_logger("bot.tasks.allowlist")
@@ -56,20 +56,13 @@ async def refresh(context: Context) -> None:
         before = await allowlists.in_force(tx)
         changed = await allowlists.keep(tx, source=source, content=content, error=error)
         if changed and error is None and await allowlists.in_force(tx) != before:
-            await _publish_open_pulls(tx, context)
+            await publish.all_open(tx, context.settings)  # who blocks may have changed
     if changed and error:
         log.error("the allowlist is wrong; the last good version stays in force", source=source, error=error)
     elif changed:
         log.info("allowlist in force", source=source)
     if unreachable:
         raise RetryLater(str(unreachable), after=min(unreachable.after or SOON, SOON))
-
-
-async def _publish_open_pulls(tx: Transaction, context: Context) -> None:
-    """Who blocks may have changed: look at every open pull request, also one that nobody was told of."""
-    for repo, number in await pulls.all_open(tx):
-        if context.settings.is_upstream(repo):
-            tx.enqueue("publish", f"{repo}#{number}")
 
 
 async def _read(context: Context, source: str) -> str:

@@ -12,6 +12,7 @@ from bot.store import commands, dispatches, jobs
 
 if TYPE_CHECKING:
     from bot.context import Context
+    from bot.github import Client
     from bot.store import Transaction
     from bot.store.queue import Task
 
@@ -32,17 +33,24 @@ async def run(context: Context, task: Task) -> None:
     try:
         await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
     except GitHubRefused as error:
-        if error.status == OVER:
+        if error.status != OVER:
+            log.warning("not cancelled", backend=dispatch["backend"], run=run_id, reason=str(error))
+            async with context.store.transaction() as tx:
+                await _take_back(tx, dispatch, run_id, error.message)
+            return
+        if not await _was_cancelled(client, run_id):
             log.info("had ended already", backend=dispatch["backend"], run=run_id)
             return
-        log.warning("not cancelled", backend=dispatch["backend"], run=run_id, reason=str(error))
-        async with context.store.transaction() as tx:
-            await _take_back(tx, dispatch, run_id, error.message)
-        return
     async with context.store.transaction() as tx:
         await _conclude(tx, identifier, run_id)
         tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
     log.info("cancelled", backend=dispatch["backend"], run=run_id)
+
+
+async def _was_cancelled(client: Client, run_id: str) -> bool:
+    """Whether a run that has ended was cancelled, perhaps by us: the answer to that may have been lost."""
+    found = await client.getitem(client.path(f"actions/runs/{run_id}"))
+    return bool(found["conclusion"] == "cancelled")
 
 
 async def _take_back(tx: Transaction, dispatch: Row, run_id: str, reason: str) -> None:

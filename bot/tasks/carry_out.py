@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
 from bot.domain import verdict, words
-from bot.domain.authors import may_approve, trusted
+from bot.domain.authors import may_approve
 from bot.domain.commands import USAGE
 from bot.store import commands, dispatches
 from bot.tasks import rerun
@@ -126,20 +126,17 @@ def _status(head: Head, chosen: Sequence[str]) -> str:
 
 async def _run(tx: Transaction, state: PullState, key: str, asked: Asked) -> str:
     """Dispatch a backend afresh, whatever became of it before."""
-    head, record = state.heads[0], state.record or {}
+    head = state.heads[0]
     label, entry = _label(head, key), head.entries.get(key)
     if entry is None or not entry.wants("pull_request"):
         raise Refused(f"{label} does not take part in pull requests any more")
-    known = trusted(record["author_association"])
-    if entry.policy == "trusted" and not known:
-        known = await dispatches.approved(tx, asked.repo, asked.number, head.view.head_sha)
-        if not known:
-            raise Refused(f"{label} is held back: it needs the label {words.OK_TO_TEST}")
     like = head.facts.get(key) or next(iter(head.facts.values()), None)
     if like is None:
         raise Refused("no event of this commit was relayed: push again, or close and reopen")
     about = {"backend": entry.repo, "backend_key": key, "level": int(entry.level), "device": entry.device}
-    await relay.afresh(tx, like.dispatch | about | {"state": "sent"}, asked.cause)
+    dispatch = like.dispatch | about
+    await _heed_policy(tx, dispatch, label)
+    await relay.afresh(tx, dispatch, asked.cause)
     return f"{label} is dispatched again."
 
 
@@ -147,18 +144,24 @@ async def _rerun(tx: Transaction, head: Head, key: str, asked: Asked, scope: str
     facts, label = head.facts.get(key), _label(head, key)
     if facts is None:
         raise Refused(f"{label} was not told about this commit: /oot run {label}")
-    if facts.dispatch["state"] == "held":
-        raise Refused(f"{label} is held back: it needs the label {words.OK_TO_TEST}")
+    await _heed_policy(tx, facts.dispatch, label)
     if not await rerun.ask(tx, facts, scope, cause=asked.cause):
         return f"{label} is about to run already."
     return f"{label} is run again."
+
+
+async def _heed_policy(tx: Transaction, dispatch: Row, label: str) -> None:
+    if await relay.is_held(tx, dispatch):
+        raise Refused(f"{label} is held back: it needs the label {words.OK_TO_TEST}")
 
 
 async def _cancel(tx: Transaction, head: Head, key: str) -> str:
     facts, label = head.facts.get(key), _label(head, key)
     if facts is None:
         raise Refused(f"{label} was not told about this commit")
-    if facts.dispatch["state"] in {"pending", "held"}:
+    if facts.dispatch["state"] == "held":
+        raise Refused(f"{label} is held back: nothing of it runs")
+    if facts.dispatch["state"] == "pending":
         await dispatches.change(tx, facts.dispatch["id"], state="superseded")
         return f"{label} is not told about this commit."
     runs = {job.run_id for job in verdict.latest(facts.jobs) if not job.finished}

@@ -58,9 +58,9 @@ async def _make(context: Context, client: Client, state: PullState, wanted: Writ
         "basis": wanted.basis,
     }
     first, *others = marking.lots(check.annotations)
-    async with making(context, partial(pulls.intend_check, row=row)) as intent:
-        found = None if intent.fresh else await _find(context, client, wanted)
-        made = found or await _create(client, wanted, first)
+    async with making(context, partial(pulls.intend_check, row=row)) as one:
+        found = None if one.fresh else await _find(context, client, wanted)
+        made = found or await one.make(partial(_create, client, wanted, first))
     if found is None:
         for lot in others:
             await client.patch(client.path(f"check-runs/{made}"), data=_body(wanted, lot))

@@ -66,10 +66,10 @@ async def run(context: Context, task: Task) -> None:
     edited = known if known is not None and await _edit(client, known, text.body) else None
     made = None
     if edited is None:
-        async with making(context, partial(pulls.intend_comment, repo=repo, number=int(number))):
+        async with making(context, partial(pulls.intend_comment, repo=repo, number=int(number))) as one:
             edited = await _edit_found(context, client, int(number), text.body)
             if edited is None and _is_due(context.settings, state.current.view, present):
-                made = await _create(client, state, anew.body)
+                made = await one.make(partial(_create, client, state, anew.body))
     written, said = edited or made, anew if made else text
     async with context.store.transaction() as tx:
         await pulls.wrote_comment(tx, repo, int(number), comment_id=written, digest=said.digest)

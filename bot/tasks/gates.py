@@ -12,20 +12,25 @@ from bot.query import Head
 from bot.store import merge_groups, pulls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.query import PullState
     from bot.settings import Settings
     from bot.store import Transaction
 
 
-async def plan(tx: Transaction, settings: Settings, state: PullState, terms: desired.Terms) -> desired.Plan:
-    """Return what has to be written of the gates.
+async def plan(
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: desired.Terms
+) -> desired.Plan:
+    """Return what has to be written of the gates on some heads.
 
     Of several open pull requests with one head, the first decides: a commit has one gate.
     """
+    owners = await pulls.owners_of_gates(tx, state.repo, [head.view.head_sha for head in chosen])
     heads: list[tuple[str, Head, bool]] = [
         (head.view.head_sha, head, head is state.current)
-        for head in state.heads[: query.MOST_HEADS]
-        if await pulls.owner_of_gate(tx, state.repo, head.view.head_sha) in {None, state.number}
+        for head in chosen
+        if owners.get(head.view.head_sha, state.number) == state.number
     ]
     groups = await merge_groups.waiting(tx, state.repo) if state.current else []
     for sha in [group["head_sha"] for group in groups if group["pr_number"] == state.number]:
@@ -44,8 +49,16 @@ async def plan(tx: Transaction, settings: Settings, state: PullState, terms: des
 
 
 async def follow(tx: Transaction, state: PullState) -> None:
-    """Have the gates looked at again of the pull requests that come next in a merge queue: they build on this one."""
-    for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
+    """Have the gates looked at again that others decide from now on, or for which this pull request counts.
+
+    Those are of commits which a later pull request is at and this one is not any more, and of the pull requests that
+    come next in a merge queue: they build on this one.
+    """
+    left = [head.view.head_sha for head in state.heads]
+    owners = await pulls.owners_of_gates(tx, state.repo, left)
+    heirs = {number for number in owners.values() if number > state.number}
+    queued = merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
+    for number in heirs | queued:
         tx.enqueue("publish", f"{state.repo}#{number}")
 
 

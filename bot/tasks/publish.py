@@ -13,16 +13,19 @@ import structlog
 
 from bot import metrics, query
 from bot.domain import desired, verdict
-from bot.errors import GitHubRefused, GiveUp, RetryLater
+from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
 from bot.tasks import comment, gates, merge_base
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.context import Context
     from bot.domain.desired import Plan, Write
     from bot.query import Head, PullState
+    from bot.settings import Settings
     from bot.store import Transaction
     from bot.store.queue import Task
 
@@ -48,7 +51,9 @@ async def run(context: Context, task: Task) -> None:
     if files is None:
         files = await _changed_files(context, state)
     async with context.store.read() as tx:
-        plan = await _plan(tx, context, state, files)
+        present = await pulls.checks_of(tx, state.repo, state.number)
+        heads = _looked_after(state, present)
+        plan = await _plan(tx, context, state, heads=heads, present=present, files=files)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
     wait, refusals = await _write_all(context, state, plan, now)
@@ -59,9 +64,9 @@ async def run(context: Context, task: Task) -> None:
             later.append(wait.after)
         if later:
             tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
-        if _waits_for_quiet(state):
+        if any(_unconfirmable(head) for head in heads):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
-        for run in _unheard_of(state):
+        for run in _unheard_of(heads):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await baselines.keep(tx, state.compared)
         await gates.follow(tx, state)
@@ -70,6 +75,14 @@ async def run(context: Context, task: Task) -> None:
         raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
+
+
+async def all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
+    """Look at every open pull request of upstream, or of one account's, also at one that nobody was told of."""
+    for repo, number in await pulls.all_open(tx):
+        mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
+        if mine and settings.is_upstream(repo):
+            tx.enqueue("publish", f"{repo}#{number}")
 
 
 def parse_key(key: str) -> tuple[str, int]:
@@ -84,9 +97,12 @@ async def _write_all(
     context: Context, state: PullState, plan: Plan, now: int
 ) -> tuple[RetryLater | None, list[str]]:
     """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
-    refusals, wait = [], None
+    refusals: list[str] = []
+    wait: RetryLater | None = None
+    full: set[tuple[bool, bool]] = set()  # what there is no room for: trying each of a thousand takes seconds
     for one in plan.writes:
-        if one.not_before > now:
+        sort = one.urgent, one.check_run_id is None
+        if one.not_before > now or sort in full:
             continue
         try:
             await write(context, state, one)
@@ -96,15 +112,31 @@ async def _write_all(
         except RetryLater as error:
             if error.after is None:  # GitHub is broken or out of reach: no use in trying the others
                 return error, refusals
+            if isinstance(error, NoRoom):
+                full.add(sort)
             if wait is None or wait.after is None or error.after < wait.after:
                 wait = error
     return wait, refusals
 
 
-async def _plan(tx: Transaction, context: Context, state: PullState, files: frozenset[str]) -> Plan:
+def _looked_after(state: PullState, present: Sequence[Row]) -> list[Head]:
+    """Return the newest heads, and older ones on which a check run has yet to be concluded."""
+    begun = {row["head_sha"] for row in present if row["status"] != "completed"}
+    older = [head for head in state.heads[query.MOST_HEADS :] if head.view.head_sha in begun]
+    return [*state.heads[: query.MOST_HEADS], *older]
+
+
+async def _plan(
+    tx: Transaction,
+    context: Context,
+    state: PullState,
+    *,
+    heads: Sequence[Head],
+    present: Sequence[Row],
+    files: frozenset[str],
+) -> Plan:
     """Return everything that has to be written: gates and verdicts, then the rest and mere words of a gate last."""
     settings = context.settings
-    present = await pulls.checks_of(tx, state.repo, state.number)
     gate_name = f"{settings.check_prefix} / gate"
     terms = desired.Terms(
         prefix=settings.check_prefix,
@@ -113,8 +145,8 @@ async def _plan(tx: Transaction, context: Context, state: PullState, files: froz
         gate=await pulls.gate_exists(tx, state.repo, gate_name),
         interval=settings.publish_interval * 1000,
     )
-    plan = await gates.plan(tx, settings, state, terms)
-    for head in state.heads[: query.MOST_HEADS]:
+    plan = await gates.plan(tx, settings, state, heads, terms)
+    for head in heads:
         rows = [row for row in present if row["head_sha"] == head.view.head_sha]
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         now = head is state.current
@@ -156,11 +188,11 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
     return frozenset(paths)
 
 
-def _unheard_of(state: PullState) -> list[str]:
+def _unheard_of(heads: Sequence[Head]) -> list[str]:
     """Return the runs whose verdict awaits GitHub's word and of which it has said none: keys of `confirm`."""
     awaited = [
         (head.facts[key], key, backend.state == "confirming")
-        for head in state.heads[: query.MOST_HEADS]
+        for head in heads
         for backend in head.view.backends
         if (key := backend.repo.casefold()) in head.facts and not backend.state.finished
         if (entry := head.entries.get(key)) is None or entry.confirm
@@ -173,12 +205,8 @@ def _unheard_of(state: PullState) -> list[str]:
     ]
 
 
-def _waits_for_quiet(state: PullState) -> bool:
-    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
-    return any(_unconfirmable(head) for head in state.heads[: query.MOST_HEADS])
-
-
 def _unconfirmable(head: Head) -> bool:
+    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
     entries = head.entries
     return any(
         (key := backend.repo.casefold()) in head.facts

@@ -64,8 +64,8 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     gate = f"{context.settings.check_prefix} / gate"
     if check is None or check["name"] == gate:
         await pulls.doubt(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
-    rows = await dispatches.on_head(tx, repo, sha)
-    numbers = {check["pr_number"]} if check else {row["pr_number"] for row in rows}
+    about = [*await dispatches.on_head(tx, repo, sha), *await pulls.gates_on(tx, repo, [sha], gate)]
+    numbers = {check["pr_number"]} if check else {row["pr_number"] for row in about}
     found = []
     for number in sorted(number for number in numbers if number is not None):
         tx.enqueue("publish", f"{repo}#{number}")
@@ -87,7 +87,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     dispatch = facts.dispatch
     attempts = verdict.expected_attempts(facts)
     if not attempts:
-        if dispatch["state"] in {"pending", "held"}:
+        if dispatch["state"] == "pending" or await relay.is_held(tx, dispatch):
             return False
         await relay.afresh(tx, dispatch, f"attempt of {dispatch['id']}")
         return True

@@ -199,6 +199,9 @@ def test_a_failure_at_level_3_is_neutral_and_says_so_unless_told_otherwise():
     assert check(red(level=3), failure_conclusion="failure").conclusion == "failure"
     assert check(red(level=4)).conclusion == "failure"
     assert [run.conclusion for run in per_job(red(level=3))] == ["neutral", "success"]
+    silent = backend("npu", job("a", "timed_out"), state=State.TIMED_OUT, level=3)
+    assert (check(silent).conclusion, per_job(silent)[0].conclusion) == ("neutral", "neutral")
+    assert per_job(silent, failure_conclusion="failure")[0].conclusion == "timed_out"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_only_the_first_commands_of_a_comment_count():
 
 
 def test_a_line_is_kept_only_so_far():
-    (command,) = parse("/oot ignore npu " + "x" * 60_000)
+    (command,) = parse("/oot ignore npu " + "x" * 3_000)
     assert len(command.text) == LONGEST_LINE
 
 
@@ -125,9 +125,13 @@ def test_what_is_skipped_unread_holds_no_command(text):
         assert parse(text) == ()
 
 
-@pytest.mark.parametrize("piece", ["> ", "- ", "[", "*a ", "`", "<a ", "\\", "![](", "|"])
+@pytest.mark.parametrize("piece", ["> ", "- ", "[", "*a ", "`", "<a ", "\\", "![](", "![", "[[](", "|"])
 def test_a_hostile_comment_of_full_length_is_read_in_a_moment(piece):
-    body = "/oot status\n" + piece * (65_000 // len(piece))
+    much = piece * (65_000 // len(piece))
     began = time.process_time()
-    parse(body)
-    assert time.process_time() - began < 5
+    assert parse(f"/oot status\n{much}") in {(), (Command(text="/oot status", verb="status"),)}
+    assert time.process_time() - began < 0.5
+
+
+def test_a_paragraph_too_long_to_be_read_hides_no_other():
+    assert read("/oot help\n" + "x " * 5_000 + "\n\n/oot status") == [("status",)]

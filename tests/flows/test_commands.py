@@ -50,6 +50,10 @@ async def failed(bot, github, repo=L4):
     return run
 
 
+def check(github, pull, name):
+    return [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == name][-1]
+
+
 def told(github, repo):
     return [one for one in github.dispatches if one.repo.full_name == repo]
 
@@ -118,6 +122,38 @@ async def test_run_does_not_get_round_the_policy(bot, github):
     assert "ok-to-test" in await ours(bot, github, pull)
 
 
+async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, github):
+    text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
+    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
+    bot.clock.advance(60)
+    github.set_permission(UPSTREAM, WRITER, "write")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM, author=STRANGER, author_association="NONE")
+    await bot.settle()
+    for text in ("/oot cancel tpu", "/oot rerun tpu"):
+        assert await say(bot, github, pull, text, STRANGER) == ["eyes", "confused"]
+    await github.close(pull)
+    await bot.settle()
+    github.faults.add(method="HOOK", path="pull_request.reopened", drop=True)  # it is on its way for long
+    await github.reopen(pull)
+    await github.edit_title(pull, "it is open again")
+    await bot.settle()
+    assert await say(bot, github, pull, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
+    await github.rerequest(check(github, pull, "oot / tpu").id)
+    await bot.settle()
+    assert told(github, L4) == []
+
+
+async def test_told_afresh_it_is_given_its_time_to_start_again(bot, github, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.settle()
+    await say(bot, github, pull, "/oot run tpu")
+    assert len(told(github, L4)) == 2
+    await bot.wait(24 * 3600 + 120)
+    assert "never started" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+
+
 async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     job = await github.start_job(run, "build")
@@ -152,6 +188,18 @@ async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goe
     assert f"GitHub does not cancel run {run.id} of tpu, so it goes on" in said.replace("\u200b", "")
     assert "is being cancelled" not in said
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
+
+
+async def test_a_run_is_cancelled_though_the_answer_to_that_is_lost(bot, github, pull):
+    await github.label(pull, "ciflow/oot/npu")
+    run = await github.start_run(L3, event="repository_dispatch", name="CI")
+    await bot.report(bot.dispatch(L3), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    github.faults.add(method="POST", path="/cancel$", when="after", status=502)
+    await say(bot, github, pull, "/oot cancel npu", AUTHOR)
+    await bot.settle(horizon=30)
+    assert run.conclusion == "cancelled"
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("completed", "cancelled")
 
 
 async def test_cancel_of_what_has_ended_changes_nothing(bot, github, pull):

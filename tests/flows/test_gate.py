@@ -201,6 +201,19 @@ async def test_while_github_is_down_it_stays_as_it_was_and_is_right_afterwards(b
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+async def test_it_comes_once_the_app_may_write_it(bot, github):
+    refused = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="POST", path="/check-runs$", status=403, body=refused, times=20)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=60)
+    assert bot.checks(UPSTREAM, pull.head_sha) == {}
+    github.faults.clear()
+    installation = github.install(UPSTREAM, github.app)
+    await github.announce_installation(installation, "new_permissions_accepted", github.world.repo(UPSTREAM))
+    await bot.settle(horizon=60)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
 async def test_re_requested_it_is_only_written_anew(bot, github, pull):
     await finish(bot, github, L4)
     before = len(github.dispatches)
@@ -233,6 +246,22 @@ async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github,
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.parametrize("leaves", ["closed", "moved"])
+async def test_where_the_first_of_two_leaves_their_commit_the_second_decides(bot, github, pull, leaves):
+    second = await github.open_pull(UPSTREAM, author="mallory")
+    second.head_sha = pull.head_sha
+    for act in (github.close, github.reopen):
+        bot.clock.advance(1)
+        await act(second)
+        await bot.settle()
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    bot.clock.advance(1)
+    await (github.close(pull) if leaves == "closed" else github.push_commit(pull))
+    await bot.settle(horizon=20)
+    assert gate(bot, second.head_sha)[0] == "success"
+
+
 async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_bare(bot, github):
     pull = await github.open_pull(UPSTREAM, author="octocat")
     first = pull.head_sha
@@ -244,6 +273,18 @@ async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_ba
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
     written = [call for call in github.calls if call.path.endswith("/check-runs")]
     assert len(written) == 2
+
+
+async def test_what_was_begun_is_concluded_however_often_the_head_moves_on(bot, github, pull):
+    first, told = pull.head_sha, bot.dispatch(L4)
+    for _ in range(11):
+        bot.clock.advance(1)
+        await github.push_commit(pull)
+    await bot.settle()
+    await bot.report(told, conclusion="failure")
+    await bot.settle(horizon=20)
+    assert bot.checks(UPSTREAM, first)["oot / tpu"][:2] == ("completed", "failure")
+    assert gate(bot, first)[0] == "failure"
 
 
 async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, github, pull):
@@ -286,6 +327,18 @@ async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_reque
     assert list(bot.checks(UPSTREAM, queued)) == ["oot / gate"]
     await finish(bot, github, L4)
     assert gate(bot, queued) == gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
+
+
+async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_anew(bot, github, pull, queued):
+    await finish(bot, github, L4)
+    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
+    await bot.settle()
+    (made,) = github.check_runs(UPSTREAM, queued)
+    before = len(github.calls)
+    await github.rerequest_suite(UPSTREAM, queued, github.app)
+    await bot.settle(horizon=20)
+    written = [call.path for call in github.calls[before:] if call.method in {"POST", "PATCH"}]
+    assert [path for path in written if "/check-runs" in path] == [f"/repos/{UPSTREAM}/check-runs/{made.id}"]
 
 
 async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull, queued):

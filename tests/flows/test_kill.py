@@ -25,7 +25,7 @@ STORIES = {
     "after what it has acknowledged": ["opened", "L3 began", "L4 ended", "run ended", "pushed"],
     "before its writes have an effect": [
         ("before", "/dispatches"), ("before", "/dispatches"), ("before", "/check-runs"), ("before", "/check-runs/"),
-        ("before", "/comments"), ("before", "/comments"), ("before", "/dispatches"),
+        ("before", "/comments"), ("before", "/dispatches"),
     ],
     "when only the answer is lost": [
         ("after", "/dispatches"), ("after", "/dispatches"), ("after", "/check-runs"), ("after", "/check-runs"),
@@ -212,7 +212,7 @@ class Player:
     def busy(self):
         """What the bot still has to do: tasks asked for by nobody but its timetable come round for ever."""
         tasks = self.process.rows("SELECT kind, due_at FROM task WHERE state IN ('waiting', 'running')")
-        soon = SystemClock().now() + 10_000
+        soon = SystemClock().now() + 15_000
         return [
             row for row in tasks if row["kind"] not in PERIODIC and row["due_at"] < soon
         ] or self.process.rows("SELECT event FROM delivery WHERE state = 'stored'")

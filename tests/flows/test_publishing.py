@@ -338,6 +338,26 @@ async def test_a_gate_does_not_wait_for_what_the_hours_budget_refuses(github, is
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_very_many_jobs_with_checks_of_their_own_leave_room_for_other_gates(
+    github, issuer, clock, settings
+):
+    sparse = harness.replace(settings, writes_per_min=4)  # 26 new checks an hour
+    async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await opened(bot, github, JOBS)
+        said = {"status": "completed", "conclusion": "failure", "run_id": "1", "attempt": 1}
+        reports = [harness.report_body(bot.dispatch(L4), job=f"job {job}", **said) for job in range(30)]
+        headers = {"Authorization": f"Bearer {issuer.mint(repository=L4, run_id='1', run_attempt=1)}"}
+        sent = {"reports": reports}
+        assert (await bot.request("POST", "/api/oot/callback/batch", json=sent, headers=headers))[0] == 200
+        for _ in range(8):
+            await bot.settle()
+            bot.clock.advance(65)
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=120)
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("in_progress", None)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_thousand_reports_within_a_minute_cost_few_writes(github, issuer, clock, settings):
     chosen = harness.replace(settings, rate_limit_per_min=2000)
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:

@@ -8,24 +8,10 @@ import pytest
 
 from bot.store import queue
 from tests import harness
+from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # SQLite serves one process
-HANGS = 3600.0  # seconds: the mark of a call that ends when the test lets it
-
-
-class HoldingClock(harness.ManualClock):
-    """Whoever hangs does so until the test lets go; everybody else's time passes as it sleeps."""
-
-    def __init__(self):
-        super().__init__()
-        self.hanging, self.let_go = asyncio.Event(), asyncio.Event()
-
-    async def sleep(self, seconds):
-        if seconds != HANGS:
-            return await super().sleep(seconds)
-        self.hanging.set()
-        return await self.let_go.wait()
 
 
 @pytest.fixture

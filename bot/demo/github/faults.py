@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-When = Literal["before", "after"]
+When = Literal["before", "after", "meanwhile"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -61,6 +61,7 @@ class Faults:
         """Disturb the next `times` calls whose method matches and whose path holds the pattern.
 
         `before` answers instead of acting, `after` acts and then answers so: the lost answer.
+        `meanwhile` closes the connection and acts all the same, `delay` seconds later.
         `drop` closes the connection without one; `delay` waits that many seconds first;
         `status` None leaves the honest answer and only adds `headers`.
 

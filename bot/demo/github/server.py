@@ -80,6 +80,8 @@ class RestApi:
         attempt = Attempt(request=request, path=request.rel_url.path.removeprefix(PREFIX))
         fault = self._stage.faults.take(request.method, attempt.path)
         raw = await request.read()
+        if fault and fault.when == "meanwhile":
+            _hang_up(request)
         if fault and fault.delay:
             await self._stage.world.clock.sleep(fault.delay)
         honest = None
@@ -89,8 +91,7 @@ class RestApi:
         response.headers.setdefault("Date", formatdate(self._stage.world.now() / 1000, usegmt=True))
         self._log(attempt, fault, response.status)
         if fault and fault.drop:
-            if request.transport is not None:
-                request.transport.abort()
+            _hang_up(request)
         else:
             # A caller that has hung up gets no answer; what it asked for happens all the same.
             with contextlib.suppress(ConnectionError):
@@ -182,6 +183,11 @@ async def _afterwards(call: ApiCall) -> None:
     """Do, in order, what an answered call sets off."""
     for work in call.afterwards:
         await work()
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _json(raw: bytes) -> dict[str, Any]:

@@ -275,6 +275,7 @@ def upgrade() -> None:
         sa.Column("created_at", BIG, nullable=False),
         sa.Column("written_at", BIG, nullable=False),
         sa.Column("writing_until", BIG, nullable=False),
+        sa.Column("lost_until", BIG, nullable=False),
         sa.Column("label_ended", sa.Boolean(), nullable=False),
         sa.Column("basis", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("external_id", name=op.f("pk_oot_check")),
@@ -308,6 +309,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("written_at", BIG, nullable=False),
         sa.Column("writing_until", BIG, nullable=False),
+        sa.Column("lost_until", BIG, nullable=False),
         sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
     )
     op.create_table(
