@@ -25,6 +25,7 @@ from bot.github import GitHubApp
 from bot.oidc import Verifier
 from bot.store import Store, allowlists, alone
 from bot.store.budgets import SharedBooks
+from bot.store.shared_time import SharedClock
 from bot.web.limits import Connection, Gate, Limits, most_connections
 from bot.web.routes import make_app
 from bot.worker import POLL, Worker
@@ -84,16 +85,22 @@ def make_worker(context: Context, *, poll: float = POLL) -> Worker:
     )
 
 
-async def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+async def serve(
+    settings: Settings, *, ready: Callable[[str], None] | None = None, machine: Clock | None = None
+) -> None:
     """Run the bot until SIGTERM or SIGINT; `ready` is told where to look at it once it answers.
 
-    Raises Misconfigured when this process cannot do its part beside the others.
+    `machine` is this machine's clock. Raises Misconfigured when this process cannot do its part beside the others.
     """
     _check_role(settings)
     _give_memory_back()
     with alone.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
-        async with make_context(replace(settings, port=port)) as context:
+        clock = SharedClock(machine or SystemClock())
+        async with (
+            make_context(replace(settings, port=port), clock=clock) as context,
+            clock.following(context.store),
+        ):
             stop = _stop_on_signals()
             limits = Limits(connections=most_connections())
             served = make_app(context)
@@ -115,6 +122,7 @@ def settle_in() -> None:
     """Leave what is loaded out of every later search for garbage: it stays, and going through it takes 60 ms."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _address(settings: Settings) -> str:

@@ -1,7 +1,7 @@
 """Who starts the same bot again within a tenth of a second? A process that has read the program and forks.
 
 Each line on its standard input starts one `ootbot serve` with the settings of the environment; its process id is
-printed, and how it ended once it has.
+printed, and how it ended once it has. The argument is by how many minutes the clock of the bot's machine is ahead.
 """
 
 from __future__ import annotations
@@ -12,14 +12,26 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bot import app, cli
+from bot import app, cli, commands
+from tests.clocks import Off
 
-assert app  # so that the children need not import it
+minutes = float(sys.argv[1])
+
+
+def serve_elsewhere():
+    """Do what `ootbot serve` does, on a machine with a wrong clock."""
+
+    def ready(address):
+        sys.stdout.write(f"ootbot at {address}\n")
+        sys.stdout.flush()
+
+    commands.run(app.serve(commands.load_settings(None), ready=ready, machine=Off(minutes)))
+
 
 for _ in sys.stdin:
     pid = os.fork()
     if pid == 0:
-        cli.main(["serve"])
+        serve_elsewhere() if minutes else cli.main(["serve"])
         os._exit(0)
     sys.stdout.write(f"started {pid}\n")
     sys.stdout.flush()

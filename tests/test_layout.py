@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,13 @@ def test_only_the_store_writes_sql():
         if "sqlalchemy" in path.read_text() and path.relative_to(ROOT).parts[0] == "bot"
     }
     assert speakers <= {"store"}
+
+
+def test_a_start_reads_nothing_that_only_other_commands_or_migrations_need():
+    code = "import sys, bot.cli, bot.app; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    unneeded = {"alembic", "nh3", "bot.demo.github", "bot.doctor.examine", "bot.setup.server"}
+    assert unneeded & set(done.stdout.split()) == set()
 
 
 def _catches_all(node: ast.ExceptHandler) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.doctor.finding import Finding, error, ok, warning
 from bot.errors import StoreUnavailable
-from bot.store import allowlists, backlog, migrate, sweeps
+from bot.store import allowlists, backlog, migrate, shared_time, sweeps
 
 if TYPE_CHECKING:
     from bot.doctor.patient import Patient
@@ -57,6 +57,18 @@ def _older_version(version: str) -> Finding:
     return warning(
         "database", detail, "restart `ootbot serve`: it migrates at the start; make a backup first"
     )
+
+
+async def clock(patient: Patient) -> list[Finding]:
+    """Look whether this machine and PostgreSQL agree on the time."""
+    if patient.store.sqlite:
+        return []
+    behind = await shared_time.behind_database(patient.store, patient.clock)
+    if abs(behind) <= shared_time.MOMENT:
+        return [ok("database clock", "that of the database")]
+    detail = f"{abs(behind) / 1000:.0f} s {'behind' if behind > 0 else 'ahead of'} the database's"
+    todo = "keep both by NTP; meanwhile the bot here goes by the database's"
+    return [warning("database clock", detail, todo)]
 
 
 async def activity(patient: Patient) -> list[Finding]:

@@ -34,8 +34,11 @@ async def everything(patient: Patient) -> AsyncIterator[Finding]:
 async def _here(patient: Patient) -> list[Finding]:
     """Look at what needs no network."""
     finding, readable = await database.usable(patient)
-    activity = await _tried("activity", database.activity(patient)) if readable else []
-    return [local.disk(patient.settings.data_dir), finding, *activity]
+    found = [local.disk(patient.settings.data_dir), finding]
+    if readable:
+        found += await _tried("database clock", database.clock(patient))
+        found += await _tried("activity", database.activity(patient))
+    return found
 
 
 async def _with_github(patient: Patient, listed: Allowlist | None) -> AsyncIterator[Finding]:

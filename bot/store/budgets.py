@@ -51,9 +51,8 @@ class SharedBooks:
         return {row["account"]: _ledger(row) for row in rows}
 
     async def _locked(self, tx: Transaction, who: str) -> Ledger:
-        query = (
-            sa.select(oot_budget).where(*self._row(who)).with_for_update()
-        )  # SQLite: the only writer anyway
+        # on SQLite the lock is not said: whoever writes there is the only one anyway
+        query = sa.select(oot_budget).where(*self._row(who)).with_for_update()
         row = await tx.row(query)
         if row is None:
             new = {"app_id": self._app_id, "account": who, **asdict(Ledger())}

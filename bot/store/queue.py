@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bot.store.transaction import Transaction
 
-LEASE = 60_000  # milliseconds; renewed while the task runs
+LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
 
 
 @dataclass(kw_only=True)

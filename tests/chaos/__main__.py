@@ -38,8 +38,8 @@ def main() -> int:
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     if options.json:
         sys.stdout.write(json.dumps(results, indent=2) + "\n")
-    if not options.only:
-        page.write(results, form)
+    if options.write:
+        page.write(results)
     return 1 if any(one["failures"] for one in results) else 0
 
 
@@ -54,6 +54,9 @@ def parse():
     parser.add_argument("--minutes", type=int, metavar="N", help="how long the soak lasts")
     parser.add_argument("--seed", help="of an earlier run, to have the same one again")
     parser.add_argument("--json", action="store_true", help="print what reliability.json holds")
+    parser.add_argument(
+        "--write", action="store_true", help="put the results into docs/reliability.json and .md"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder of a trial that failed")
     return parser.parse_args()
 

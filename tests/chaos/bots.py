@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from tests import canary
 from tests.process import ROOT, until
@@ -16,18 +18,29 @@ from tests.process import ROOT, until
 UNTOLD = ("OOTBOT_",)  # of our own environment
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What kind of process is to be started, and where."""
+
+    role: str = "all"
+    tree: Path = ROOT  # whose program it runs
+    minutes: float = 0.0  # that the clock of its machine is ahead
+
+
 class Nursery:
     """Starts one bot again and again on the same data and port; `kill` and `start` as often as you like."""
 
-    def __init__(self, folder, options):
+    def __init__(self, folder, options, kind):
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         environ = {name: value for name, value in os.environ.items() if not name.startswith(UNTOLD)}
-        chosen = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error"} | options
+        own = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error", "ROLE": kind.role}
+        chosen = own | options
         self.options = {f"OOTBOT_{name}": value for name, value in chosen.items()}
         self._environ = environ | self.options
         self._folder = folder
+        self._kind = kind
         self._reading: asyncio.Task | None = None
         self._began = 0.0
         self.pid = 0
@@ -38,8 +51,9 @@ class Nursery:
     async def open(self):
         """Read the program, to be able to fork it."""
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(ROOT / "tests" / "nursery.py"), cwd=self._folder, env=self._environ,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            sys.executable, str(self._kind.tree / "tests" / "nursery.py"), str(self._kind.minutes),
+            cwd=self._folder, env=self._environ, stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())
 
@@ -81,6 +95,12 @@ class Nursery:
         await until(lambda: self.pid, what="a process")
         self.kill_now()
         await self.ended.wait()
+
+    async def stop(self):
+        """Tell it to stop, and wait until it has."""
+        os.kill(self.pid, signal.SIGTERM)
+        await self.ended.wait()
+        self.answers.clear()
 
     async def close(self):
         """End it for good."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.chaos.bots import Kind
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import staged
 
@@ -16,7 +17,7 @@ SECONDS = 5.0  # of each round
 
 async def run(trial):
     """Let everybody work for so many rounds."""
-    async with staged(trial, roles=ROLES, PUBLIC_URL=PUBLIC_URL) as stage:
+    async with staged(trial, kinds=[Kind(role=role) for role in ROLES], PUBLIC_URL=PUBLIC_URL) as stage:
         for bot in stage.bots:
             bot.start()
             await bot.up()

@@ -15,6 +15,7 @@ from tests.chaos import (
     soak,
     stormy,
     tokens,
+    upgraded,
 )
 
 SCENARIOS = (
@@ -28,6 +29,7 @@ SCENARIOS = (
     *tokens.SCENARIOS,
     *crowded.SCENARIOS,
     *skewed.SCENARIOS,
+    *upgraded.SCENARIOS,
     *outages.SCENARIOS,
     *soak.SCENARIOS,
 )

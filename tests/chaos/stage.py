@@ -12,11 +12,13 @@ from bot.demo.github.keys import private_key
 from bot.demo.issuer import Issuer
 from bot.store import Store
 from tests.chaos.audit import Audit
-from tests.chaos.bots import Nursery
+from tests.chaos.bots import Kind, Nursery
 from tests.chaos.town import ALLOWLIST, Town
 from tests.harness import SECRET
 from tests.process import options_for
 
+CALLS = 1_000_000  # an hour: the town lives a day in minutes, which the usual 5,000 would end
+ONE = Kind()
 QUICK = {"PUBLISH_INTERVAL": "1s", "WRITES_PER_MIN": "6000", "RATE_LIMIT_PER_MIN": "100000"}
 
 
@@ -47,6 +49,7 @@ async def town_of(trial, *, faults=None, github_clock=None):
     """A town without a bot; it looks for one at the address of the first."""
     github, issuer = SimulatedGitHub(clock=github_clock or SystemClock()), Issuer(clock=SystemClock())
     github.faults = github.hooks._faults = faults or github.faults
+    github.limits.per_hour = CALLS
     await github.start()
     await issuer.start()
     github.app = github.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=private_key())
@@ -62,11 +65,11 @@ async def town_of(trial, *, faults=None, github_clock=None):
 
 
 @contextlib.asynccontextmanager
-async def staged(trial, *, roles=("all",), faults=None, github_clock=None, **options):
-    """A town and bots of these roles on one database, forked and ready to be started."""
+async def staged(trial, *, kinds=(ONE,), faults=None, github_clock=None, **options):
+    """A town and bots of these kinds on one database, ready to be started."""
     async with town_of(trial, faults=faults, github_clock=github_clock) as town:
         chosen = options_of(trial, town) | options
-        nurseries = [Nursery(trial.folder, chosen | {"ROLE": role}) for role in roles]
+        nurseries = [Nursery(trial.folder, chosen, kind) for kind in kinds]
         url = trial.database_url or f"sqlite:///{trial.folder / 'ootbot.db'}"
         store = Store(url, clock=SystemClock())
         town.address = lambda: nurseries[0].url

@@ -166,7 +166,7 @@ class TestAProcessThatEnds:
         await bot.worker.prepare()
         await work(bot)
         assert await dispatching(bot) == held
-        clock.advance(61)
+        clock.advance(31)
         await bot.worker.prepare()
         await work(bot)
         assert await dispatching(bot) == []

@@ -189,17 +189,21 @@ async def test_a_sweep_that_github_slows_down_goes_on_where_it_was(bot, github):
     assert answered == dict.fromkeys((row.guid for row in rows), 1)
 
 
-async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(
-    github, issuer, clock, tmp_path, database_url, app_key
-):
+@pytest.fixture
+def two_apps(github, issuer, tmp_path, database_url, app_key):
+    """The backends' own App, a repository only that is installed on, and the settings of a bot that serves both."""
     second = github.register_app(
         webhook_url=NOWHERE, webhook_secret=SECRET, slug="ootbot-relay", private_key_pem=app_key
     )
-    backend = github.add_repo("org/other-backend", install=[second])
     settings = make_settings(
         github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
         relay_app_id=second.app_id, relay_private_key=second.private_key_pem, relay_webhook_secret=(SECRET,),
     )  # fmt: skip
+    return second, github.add_repo("org/other-backend", install=[second]), settings
+
+
+async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(github, issuer, clock, two_apps):
+    second, backend, settings = two_apps
     async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         run = await github.start_run(backend)
         second.webhook_url = bot.app.webhook_url
@@ -208,16 +212,9 @@ async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(
 
 
 async def test_one_app_that_is_refused_does_not_keep_the_others_log_from_being_swept(
-    github, issuer, clock, tmp_path, database_url, app_key
+    github, issuer, clock, two_apps
 ):
-    second = github.register_app(
-        webhook_url=NOWHERE, webhook_secret=SECRET, slug="ootbot-relay", private_key_pem=app_key
-    )
-    backend = github.add_repo("org/other-backend", install=[second])
-    settings = make_settings(
-        github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url,
-        relay_app_id=second.app_id, relay_private_key=second.private_key_pem, relay_webhook_secret=(SECRET,),
-    )  # fmt: skip
+    second, backend, settings = two_apps
     github.faults.add(
         method="GET", path="/app/hook/deliveries$", status=403, body={"message": "suspended"}, times=1
     )

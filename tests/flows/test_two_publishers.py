@@ -38,7 +38,7 @@ def slow(github):
     """Make GitHub slow: its first answer takes most of a lease, the next one longer than what is left of it."""
 
     def add(path):
-        github.faults.add(method="POST|PATCH", path="check-runs", status=None, delay=40)
+        github.faults.add(method="POST|PATCH", path="check-runs", status=None, delay=20)
         github.faults.add(method="POST", path=path, status=None, delay=HANGS)
 
     return add
@@ -67,7 +67,7 @@ async def test_a_check_run_is_made_once_though_a_lease_runs_out_while_github_is_
 ):
     slow("check-runs$")
     pull = await github.open_pull(UPSTREAM)
-    await meanwhile(bot, settings, lasts=25)
+    await meanwhile(bot, settings, lasts=15)
     names = [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
     assert sorted(names) == ["oot / gate", "oot / tpu"]
     rows = {row["name"]: row["check_run_id"] for row in await bot.rows("oot_check")}
@@ -81,7 +81,7 @@ async def test_the_comment_is_made_once_though_a_lease_runs_out_while_github_is_
     await bot.settle()
     await bot.report(bot.dispatch(L4), conclusion="failure")
     slow("comments$")
-    await meanwhile(bot, settings, lasts=61, horizon=1)
+    await meanwhile(bot, settings, lasts=31, horizon=1)
     (comment,) = github.comments(pull)
     assert "❌ failed" in comment.body
     assert [row["comment_id"] for row in await bot.rows("oot_comment")] == [comment.id]
@@ -99,6 +99,6 @@ async def test_what_a_process_without_a_lease_writes_late_is_put_right(bot, gith
     async def fail(second):
         assert (await second.report(dispatch, conclusion="failure", job="tests"))[0] == 200
 
-    await meanwhile(bot, settings, lasts=61, then=fail, horizon=60)
+    await meanwhile(bot, settings, lasts=31, then=fail, horizon=60)
     (comment,) = github.comments(pull)
     assert "2 of 2 failed" in comment.body

@@ -105,7 +105,7 @@ async def test_a_task_outlives_the_process_that_claimed_it(store, clock):
     await claim(store, owner="crashed")
     async with store.transaction() as tx:
         assert await queue.release(tx) == 0
-    clock.advance(61)
+    clock.advance(31)
     async with store.transaction() as tx:
         assert await queue.release(tx) == 1
     (again,) = await claim(store, owner="two")
@@ -116,7 +116,7 @@ async def test_a_renewed_lease_keeps_its_task(store, clock):
     await ask(store)
     await claim(store, owner="alive")
     for _ in range(5):
-        clock.advance(40)
+        clock.advance(20)
         async with store.transaction() as tx:
             await queue.renew(tx, owner="alive")
             await queue.renew(tx, owner="somebody else")
@@ -138,7 +138,7 @@ async def test_a_lost_task_joins_the_one_that_waits(store, clock):
     await ask(store)
     await claim(store, owner="crashed")
     await ask(store, delay=5)
-    clock.advance(61)
+    clock.advance(31)
     async with store.transaction() as tx:
         await queue.release(tx)
     assert await tasks(store) == ["done", "waiting"]
@@ -150,7 +150,7 @@ async def test_a_lost_task_joins_the_one_that_waits(store, clock):
 async def test_a_process_that_lost_its_lease_has_no_say_any_more(store, clock, ending):
     await ask(store)
     (slow,) = await claim(store, owner="slow")
-    clock.advance(61)
+    clock.advance(31)
     async with store.transaction() as tx:
         await queue.release(tx)
     (taken,) = await claim(store, owner="quick")
