@@ -47,6 +47,7 @@ PULL = 7  # the number of the newest pull request; older ones count up from ther
 HEADS = 3  # of a pull request
 OPEN = 250  # newest pull requests; of the newest of these every twentieth backend has not answered yet
 AWAITED = 10
+TRUNK = "c" * 40  # a pushed commit that every backend tested
 
 
 def backend(number: int) -> str:
@@ -101,6 +102,12 @@ async def fill(folder: str, rows: int) -> None:
                     plain, oot_compared, [compared(row) for row in reported if row["conclusion"] == "failure"]
                 )
         plain.execute("COMMIT")
+    plain.execute("BEGIN")
+    for table, rows in zip(
+        (oot_dispatch, oot_workflow_job), head_rows(chance, heads, heads, now), strict=True
+    ):
+        insert(plain, table, [row | PUSHED for row in rows])
+    plain.execute("COMMIT")
     days = [
         (day, backend(n)) for day in range(now // DAY - DAYS - 1, now // DAY + 1) for n in range(BACKENDS)
     ]
@@ -109,6 +116,9 @@ async def fill(folder: str, rows: int) -> None:
         await rollup.mark(tx, days)
     await task.run(context, None)
     await store.close()
+
+
+PUSHED = {"pr_number": None, "event_type": "push", "head_sha": TRUNK}
 
 
 def insert(plain, table, rows) -> None:
@@ -183,6 +193,9 @@ PAGES = {
     "backend": f"/oot/{backend(1)}",
     "pull": f"/{UPSTREAM}/pull/{PULL}",
     "matrix_50x30": f"/oot/{backend(0)}?columns=all",
+    "metrics": "/oot/metrics",
+    "levels": "/oot/levels",
+    "commit": f"/{UPSTREAM}/commit/{TRUNK}",
 }
 
 

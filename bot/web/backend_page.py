@@ -107,8 +107,9 @@ def charts_of(known: Sequence[Day], window: Window) -> list[Chart]:
 
 
 def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | None]]]:
-    runs: list[float | None] = [float(one.runs) if one else None for one in tallies]
-    failed: list[float | None] = [float(one.rated - one.success) if one else None for one in tallies]
+    known = [one if one and (one.runs or one.rated) else None for one in tallies]
+    runs: list[float | None] = [float(one.runs) if one else None for one in known]
+    failed: list[float | None] = [float(one.rated - one.success) if one else None for one in known]
     return [("runs", runs), ("failed, timed out or never started", failed)]
 
 

@@ -11,11 +11,13 @@ from aiohttp import web
 from bot.domain import own, verdict
 from bot.store import commit_reads, reads
 from bot.web import access, parameters
-from bot.web.html import page, render, web_url
+from bot.web.html import job_counts, page, render, web_url
 from bot.web.keys import CONTEXT
 from bot.web.pulls import FULL, NOWHERE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.domain.own import Own
     from bot.domain.view import Job
     from bot.store import Transaction
@@ -33,24 +35,10 @@ class Told:
     level: int
     events: tuple[str, ...]
     jobs: tuple[Job, ...]
-    state: str  # of its dispatch, empty when nobody dispatched it
+    tone: str  # the colour and sign it is shown with
+    word: str  # what it says in a word or two
+    counts: str  # how its jobs stand
     full: bool = True  # with its jobs; of many backends only those one has to look at
-
-    @property
-    def tone(self) -> str:
-        """The colour and sign it is shown with."""
-        if any(job.red for job in self.jobs) or self.state in {"never_started", "not_installed", "failed"}:
-            return "bad"
-        if not self.jobs or not all(job.finished for job in self.jobs):
-            return "idle" if self.state == "superseded" else "wait"
-        return "good" if any(job.conclusion == "success" for job in self.jobs) else "idle"
-
-    @property
-    def word(self) -> str:
-        """What it says in a word or two."""
-        if self.jobs:
-            return {"bad": "failed", "wait": "running", "good": "passed"}.get(self.tone, "no verdict")
-        return UNHEARD.get(self.state, self.state.replace("_", " "))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +127,25 @@ def _in_part(told: list[Told], wanted: str) -> list[Told]:
 def _backend(rows: list[Row], dispatch: Row | None) -> Told:
     last = rows[-1] if rows else {}
     events = {row["event_type"] for row in rows} | ({dispatch["event_type"]} if dispatch else set())
+    jobs = verdict.latest(rows)
+    state = dispatch["state"] if dispatch and not rows else ""
+    tone = _tone(jobs, state)
+    word = {"bad": "failed", "wait": "running", "good": "passed"}.get(tone, "no verdict")
     return Told(
         repo=last.get("downstream_repo") or (dispatch or {}).get("backend", ""),
         level=last.get("downstream_repo_level") or (dispatch or {}).get("level", 0),
         events=tuple(sorted(events)),
-        jobs=verdict.latest(rows),
-        state=dispatch["state"] if dispatch and not rows else "",
+        jobs=jobs,
+        tone=tone,
+        word=word if jobs else UNHEARD.get(state, state.replace("_", " ")),
+        counts=job_counts(jobs) if jobs else "no report",
     )
+
+
+def _tone(jobs: Sequence[Job], state: str) -> str:
+    """Return the colour of some jobs, or of a dispatch nobody reported on."""
+    if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
+        return "bad"
+    if not jobs or not all(job.finished for job in jobs):
+        return "idle" if state == "superseded" else "wait"
+    return "good" if any(job.conclusion == "success" for job in jobs) else "idle"

@@ -198,5 +198,8 @@ def spark_words(rates: Sequence[float | None]) -> str:
 
 
 def ago(at: int | None, *, now: int) -> str:
-    """Return how long ago a time was; unknown is empty."""
-    return "" if at is None else f"{words.duration(max(0, now - at) / 1000)} ago"
+    """Return how long ago a time was, in its largest unit; unknown is empty."""
+    if at is None:
+        return ""
+    number, unit, *_ = words.duration(max(0, now - at) / 1000).split()
+    return f"{number} {unit} ago"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.web.health import Health
 
 Row = dict[str, Any]
-BACKENDS = 12  # on one page
+BACKENDS = 6  # on one page
 
 
 @dataclass(frozen=True, kw_only=True)

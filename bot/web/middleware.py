@@ -96,7 +96,9 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             raise error
         case web.HTTPException():
             code = "_".join(error.reason.lower().split())
-            detail = f"{request.method} {request.path}: {error.reason}"[:300]
+            asked = f"{request.method} {request.path}"[:300]
+            nothing = error.status in {404, 405}
+            detail = f"nothing answers {asked}" if nothing else f"{asked}: {error.reason}"
             allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
             return Rejected(error.status, code, detail, headers=allow)
         case ConnectionResetError():

@@ -26,6 +26,7 @@ PAGES = {
     "pull-quiet": f"/{UPSTREAM}/pull/1",
     "unknown": f"/{UPSTREAM}/pull/99",
     "error": "/oot?days=0",
+    "nowhere": "/oot/nowhere",
     "api": "/api",
     "sign-in": "/admin",
 }

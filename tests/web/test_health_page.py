@@ -70,7 +70,10 @@ async def test_who_has_not_been_heard_of_for_36_hours_is_marked_however_long_ago
         mine = text[text.index("L4 Blocking") : text.index("L3 Check runs")]
         assert f"! silent for {silent}" in mine or (not silent and "silent" not in mine)
         assert "no data yet" not in mine
-    assert "! silent for 71 d 13 h" in await see(bot, f"/oot/{L4}")
+    text = await see(bot, f"/oot/{L4}")
+    assert "! silent for 71 d 13 h" in text
+    assert "Last report 71 d ago" in text
+    assert "Values" not in text  # no charts of nothing
 
 
 async def test_open_pull_requests_wait_for_who_has_not_answered_on_their_newest_commit(bot, github):

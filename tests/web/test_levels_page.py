@@ -38,6 +38,10 @@ async def test_what_misses_is_named(bot):
     assert one["advice"] == "demotion to L2 is due: pass rate, timeout rate"
     await days_of_results(bot, L4, 2, level=4, execution_time=4 * 3600.0)
     assert (await judged(bot, L4))["advice"] == "demotion to L3 is due: median end to end"
+    text = await see(bot, "/oot/levels?q=tpu")
+    assert "Promotion: 30 days Demotion: 7 days" in text
+    assert "✕ demotion to L3 is due: median end to end" in text
+    assert "✓ 100 % meets ✓ 0 % meets ✕ 4 h misses" in text
 
 
 async def test_nothing_known_is_unknown_not_good(bot):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import asdict
 
 import pytest
@@ -10,11 +11,12 @@ import sqlalchemy as sa
 
 from bot.domain import stats
 from bot.domain.days import DAY
+from bot.domain.readiness import percent
 from bot.domain.tally import tally
 from bot.store.tables import oot_dispatch, oot_workflow_job
 from bot.tasks import rollup as task
 from tests.harness import L2, L3, L4
-from tests.web.seeing import put
+from tests.web.seeing import put, see
 
 WINDOWS = (1, 2, 7, 30)
 CONCLUSIONS = ("success", "success", "failure", "timed_out", "cancelled")
@@ -39,7 +41,7 @@ async def naive(bot, days):
     return found
 
 
-async def agree(bot):
+async def agree(bot, chance):
     for days in WINDOWS:
         wanted = await naive(bot, days)
         _, body = await bot.get(f"/api/oot/summary?days={days}")
@@ -52,6 +54,39 @@ async def agree(bot):
         _, body = await bot.get(f"/api/oot/backends/{L4}?days={days}")
         if L4 in wanted:
             assert {name: body["backend"][name] for name in wanted[L4]} == wanted[L4], days
+    days = chance.choice(WINDOWS[1:])  # days of the charts are whole ones
+    await pages_agree(bot, await naive(bot, days), days)
+    month = await naive(bot, 30)
+    for one in (await bot.get("/api/oot/levels"))[1]["backends"]:
+        (measure,) = (measure for measure in one["measures"] if measure["name"] == "pass rate")
+        assert measure["value"] == month.get(one["repo"], {}).get("pass_rate")
+
+
+async def pages_agree(bot, wanted, days):
+    """The same in what people read, and in the charts' days taken together."""
+    shown = rows_of((await bot.get(f"/oot?days={days}"))[1])
+    _, body = await bot.get(f"/api/oot/metrics?days={days}")
+    for backend, numbers in wanted.items():
+        counts = [numbers[name] for name in ("runs", "failure", "timed_out", "never_started")]
+        assert shown.get(backend, [0, 0, 0, 0]) == counts
+        rated = sum(counts[1:]) + numbers["success"]
+        if rated:
+            mine = [row for row in body["rows"] if row["repo"].casefold() == backend]
+            assert [sum(row[name] for row in mine) for name in ("runs", "failed")] == [
+                counts[0],
+                sum(counts[1:]),
+            ]
+            text = await see(bot, f"/oot/{backend}?days={days}")
+            assert f"{percent(numbers['pass_rate'])} {numbers['success']} of {rated} that count" in text
+
+
+def rows_of(page):
+    """The health page's runs, failed, timed out and never started by backend."""
+    found = {}
+    for row in page.split('<tr><th scope="row">')[1:]:
+        cells = [re.sub(r"<[^>]+>", "", f"<td{cell}").strip() for cell in row.split("<td")[1:]]
+        found[re.search(r'href="/oot/([^?"]+)', row)[1].casefold()] = [int(cell) for cell in cells[2:6]]
+    return found
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -69,8 +104,8 @@ async def test_numbers_shown_again_are_those_of_the_rows_there_are_now(bot, seed
         if chance.random() < 0.4:
             await task.run(bot, None)
         if chance.random() < 0.6:
-            await agree(bot)
+            await agree(bot, chance)
     await task.run(bot, None)
-    await agree(bot)
+    await agree(bot, chance)
     bot.clock.advance(86_400)
-    await agree(bot)
+    await agree(bot, chance)
