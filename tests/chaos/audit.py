@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 
 import sqlalchemy as sa
 
 from bot.tasks import PERIODIC
-from tests.chaos.scenario import until
 from tests.chaos.town import BACKENDS, L3, L4, LABEL
 from tests.harness import UPSTREAM
 
 SOON = 150_000  # milliseconds: what is due later is not waited for
-IDLE = 240.0  # seconds: leases end, what was put off comes round
+IDLE = 240.0  # seconds without anything new or done: leases end, what was put off comes round
 SENT = {"sent"}
 PULLS = "SELECT number, state, head_sha FROM pull_request"
 RUNS = "SELECT id, status, conclusion FROM workflow_run ORDER BY run_attempt"
@@ -42,21 +43,24 @@ class Audit:
         self.town.in_doubt.update((row["delivery_id"], row["backend"]) for row in rows)
 
     async def idle(self):
-        """Wait until the bot has nothing to do that is due soon; whether it came to that."""
-        left = []
+        """Wait until the bot has nothing to do that is due soon, as long as it comes on; whether it came to that."""
+        left, since = await self._left(), time.monotonic()
+        while left and time.monotonic() - since < IDLE:
+            self.trial.say(f"{len(left)} deliveries and tasks left")
+            await asyncio.sleep(0.2)  # the bot is at work
+            before, left = left, await self._left()
+            if left.keys() != before.keys():
+                since = time.monotonic()
+        self.trial.same(list(left.values())[:5], [], "work that does not end")
 
-        async def nothing():
-            stored = await self.rows("SELECT guid, error FROM delivery WHERE state = 'stored'")
-            soon = self.store.clock.now() + SOON
-            tasks = [
-                row for row in await self.rows(TASKS) if row["kind"] not in PERIODIC and row["due_at"] < soon
-            ]
-            left[:] = [*stored, *tasks]
-            self.trial.say(f"{len(stored)} deliveries and {len(tasks)} tasks left")
-            return not left
-
-        await until(nothing, seconds=IDLE, every=0.2)
-        self.trial.same(left[:5], [], "work that does not end")
+    async def _left(self):
+        """Return what is stored and not handled, and what is due soon."""
+        soon = self.store.clock.now() + SOON
+        tasks = [
+            row for row in await self.rows(TASKS) if row["kind"] not in PERIODIC and row["due_at"] < soon
+        ]
+        stored = await self.rows("SELECT guid, error FROM delivery WHERE state = 'stored'")
+        return {row["guid"]: row for row in stored} | {(row["kind"], row["key"]): row for row in tasks}
 
     async def everything(self):
         """Look at all of it; the bot has nothing left to do."""
