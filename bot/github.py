@@ -166,12 +166,9 @@ class GitHubApp:
             raise GitHubAway(f"{method} {url}: it answered {answer.status}")
         return answer
 
-    async def until_known(self, token: Token) -> bool:
-        """Wait until every one of GitHub's servers knows a token; returns False when they did already."""
-        unknown_for = self.tokens.unknown_for(token)
-        if unknown_for > 0:
-            await self._clock.sleep(unknown_for)
-        return unknown_for > 0
+    async def until_known(self, token: Token) -> None:
+        """Wait until every one of GitHub's servers knows a token."""
+        await self._clock.sleep(self.tokens.unknown_for(token))
 
 
 class AppClient(GitHubAPI):
@@ -214,8 +211,10 @@ class Client(AppClient):
         for last_try in (False, True):
             token = await self._app.tokens.get(self._repo, self._permissions, renew=last_try)
             signed = {**headers, "authorization": f"Bearer {token.value}"}
+            fresh = self._app.tokens.unknown_for(token) > 0
             answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
-            if throttle.may_pass(answer.status, answer.body) and await self._app.until_known(token):
+            if fresh and throttle.may_pass(answer.status, answer.body):
+                await self._app.until_known(token)
                 answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
             if answer.status != 401:
                 return readable(answer)

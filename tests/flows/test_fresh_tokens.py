@@ -28,6 +28,13 @@ async def test_what_a_fresh_token_is_refused_is_asked_again_and_nothing_is_given
     assert [row["error"] for row in await bot.rows("task") if row["state"] == "dead"] == []
 
 
+async def test_a_refusal_that_takes_longer_to_arrive_than_its_token_is_fresh_is_asked_again(bot, github):
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=404, delay=6)
+    await github.open_pull(UPSTREAM)
+    await bot.settle(horizon=30)
+    assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
+
+
 async def test_a_refusal_that_is_meant_is_believed_after_one_more_try(bot, github):
     body = {"message": "Resource not accessible by integration"}
     github.faults.add(method="GET", path="/collaborators/", status=404, body=body, times=10)
