@@ -70,15 +70,17 @@ def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
     return asked
 
 
-async def plain(tx: Transaction, *, since: int, before: int, limit: int) -> list[Row]:
-    """Return settled deliveries of a span of time that are still kept as they came, oldest first.
-
-    The span ends before the oldest delivery that is still to be handled: what is settled later is found then.
-    """
+async def settled_until(tx: Transaction, before: int) -> int:
+    """Return the end of the time of which nothing is left to be handled, at most `before`; epoch milliseconds."""
     waiting = await oldest_unhandled(tx)
+    return before if waiting is None else min(before, waiting)
+
+
+async def plain(tx: Transaction, *, since: int, before: int, limit: int) -> list[Row]:
+    """Return settled deliveries of a span of time that are still kept as they came, oldest first."""
     matching = sa.and_(
         delivery.c.received_at >= since,
-        delivery.c.received_at < (before if waiting is None else min(before, waiting)),
+        delivery.c.received_at < before,
         delivery.c.codec.is_(None),
         delivery.c.state.in_(SETTLED),
     )
