@@ -108,7 +108,9 @@ async def test_run_tells_a_backend_that_was_listed_after_the_event(bot, github, 
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gpu"][:2] == ("queued", None)
 
 
-async def test_run_does_not_get_round_the_policy(bot, github):
+@pytest.fixture
+async def held(bot, github):
+    """A stranger's pull request, which the one backend is told of only when somebody approves it."""
     text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
     (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
     bot.clock.advance(60)
@@ -116,30 +118,27 @@ async def test_run_does_not_get_round_the_policy(bot, github):
     await bot.settle()
     pull = await github.open_pull(UPSTREAM, author=STRANGER, author_association="NONE")
     await bot.settle()
+    return pull
+
+
+async def test_run_does_not_get_round_the_policy(bot, github, held):
     for text in ("/oot run tpu", "/oot rerun tpu"):
-        assert await say(bot, github, pull, text) == ["eyes", "confused"]
+        assert await say(bot, github, held, text) == ["eyes", "confused"]
     assert told(github, L4) == []
-    assert "ok-to-test" in await ours(bot, github, pull)
+    assert "ok-to-test" in await ours(bot, github, held)
 
 
-async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, github):
-    text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
-    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
-    bot.clock.advance(60)
-    github.set_permission(UPSTREAM, WRITER, "write")
-    await bot.settle()
-    pull = await github.open_pull(UPSTREAM, author=STRANGER, author_association="NONE")
-    await bot.settle()
+async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, github, held):
     for text in ("/oot cancel tpu", "/oot rerun tpu"):
-        assert await say(bot, github, pull, text, STRANGER) == ["eyes", "confused"]
-    await github.close(pull)
+        assert await say(bot, github, held, text, STRANGER) == ["eyes", "confused"]
+    await github.close(held)
     await bot.settle()
     github.faults.add(method="HOOK", path="pull_request.reopened", drop=True)  # it is on its way for long
-    await github.reopen(pull)
-    await github.edit_title(pull, "it is open again")
+    await github.reopen(held)
+    await github.edit_title(held, "it is open again")
     await bot.settle()
-    assert await say(bot, github, pull, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
-    await github.rerequest(check(github, pull, "oot / tpu").id)
+    assert await say(bot, github, held, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
+    await github.rerequest(check(github, held, "oot / tpu").id)
     await bot.settle()
     assert told(github, L4) == []
 
