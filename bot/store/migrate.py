@@ -6,7 +6,9 @@ survive says so in `schema_support`.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 import structlog
@@ -14,11 +16,35 @@ import structlog
 from bot.errors import Misconfigured
 from bot.store.installation_tables import schema_support
 
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
 FOLDER = Path(__file__).parent / "migrations"
 VERSION = sa.table("alembic_version", sa.column("version_num"))
+DEADLOCK = "40P01"  # PostgreSQL's SQLSTATE
+WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between two tries
 STARTUP_LOCK = 0x006F6F74  # any constant of our own: processes that start together migrate one by one
 
 log = structlog.get_logger("bot.store.migrate")
+
+
+async def open_up(engine: AsyncEngine) -> None:
+    """Bring the schema up to date; see `upgrade`.
+
+    A migration locks tables that those who go on working have locked in another order: where PostgreSQL ends it for
+    that, nothing of it was done, and it is tried again.
+    """
+    for wait in (*WAITS, None):
+        try:
+            async with engine.connect() as conn:
+                await conn.run_sync(upgrade)
+        except sa.exc.DBAPIError as error:
+            if wait is None or getattr(error.orig, "sqlstate", None) != DEADLOCK:
+                raise
+            log.warning("the migration and others waited for one another; once more", seconds=wait)
+            await asyncio.sleep(wait)
+        else:
+            return
 
 
 def upgrade(conn: sa.Connection) -> None:

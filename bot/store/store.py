@@ -62,8 +62,7 @@ class Store:
     async def open(self) -> None:
         """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there."""
         try:
-            async with self._engine.connect() as conn:
-                await conn.run_sync(migrate.upgrade)
+            await migrate.open_up(self._engine)
         except BaseException:
             await self.close()
             raise
