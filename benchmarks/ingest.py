@@ -189,9 +189,7 @@ def with_rows(options) -> dict:
             pass
         fill(full, options.rows)
         os.sync()  # or the disk would be at work on it during the first rounds
-        with Server(
-            *ours("all", full)
-        ):  # which finds all of it in order, as it does in a database that has grown
+        with Server(*ours("all", full)):  # finds all of it in order, as in a database that has grown
             time.sleep(SETTLING)
         for _ in range(options.rounds):
             with tempfile.TemporaryDirectory() as new:

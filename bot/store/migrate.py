@@ -28,7 +28,7 @@ STARTUP_LOCK = 0x006F6F74  # any constant of our own: processes that start toget
 log = structlog.get_logger("bot.store.migrate")
 
 
-async def open_up(engine: AsyncEngine) -> None:
+async def bring_up_to_date(engine: AsyncEngine) -> None:
     """Bring the schema up to date; see `upgrade`.
 
     A migration locks tables that those who go on working have locked in another order: where PostgreSQL ends it for

@@ -62,7 +62,7 @@ class Store:
     async def open(self) -> None:
         """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there."""
         try:
-            await migrate.open_up(self._engine)
+            await migrate.bring_up_to_date(self._engine)
         except BaseException:
             await self.close()
             raise
