@@ -36,6 +36,9 @@ BATCH = 100  # deliveries applied in one transaction
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
 POLL = 1.0  # seconds between looks at the database when nobody rang
+TOGETHER = (
+    0.05  # seconds between looks when somebody rings all the time: what comes one by one is done together
+)
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one runs out
 GRACE = 7.0  # seconds running tasks get to finish on shutdown
 STORING = (1.0, 5.0, 15.0)  # seconds until a task's end is stored again where the database refused it
@@ -265,17 +268,23 @@ class Worker:
         return None
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._store.work_waiting.clear()
+            due = loop.time() + TOGETHER
             try:
-                busy = bool(await self.apply()) | bool(await self._start_tasks())
+                full = await self.apply() == BATCH
+                free = SLOTS - len(self._running)
+                full |= 0 < free == await self._start_tasks()
             except Exception:
                 log.exception("the database cannot be used; trying again in a second")
                 await asyncio.sleep(POLL)
                 continue
-            if not busy:
+            if not full:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), due - loop.time())
 
     async def _heartbeat(self) -> None:
         while True:

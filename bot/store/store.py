@@ -13,18 +13,18 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bot.errors import Rejected, StoreUnavailable
-from bot.store import bell, migrate
+from bot.store import bell, engines, migrate
 from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
     from bot.clock import Clock
 
@@ -32,8 +32,6 @@ T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
 PATIENCE = 4.0  # seconds somebody who waits for an answer waits for other writers
 GROUP_LIMIT = 200  # writers that may share one transaction
-# PostgreSQL otherwise shows every statement another moment
-SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 # SQLSTATE classes: no connection, read-only standby, not let in, deadlock, no database, full, not now, shut down
 UNUSABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
 
@@ -42,20 +40,21 @@ class Store:
     """The database. Open it once, close it at the end; `write` and `transaction` change it, `read` does not."""
 
     def __init__(self, url: str, *, clock: Clock, busy_timeout: float = BUSY_TIMEOUT) -> None:
-        self.url = make_url(_driver(url))
+        self.url = make_url(engines.driver(url))
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.name = secrets.token_hex(8)  # what tells this process from others at the same database
         self.work_waiting = asyncio.Event()  # set whenever a commit, here or elsewhere, may have left work
-        self._engine = self._create_engine(busy_timeout)
-        self._reader = self._engine.execution_options(ootbot_read=True, **({} if self.sqlite else SNAPSHOT))
+        self._busy_timeout = busy_timeout
+        self._engine = engines.make(self.url, busy_timeout)
+        self._reader = engines.reading(self._engine)
+        self._elsewhere: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
         self._turn = asyncio.Lock()
         self.intake = Intake(self)
         self.failure: tuple[int, str] | None = (
             None  # when the database refused a write and why, until a delivery is stored
         )
         self._file: tuple[int, int] | None = None
-        self._busy_timeout = busy_timeout
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
         self._leader: asyncio.Task[None] | None = None
 
@@ -102,8 +101,17 @@ class Store:
         """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
         with _unavailable():
             self.require_file()
-            async with self._reader.connect() as conn:
+            reader = self._elsewhere.get(asyncio.get_running_loop(), self._reader)
+            async with reader.connect() as conn:
                 yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+
+    def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let `read` be used in another loop too, of a thread of its own; a connection belongs to one loop."""
+        self._elsewhere[loop] = engines.beside(self.url, self._busy_timeout)
+
+    async def stop_reading(self) -> None:
+        """Close what `read` has opened in the running loop, which is another than the store's own."""
+        await self._elsewhere.pop(asyncio.get_running_loop()).dispose()
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
@@ -155,7 +163,7 @@ class Store:
         connection = sqlite3.connect(
             self.url.database or "", timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
         )
-        _prepare_sqlite(connection, None)
+        engines.prepare_sqlite(connection, None)
         return connection
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -203,20 +211,6 @@ class Store:
             answer = error
         _resolve(future, answer)
 
-    def _create_engine(self, busy_timeout: float) -> AsyncEngine:
-        options: dict[str, Any] = {
-            "json_serializer": _to_json,
-            "json_deserializer": msgspec.json.decode,
-        }
-        if not self.sqlite:
-            return create_async_engine(self.url, pool_size=10, max_overflow=10, pool_timeout=5, **options)
-        engine = create_async_engine(
-            self.url, pool_size=8, max_overflow=8, connect_args={"timeout": busy_timeout}, **options
-        )
-        sa.event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine.sync_engine, "begin", _begin_sqlite)
-        return engine
-
 
 @contextlib.contextmanager
 def _unavailable() -> Iterator[None]:
@@ -256,27 +250,3 @@ def _identity(path: str | None) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _driver(url: str) -> str:
-    """Return the URL with the asynchronous driver of its database."""
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return "postgresql+asyncpg://" + url.removeprefix(scheme)
-    return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
-
-
-def _to_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says, nowhere else
-    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get("ootbot_read")
-    # a transaction that reads first and writes later would fail at once where another wrote in between
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

@@ -12,6 +12,7 @@ from bot.errors import Rejected
 from bot.store import allowlists, inbox, operations, overview_reads
 from bot.web import access, admin_forms, health, parameters
 from bot.web.access import Access
+from bot.web.aside import ASIDE
 from bot.web.html import refused, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
@@ -33,7 +34,8 @@ def for_admin(
 
     @functools.wraps(handler)
     async def guarded(request: web.Request) -> web.Response:
-        return private(await refused(request, functools.partial(_checked, handler)))
+        make = functools.partial(refused, request, functools.partial(_checked, handler))
+        return private(await request.app[ASIDE].make(make))
 
     return guarded
 

@@ -20,6 +20,7 @@ from bot.web import (
     record_api,
     shown,
 )
+from bot.web.aside import aside
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bot.web.pulls import HeadLine
 
 
+@aside
 async def summary(request: web.Request) -> web.Response:
     """Answer with every backend and its numbers; `q` and `level` narrow the list, `event` what is counted."""
     context = request.app[CONTEXT]
@@ -40,6 +42,7 @@ async def summary(request: web.Request) -> web.Response:
     return web.json_response({"ok": True, "days": days, "backends": backends})
 
 
+@aside
 async def pull(request: web.Request) -> web.Response:
     """Answer with a pull request: its heads, the backends of one head, the jobs of all, or of ?sha= only."""
     context = request.app[CONTEXT]
@@ -60,6 +63,7 @@ async def pull(request: web.Request) -> web.Response:
     return web.json_response(body)
 
 
+@aside
 async def commit(request: web.Request) -> web.Response:
     """Answer with what backends said of one upstream commit: pull requests, pushes, nightly and periodic runs."""
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
@@ -74,6 +78,7 @@ async def commit(request: web.Request) -> web.Response:
     return web.json_response({"ok": True, "repo": repo, "jobs": [shown.job(row) for row in rows]})
 
 
+@aside
 async def allowlist(request: web.Request) -> web.Response:
     """Answer with the entries in force, and with what is wrong with the newest version."""
     context = request.app[CONTEXT]

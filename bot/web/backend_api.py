@@ -10,6 +10,7 @@ from bot.domain import sheet
 from bot.errors import Rejected
 from bot.store import reads
 from bot.web import access, health, parameters, shown
+from bot.web.aside import aside
 from bot.web.health import Window
 from bot.web.keys import CONTEXT
 
@@ -21,6 +22,7 @@ JOBS = 200  # rows unless ?limit= says otherwise
 SHEET, MOST_SHEET = 1_000, 5_000
 
 
+@aside
 async def backend(request: web.Request) -> web.Response:
     """Answer with one backend, its numbers and its newest jobs."""
     one, days, rows = await _read(request, parameters.limit(request, default=JOBS))
@@ -28,6 +30,7 @@ async def backend(request: web.Request) -> web.Response:
     return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
 
 
+@aside
 async def jobs_csv(request: web.Request) -> web.Response:
     """Answer with the newest jobs of one backend as CSV."""
     limit = parameters.limit(request, default=SHEET, most=MOST_SHEET)

@@ -13,6 +13,7 @@ from bot.domain.days import DAY
 from bot.domain.readiness import HIGHEST, Thresholds, Word
 from bot.store import allowlists
 from bot.web import access, parameters, shown
+from bot.web.aside import aside
 from bot.web.html import page, render, web_url
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
@@ -87,6 +88,7 @@ async def levels(request: web.Request) -> web.Response:
     )
 
 
+@aside
 async def as_json(request: web.Request) -> web.Response:
     """Answer with every listed backend's readiness; `q` narrows the list."""
     context = request.app[CONTEXT]

@@ -13,6 +13,7 @@ from bot.domain.days import DAY
 from bot.domain.reading import show_time
 from bot.store import rollup
 from bot.web import access, health, parameters
+from bot.web.aside import aside
 from bot.web.backend_page import charts_of
 from bot.web.health import Window
 from bot.web.html import page, render
@@ -71,6 +72,7 @@ async def metrics(request: web.Request) -> web.Response:
     )
 
 
+@aside
 async def as_json(request: web.Request) -> web.Response:
     """Answer with the same, a row for each backend and day."""
     chosen = await _read(request)

@@ -14,6 +14,7 @@ from bot.store import allowlists
 from bot.web import (
     access,
     admin_pages,
+    aside,
     backend_page,
     commit_page,
     health,
@@ -127,6 +128,7 @@ async def static(request: web.Request) -> web.StreamResponse:
 
 def setup(app: web.Application) -> None:
     """Add the pages and what they are made with."""
+    aside.setup(app)
     app[html.TEMPLATES] = html.environment()
     app[KEPT] = Kept()
     app[PAST] = Past()

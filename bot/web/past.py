@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -60,7 +59,6 @@ class Past:
                 parts[one.key].append(one)
             for key, part in parts.items():
                 found[key] = make(part)
-                await asyncio.sleep(0)  # many are added up without keeping other requests waiting
             known = _Kept(mark=mark, marks=marks, found=found)
         _keep(self._kept, (what, span), known)
         return known.found

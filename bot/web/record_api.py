@@ -10,6 +10,7 @@ from bot.domain.records import TYPES
 from bot.errors import Rejected
 from bot.store import reads
 from bot.web import access, parameters, shown
+from bot.web.aside import aside
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 ROWS = 100  # of a list unless ?limit= says otherwise
 
 
+@aside
 async def one(request: web.Request) -> web.Response:
     """Answer with one record as a flat object; a workflow run at its newest attempt, or at ?attempt=."""
     kind, repo = _kind(request), _repo(request)
@@ -34,6 +36,7 @@ async def one(request: web.Request) -> web.Response:
     return web.json_response(shown.record(kind, row))
 
 
+@aside
 async def newest(request: web.Request) -> web.Response:
     """Answer with a page of records, newest first; `next` is the `before` of the page that follows."""
     kind, repo = _kind(request), _repo(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import hashlib
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from bot.errors import StoreUnavailable
 from bot.web import access
+from bot.web.aside import ASIDE
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -78,28 +80,32 @@ KEPT: web.AppKey[Kept] = web.AppKey("kept_pages", Kept)
 
 async def answer(request: web.Request, make: Make) -> web.StreamResponse:
     """Answer with a page: as it was kept, or as it is made now."""
-    context = request.app[CONTEXT]
+    context, elsewhere = request.app[CONTEXT], request.app[ASIDE]
     seconds = context.settings.page_cache
     if access.reads_private(request):
-        made = await make()
+        made = await elsewhere.make(make)
         made.headers["Cache-Control"] = PRIVATE
         return made
     key = await _key(request) if seconds else None
     if key is None:
-        made = await make()
-        return _send(request, seal(made)) if made.status == 200 else _refused(made)
+        return _send(request, await elsewhere.make(functools.partial(_sealed, make)))
     kept, now = request.app[KEPT], context.clock.now()
-    found = kept.find(key, now)
+    found: Sent | web.Response | None = kept.find(key, now)
     if found is None:
         async with kept.turn(key):
             found = kept.find(key, now)
             if found is None:
-                made = await make()
-                if made.status != 200:
-                    return _refused(made)
-                found = seal(made, until=now + seconds * 1000)
-                kept.keep(key, found)
+                until = now + seconds * 1000
+                found = await elsewhere.make(functools.partial(_sealed, make, until=until))
+                if isinstance(found, Sent):
+                    kept.keep(key, found)
     return _send(request, found)
+
+
+async def _sealed(make: Make, *, until: float = 0) -> Sent | web.Response:
+    """Return a page ready to be sent; a refusal as it is."""
+    made = await make()
+    return seal(made, until=until) if made.status == 200 else made
 
 
 async def _key(request: web.Request) -> Key | None:
@@ -128,7 +134,9 @@ def seal(made: web.Response, *, until: float = 0) -> Sent:
     )
 
 
-def _send(request: web.Request, page: Sent, *, control: str = "") -> web.Response:
+def _send(request: web.Request, page: Sent | web.Response, *, control: str = "") -> web.Response:
+    if isinstance(page, web.Response):
+        return _refused(page)
     seconds = request.app[CONTEXT].settings.page_cache
     headers = {
         "Cache-Control": control or (f"private, max-age={seconds}" if seconds else "private, no-cache"),

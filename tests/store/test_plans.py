@@ -30,7 +30,7 @@ ALLOWED = (
     ),  # ends at the first
 )
 PAGES = (
-    "/oot", "/oot?days=90", f"/oot/{L4}", f"/oot/{L4}?view=push", "/oot/metrics", "/oot/levels", f"/{UPSTREAM}/pull/1",
+    "/oot", "/oot?days=90", f"/oot/{L4}", f"/oot/{L4}?tab=trunk", "/oot/metrics", "/oot/levels", f"/{UPSTREAM}/pull/1",
     "/api/oot/summary", f"/api/oot/backends/{L4}", f"/api/oot/pulls/{UPSTREAM}/1", "/metrics", "/readyz",
     f"/api/records/workflow_job/{L4}", f"/api/records/pull_request/{UPSTREAM}/1",
     "/api/admin/deliveries?state=parked", "/api/admin/tasks?state=dead",
@@ -38,7 +38,7 @@ PAGES = (
 
 
 @pytest.fixture
-def statements(bot):
+def statements():
     """Every statement the bot runs from now on, with parameters of one run."""
     seen = {}
 
@@ -47,8 +47,11 @@ def statements(bot):
         if text.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
             seen.setdefault(text, parameters[0] if many else parameters)
 
-    sa.event.listen(bot.store._engine.sync_engine, "before_cursor_execute", note)
-    return seen
+    sa.event.listen(
+        sa.Engine, "before_cursor_execute", note
+    )  # pages are read through another engine than the rest
+    yield seen
+    sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
 @SQLITE

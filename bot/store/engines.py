@@ -1,0 +1,117 @@
+"""Through what is the database spoken to? SQLAlchemy's engines, set up for SQLite and for PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+T = TypeVar("T")
+# PostgreSQL otherwise shows every statement another moment
+SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+
+
+def driver(url: str) -> str:
+    """Return the URL with the asynchronous driver of its database."""
+    for scheme in ("postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return "postgresql+asyncpg://" + url.removeprefix(scheme)
+    return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
+
+
+def make(url: sa.URL, busy_timeout: float) -> AsyncEngine:
+    """Return what connects to the database; `busy_timeout`: seconds SQLite waits for another process."""
+    engine = create_async_engine(url, **_options(url, busy_timeout))
+    return engine if not _is_sqlite(url) else _prepared(engine)
+
+
+def reading(engine: AsyncEngine) -> AsyncEngine:
+    """Return the engine for one consistent snapshot at a time, in which nothing is written."""
+    snapshot = {} if _is_sqlite(engine.url) else SNAPSHOT
+    return engine.execution_options(ootbot_read=True, **snapshot)
+
+
+def beside(url: sa.URL, busy_timeout: float) -> AsyncEngine:
+    """Return what reads the database in another event loop, whose thread may wait for it in place.
+
+    SQLite's asynchronous driver hands every statement to one more thread and is called back, which takes longer than
+    most of our statements.
+    """
+    if not _is_sqlite(url):
+        return reading(make(url, busy_timeout))
+    engine = sa.create_engine(url.set(drivername="sqlite"), **_options(url, busy_timeout))
+    inline = InlineEngine(_prepared(engine).execution_options(ootbot_read=True))
+    return cast("AsyncEngine", inline)  # it is one as far as reading goes
+
+
+class InlineEngine:
+    """SQLite in the thread that asks: what `Store.read` needs of an engine."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[InlineConnection]:
+        """Give out a connection; undone at the end."""
+        with self._engine.connect() as conn:
+            yield InlineConnection(conn)
+
+    async def dispose(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+class InlineConnection:
+    """What a transaction that only reads needs of a connection."""
+
+    def __init__(self, conn: sa.Connection) -> None:
+        self._conn = conn
+
+    async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Execute one statement."""
+        return self._conn.execute(statement, parameters)
+
+    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return what `work` finds out with the connection itself."""
+        return work(self._conn)
+
+
+def prepare_sqlite(connection: Any, _record: object) -> None:
+    """Set up one connection of SQLite's driver."""
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says, nowhere else
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    reads = connection.get_execution_options().get("ootbot_read")
+    # a transaction that reads first and writes later would fail at once where another wrote in between
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _prepared(engine: Any) -> Any:
+    target = getattr(engine, "sync_engine", engine)
+    sa.event.listen(target, "connect", prepare_sqlite)
+    sa.event.listen(target, "begin", _begin_sqlite)
+    return engine
+
+
+def _options(url: sa.URL, busy_timeout: float) -> dict[str, Any]:
+    json = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
+    if _is_sqlite(url):
+        return json | {"pool_size": 8, "max_overflow": 8, "connect_args": {"timeout": busy_timeout}}
+    return json | {"pool_size": 10, "max_overflow": 10, "pool_timeout": 5}
+
+
+def _is_sqlite(url: sa.URL) -> bool:
+    return url.get_backend_name() == "sqlite"
+
+
+def _to_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
