@@ -176,11 +176,13 @@ def _head(
     seen: list[Backend] = []
     for key, told in known.items():
         if told.dispatch["level"] > 1:
-            anchor = f"{page}?sha={sha}#{anchor_of(told.dispatch['backend'])}"
-            one = verdict.backend(told, entries.get(key), now=now, page_url=anchor)
-            labelled = one.level == 3 and asks_for(one.device, labels, settings.label_prefixes)
-            asked = told.dispatch["level"] not in {1, 2, 3} or labelled
-            seen.append(one if one.asked == asked else replace(one, asked=asked))
+            dispatch, entry = told.dispatch, entries.get(key)
+            anchor = f"{page}?sha={sha}#{anchor_of(dispatch['backend'])}"
+            asked = dispatch["level"] >= 4 or (
+                verdict.level_of(dispatch, entry) == 3
+                and asks_for(dispatch["device"], labels, settings.label_prefixes)
+            )
+            seen.append(verdict.backend(told, entry, now=now, page_url=anchor, asked=asked))
     for key, entry in due.items():
         if key not in known:
             anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"

@@ -6,6 +6,7 @@ Never green by absence: what is missing, unknown or unconfirmed is unfinished or
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bot.domain.view import Backend, FailedTest, Job, State
@@ -42,6 +43,14 @@ class Facts:
     reruns: Sequence[Row] = ()
     words: dict[tuple[str, int], Row] = field(default_factory=dict)  # GitHub's own, by (run_id, run_attempt)
 
+    @cached_property
+    def reported(self) -> dict[str, int]:
+        """The newest attempt of each run that anything was reported of."""
+        attempts: dict[str, int] = {}
+        for row in self.jobs:
+            attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
+        return attempts
+
 
 def newest(dispatches: Sequence[Row]) -> dict[str, Row]:
     """Return the dispatch that counts of each backend: the newest that was not dropped, else the newest."""
@@ -53,7 +62,7 @@ def newest(dispatches: Sequence[Row]) -> dict[str, Row]:
     return chosen
 
 
-def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Backend:
+def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str, asked: bool = True) -> Backend:
     """Return where a dispatched backend stands; `entry` is None when it left the allowlist meanwhile."""
     dispatch = facts.dispatch
     jobs = _counting(facts, entry, now)
@@ -62,7 +71,7 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Ba
     urls = [job.url for job in jobs if job.url]
     return Backend(
         repo=dispatch["backend"],
-        level=_level(dispatch, entry),
+        level=level_of(dispatch, entry),
         device=dispatch["device"],
         state=state,
         reason=reason,
@@ -73,10 +82,11 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str) -> Ba
         finished_at=max(ends, default=dispatch["dispatched_at"]) if state.finished else None,
         run_url=urls[-1] if urls else None,
         page_url=page_url,
+        asked=asked,
     )
 
 
-def _level(dispatch: Row, entry: Entry | None) -> int:
+def level_of(dispatch: Row, entry: Entry | None) -> int:
     """Return the level it was dispatched at; who is not listed as blocking any more blocks nothing at once."""
     level: int = dispatch["level"]
     return min(level, 3) if entry is None or entry.level < 4 else level
@@ -154,7 +164,7 @@ def job(row: Row) -> Job:
 
 def expected_attempts(facts: Facts) -> dict[str, int]:
     """Return the attempt each run is at, counting re-runs asked for that have not reported yet."""
-    attempts = _reported(facts)
+    attempts = dict(facts.reported)
     for row in facts.reruns:
         if row["state"] != "impossible":
             attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["from_attempt"] + 1)
@@ -163,7 +173,7 @@ def expected_attempts(facts: Facts) -> dict[str, int]:
 
 def run_again(facts: Facts) -> dict[str, int]:
     """Return the newest attempt of the runs in which a failed job was run again that GitHub has yet to judge."""
-    return _again(facts, latest(facts.jobs), _reported(facts))
+    return _again(facts, latest(facts.jobs), facts.reported)
 
 
 def _again(facts: Facts, jobs: Sequence[Job], newest: dict[str, int]) -> dict[str, int]:
@@ -177,7 +187,7 @@ def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
     Until it reports it is unfinished. It need not report: GitHub's word on that attempt says whether it passed, and
     where nobody can ask GitHub, a minute without news says that it was not run again.
     """
-    known, newest = latest(facts.jobs), _reported(facts)
+    known, newest = latest(facts.jobs), facts.reported
     waiting = _again(facts, known, newest)
     jobs: list[Job] = []
     for job in known:
@@ -200,19 +210,11 @@ def _last_word(facts: Facts, run: str, attempt: int) -> bool:
     return word is not None and word["status"] in LAST_WORDS
 
 
-def _reported(facts: Facts) -> dict[str, int]:
-    attempts: dict[str, int] = {}
-    for row in facts.jobs:
-        attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
-    return attempts
-
-
 def _state(facts: Facts, jobs: Sequence[Job], entry: Entry | None, now: int) -> tuple[State, str]:
     if not jobs:
         return _unheard(facts.dispatch)
     expected = expected_attempts(facts)
-    reported = _reported(facts)
-    if awaited := {run: attempt for run, attempt in expected.items() if attempt > reported.get(run, 0)}:
+    if awaited := {run: at for run, at in expected.items() if at > facts.reported.get(run, 0)}:
         return _ended(facts, awaited) or _of_rerun(facts, awaited)
     if red := [job for job in jobs if job.red]:
         timed_out = all(job.conclusion == "timed_out" for job in red)

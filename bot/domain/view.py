@@ -29,18 +29,18 @@ class State(StrEnum):
     @property
     def finished(self) -> bool:
         """Whether nothing more is expected to happen by itself."""
-        return self not in {State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD}
+        return self not in _UNFINISHED
 
     @property
     def red(self) -> bool:
         """Whether a person should look: finished, and neither passed nor taken back."""
-        return self in {
-            State.FAILURE,
-            State.TIMED_OUT,
-            State.NEVER_STARTED,
-            State.NOT_INSTALLED,
-            State.DISPATCH_FAILED,
-        }
+        return self in _RED
+
+
+_UNFINISHED = frozenset({State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD})
+_RED = frozenset(
+    {State.FAILURE, State.TIMED_OUT, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED}
+)
 
 
 class History(StrEnum):

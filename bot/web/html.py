@@ -33,8 +33,8 @@ log = structlog.get_logger("bot.web.html")
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
+LINES = 4_000  # kept as they were made: most say the same for long
 # the address of a stylesheet names its content, so that it may be kept
-ROWS = 4_000  # of the health page, kept as they were made: they say the same for long
 LOOK = hashlib.sha256((STATIC / "style.css").read_bytes()).hexdigest()[:8]
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
@@ -80,7 +80,7 @@ def environment() -> jinja2.Environment:
         "by_urgency": failures.by_urgency,
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "ok_to_test": words.OK_TO_TEST, "look": LOOK}
-    made.globals["row"] = functools.lru_cache(ROWS)(functools.partial(_row, made))
+    made.globals["kept"] = functools.lru_cache(LINES)(functools.partial(_line, made))
     return made
 
 
@@ -92,10 +92,10 @@ def render(request: web.Request, name: str, *, status: int = 200, **values: Any)
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 
-def _row(made: jinja2.Environment, *told: object) -> Markup:
-    """Return a row of the health page; it depends on nothing but what it is told."""
-    rows: Any = made.get_template("overview_row.html").module
-    return cast("Markup", rows.row(*told))
+def _line(made: jinja2.Environment, name: str, *told: object) -> Markup:
+    """Return one of many lines of a page; it depends on nothing but what it is told."""
+    template: Any = made.get_template(name).module
+    return cast("Markup", template.made(*told))
 
 
 def page(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
 from bot.domain.verdict import Facts
+from bot.domain.view import State
 from bot.errors import Rejected
 from bot.query import anchor_of, explained, pull_state
 from bot.store import pulls, reads
@@ -41,6 +42,21 @@ class HeadLine:
 
     sha: str
     backends: tuple[Backend, ...]
+
+    @property
+    def red(self) -> int:
+        """How many backends a person should look at."""
+        return sum(one.state.red for one in self.backends)
+
+    @property
+    def unfinished(self) -> int:
+        """How many backends more is expected of."""
+        return sum(not one.state.finished for one in self.backends)
+
+    @property
+    def passed(self) -> int:
+        """How many backends passed."""
+        return sum(one.state is State.SUCCESS for one in self.backends)
 
 
 @dataclass(frozen=True, kw_only=True)
