@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.sansio import Event
 
+from bot.domain.merging import from_payload
 from bot.domain.reading import as_text
-from bot.domain.records import REPOSITORY, from_payload
+from bot.domain.records import REPOSITORY
 
 if TYPE_CHECKING:
     from bot.domain.records import RecordType

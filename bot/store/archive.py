@@ -24,7 +24,6 @@ Row = dict[str, Any]
 SETTLED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
 STANDING = frozenset({"repository", "installation"})  # what is, not what happened: access depends on it
-MOST_BYTES = 16 * 1024 * 1024  # of bodies read at once
 STORED_COLUMNS = ("id", "guid", "event", "received_at", "attempts", "codec", "body", "state")
 MOST_BYTES = 16 * 1024 * 1024  # of bodies at once, as they are kept
 

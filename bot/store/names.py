@@ -11,7 +11,7 @@ from bot.store.tables import records, repository_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bot.domain.records import Record
+    from bot.domain.merging import Record
     from bot.store.transaction import Transaction
 
 NAME, REPOSITORY = repository_name.c, records["repository"].c

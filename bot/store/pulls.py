@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
+MOST_HEADS = 1_000  # of one pull request
 
 
 async def get(tx: Transaction, repo: str, number: int) -> Row | None:
@@ -37,6 +38,16 @@ async def all_open(tx: Transaction) -> list[tuple[str, int]]:
     table = records["pull_request"]
     query = sa.select(table.c.repo, table.c.number).where(table.c.state == "open")
     return [(row["repo"], row["number"]) for row in await tx.rows(query.order_by(table.c.number.desc()))]
+
+
+async def heads(tx: Transaction, repo: str, number: int) -> dict[str, int]:
+    """Return when each head of a pull request was last said to be one, the newest first (epoch milliseconds)."""
+    head = records["pull_head"].c
+    query = sa.select(head.head_sha, head.updated_at, head.received_at).where(
+        sa.func.lower(head.repo) == repo.lower(), head.number == number
+    )
+    rows = await tx.rows(query.order_by(head.updated_at.desc(), head.received_at.desc()).limit(MOST_HEADS))
+    return {row["head_sha"]: row["updated_at"] or 0 for row in rows}
 
 
 async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:

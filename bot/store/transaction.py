@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bot.domain.records import Record, merge
+from bot.domain.merging import Record, merge
 from bot.store import names, queue, rollup
 from bot.store.queue import Request
 from bot.store.tables import records as record_tables

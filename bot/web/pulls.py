@@ -13,7 +13,7 @@ from bot.query import anchor_of, explained, pull_state
 from bot.store import pulls, reads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bot.domain.view import Backend
     from bot.query import PullState
@@ -107,9 +107,12 @@ async def read(
     only = None if full is None else sha or ""
     state = await pull_state(tx, settings, names[0], number, compared=0, only=only)
     relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
+    seen = await pulls.heads(tx, where, number)
     if record is None and not state.heads and not relayed:
         raise unknown(repo, number)
-    found = _in_part(_shown(settings, state, names, relayed, sha), full, wanted.casefold())
+    found = _in_part(
+        _shown(settings, state, names, relayed=relayed, seen=seen, sha=sha), full, wanted.casefold()
+    )
     return await _explained(tx, state, found)
 
 
@@ -163,11 +166,15 @@ def _shown(
     settings: Settings,
     state: PullState,
     names: tuple[str, ...],
+    *,
     relayed: list[Row],
+    seen: Mapping[str, int],
     sha: str | None,
 ) -> Shown:
     known = {head.view.head_sha: head.view.backends for head in state.heads}
-    shas = dict.fromkeys([*known, *(row["head_sha"] for row in reversed(relayed) if row["head_sha"])])
+    spoken = (row["head_sha"] for row in reversed(relayed) if row["head_sha"])
+    judged = list(dict.fromkeys([*known, *spoken]))
+    shas = _newest_first(judged, seen)
     page = f"{settings.url}/{state.repo}/pull/{state.number}"
     lines = []
     for head in shas:
@@ -185,6 +192,15 @@ def _shown(
         sections=_sections(known.get(line.sha, ()) if line else (), told),
         names=names,
     )
+
+
+def _newest_first(judged: Sequence[str], seen: Mapping[str, int]) -> list[str]:
+    """Return every head: those that were judged in their order, the others where they were seen among them."""
+    latest = {sha: seen.get(sha, 0) for sha in judged}
+    for sha, after in zip(reversed(judged[:-1]), reversed(judged[1:]), strict=True):
+        latest[sha] = max(latest[sha], latest[after])
+    shas = dict.fromkeys([*judged, *seen])
+    return sorted(shas, key=lambda sha: -latest.get(sha, seen.get(sha, 0)))
 
 
 def _choose(

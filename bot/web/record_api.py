@@ -72,7 +72,8 @@ def _cursor(request: web.Request, kind: RecordType) -> tuple[str | int, ...] | N
     names = reads.order_of(kind)
     parts = text.split(".", len(names) - 1)
     values = tuple(
-        part if name == "guid" else parameters.number(part) for name, part in zip(names, parts, strict=False)
+        part if name in kind.texts else parameters.number(part)
+        for name, part in zip(names, parts, strict=False)
     )
     if len(values) != len(names) or not all(values) or not parameters.IDENTIFIER.fullmatch(text):
         raise Rejected(400, "invalid_parameter", "before must be the `next` of an earlier answer")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import handlers
 from bot.delivery import Delivery
 from bot.domain import records
-from bot.domain.records import from_payload, merge
+from bot.domain.merging import from_payload, merge
 from bot.store.tables import records as tables
 from bot.store.transaction import Transaction
 from tests.handlers.lives import LIVES, REPOSITORY, at
@@ -134,7 +134,7 @@ async def test_both_databases_end_in_the_rows_of_memory_in_any_order(database_ur
     tables_of = Counter(table for table, _ in expected)
     assert tables_of == {
         "workflow_job": 1, "workflow_run": 2, "check_run": 1, "pull_request": 1, "issue": 1,
-        "pull_label_event": 2, "issue_label_event": 2, "repository": 1,
+        "pull_head": 2, "pull_label_event": 2, "issue_label_event": 2, "repository": 1,
     }  # fmt: skip
     async with opened(url, clock) as store:
         for _ in range(2):

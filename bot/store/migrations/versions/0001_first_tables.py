@@ -22,6 +22,7 @@ ORDERED_BY = {
     "issue": "id",
     "issue_comment": "id",
     "issue_label_event": "guid",
+    "pull_head": "number",
     "pull_label_event": "guid",
     "pull_request": "id",
     "pull_review": "id",
@@ -520,6 +521,21 @@ def upgrade() -> None:
         "oot_workflow_job",
         ["head_sha", sa.text("lower(downstream_repo || '')")],
         unique=False,
+    )
+    op.create_table(
+        "pull_head",
+        sa.Column("repository_id", BIG, nullable=False),
+        sa.Column("repo", sa.Text(), nullable=False),
+        sa.Column("received_at", BIG, nullable=False),
+        sa.Column("number", BIG, nullable=False),
+        sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("head_ref", sa.Text(), nullable=True),
+        sa.Column("base_sha", sa.Text(), nullable=True),
+        sa.Column("base_ref", sa.Text(), nullable=True),
+        sa.Column("updated_at", BIG, nullable=True),
+        sa.Column("deleted_at", BIG, nullable=True),
+        sa.Column("merge_state", JSON, nullable=False),
+        sa.PrimaryKeyConstraint("repository_id", "number", "head_sha", name="pk_pull_head"),
     )
     op.create_table(
         "pull_label_event",
