@@ -47,8 +47,7 @@ class Files:
 
     def allowlist(self, wanted: Wanted) -> str:
         """Return where the allowlist is written: a file, or `owner/repo:path@ref` on GitHub."""
-        local = on_github(wanted.allowlist) is None
-        return str((self.folder / wanted.allowlist).resolve()) if local else wanted.allowlist
+        return str(self.folder / wanted.allowlist) if on_github(wanted.allowlist) is None else wanted.allowlist
 
     @property
     def lacks_relay(self) -> bool:
@@ -67,8 +66,7 @@ class Files:
     def begin(self, wanted: Wanted, role: Role, made: Registered) -> None:
         """Write the key and the settings of the first App, ready for `ootbot serve`."""
         write_new(self.key(role), made.private_key)
-        first = _of_first(wanted, made, self.key(role), self.allowlist(wanted))
-        write_new(self.settings, self._lines(first))
+        write_new(self.settings, self._lines(_of_first(wanted, made, self.key(role))))
         if on_github(wanted.allowlist) is None and not (path := self.folder / wanted.allowlist).exists():
             path.write_text(NOBODY_YET)
 
@@ -98,13 +96,14 @@ def write_new(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _of_first(wanted: Wanted, made: Registered, key: Path, allowlist: str) -> dict[str, str | int]:
+def _of_first(wanted: Wanted, made: Registered, key: Path) -> dict[str, str | int]:
+    local = on_github(wanted.allowlist) is None
     values: dict[str, str | int] = {
         "app_id": made.app_id,
         "private_key_path": str(key.resolve()),
         "webhook_secret": made.webhook_secret,
         "upstream_repo": wanted.upstream_repo,
-        "allowlist": allowlist,
+        "allowlist": str((key.parent / wanted.allowlist).resolve()) if local else wanted.allowlist,
         "data_dir": str((key.parent / wanted.data_dir).resolve()),
         "public_url": wanted.public_url,
         "admin_token": secrets.token_urlsafe(32),

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 COOKIE = "ootbot_setup"
 STYLE = (
     ":root{color-scheme:light dark}"
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;width:100%}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top}"
     "button{font:inherit;padding:.5rem 1rem}.problem{border-left:4px solid #c33;padding-left:.7rem}"
 )
