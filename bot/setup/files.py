@@ -47,7 +47,9 @@ class Files:
 
     def allowlist(self, wanted: Wanted) -> str:
         """Return where the allowlist is written: a file, or `owner/repo:path@ref` on GitHub."""
-        return str(self.folder / wanted.allowlist) if on_github(wanted.allowlist) is None else wanted.allowlist
+        return (
+            str(self.folder / wanted.allowlist) if on_github(wanted.allowlist) is None else wanted.allowlist
+        )
 
     @property
     def lacks_relay(self) -> bool:
