@@ -123,6 +123,7 @@ async def test_a_wrong_parameter_is_refused_with_the_allowed_range(bot, query):
     most = {"days": "400", "level": "4"}[name]
     said = f"{name} must be a whole number from 1 to {most}"
     assert said in await see(bot, f"/oot?{query}", status=400)
+    assert '<a href="?">' in (await bot.get(f"/oot?{query}"))[1]  # the way back to what was meant
     status, body = await bot.get(f"/api/oot/summary?{query}")
     assert (status, body["error"], body["detail"]) == (400, "invalid_parameter", said)
 
