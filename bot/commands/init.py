@@ -153,6 +153,7 @@ async def _register(wanted: Wanted, files: Files, port: int) -> None:
                     raise Misconfigured(["nobody finished the registration within an hour"]) from None
     for made in setup.made:
         click.echo(f"install it: {made.html_url}/installations/new")
+    click.echo(f"say who takes part: {files.allowlist(wanted)}")
     click.echo(
         f"settings: {files.settings}"
         + ("" if files.env else f"; start: ootbot serve --config {files.settings}")

@@ -13,6 +13,7 @@ from bot.demo.issuer import Issuer
 
 ISSUER_PATH = "/_services/token"  # where a GitHub Enterprise Server has its issuer
 UPSTREAM = "example-org/project"
+BOT = "http://127.0.0.1:8080"  # where `ootbot serve` listens unless told otherwise
 BACKENDS = ("example-org/riscv", "example-org/npu", "example-org/gpu")
 JOBS = (PlannedJob(name="build", counts={"passed": 12, "failed": 0, "skipped": 1}), PlannedJob(name="test"))
 
@@ -29,6 +30,8 @@ async def main(port: int) -> None:
     for name in BACKENDS:
         backends.add(name, *JOBS)
     click.echo(f"a GitHub at {github.url}, its API at {github.api_url}; Ctrl-C ends it, nothing is kept")
+    click.echo("next, in another terminal, register an App on it (docs/install.md goes on from there):")
+    click.echo(f"  ootbot init --upstream {UPSTREAM} --public-url {BOT} --github-api-url {github.api_url}")
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)

@@ -119,7 +119,7 @@ async def _stuck(tx: Transaction) -> Finding:
     now = await backlog.measure(tx)
     detail = (
         f"{now.deliveries} deliveries and {now.due} tasks wait; "
-        f"{now.dead} tasks dead, {now.parked} deliveries of the last week parked"
+        f"{now.dead} dead, {now.parked} deliveries of the last week parked"
     )
     if now.oldest_delivery > HOUR or now.longest_due > HOUR:
         return error("queue", detail, "nothing works on them: is `ootbot serve` running?")

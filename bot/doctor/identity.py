@@ -37,7 +37,7 @@ async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -
     wanted = app.wanted(allowlist)
     page = _settings_page(patient, said)
     found += [_permissions(name, wanted, said, page), _events(name, wanted, said, page)]
-    return found + await _installations(app, wanted, patient)
+    return found + await _installations(app, wanted, said)
 
 
 def _clock(patient: Patient, answer: Answer) -> Finding:
@@ -73,7 +73,7 @@ def _events(name: str, wanted: Manifest, said: dict[str, Any], page: str) -> Fin
     return ok(f"{name} events", f"as in {_file(wanted)}")
 
 
-async def _installations(app: AppUnderTest, wanted: Manifest, patient: Patient) -> list[Finding]:
+async def _installations(app: AppUnderTest, wanted: Manifest, said: dict[str, Any]) -> list[Finding]:
     name, found = f"{app.words} installations", []
     listed = [
         each
@@ -87,13 +87,7 @@ async def _installations(app: AppUnderTest, wanted: Manifest, patient: Patient) 
             todo = f"an owner of {account} accepts the new permissions at {each['html_url']}"
             found.append(error(name, f"{account} has not granted {', '.join(lacks)}", todo))
     if not listed:
-        return [
-            error(
-                name,
-                "installed nowhere",
-                f"install it from its page on {web_url(patient.settings.github_api_url)}",
-            )
-        ]
+        return [error(name, "installed nowhere", f"install it: {said['html_url']}/installations/new")]
     return found or [ok(name, f"{len(listed)}, all with every permission")]
 
 

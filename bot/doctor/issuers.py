@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 
 from bot.doctor.finding import Finding, error, ok
+from bot.domain import words
 
 if TYPE_CHECKING:
     from bot.doctor.patient import Patient
@@ -28,7 +29,7 @@ async def all_of(patient: Patient) -> list[Finding]:
         except (msgspec.DecodeError, KeyError, TypeError):
             count = 0
         if count:
-            found.append(ok("issuer", f"{issuer.issuer} has {count} keys"))
+            found.append(ok("issuer", f"{issuer.issuer} has {words.plural(count, 'key')}"))
         else:
             todo = "check OIDC_ISSUERS and the way out to it; reports are refused with 503 meanwhile"
             found.append(error("issuer", f"no keys at {issuer.keys_url}: {status}", todo))

@@ -117,6 +117,8 @@ def whose(backends: Sequence[Backend]) -> str:
         return ""
     if len(histories) == 1:
         return f"The failing job is {_WHOSE[histories[0]]}."
+    if len(set(histories)) == 1:
+        return f"All {len(histories)} failing jobs are {_WHOSE[histories[0]]}."
     told = [f"{count} {'is' if count == 1 else 'are'} {kind}" for count, kind in kinds if count]
     return f"Of {len(histories)} failing jobs, {', '.join(told)}."
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Row = dict[str, Any]
+_SAID = {"success": "passed", "failure": "failed", "in_progress": "running"}  # the words for backends, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,8 @@ class Own:
     @property
     def said(self) -> str:
         """What it says in one word."""
-        return (self.conclusion if self.status == "completed" else self.status) or "unknown"
+        word = (self.conclusion if self.status == "completed" else self.status) or "unknown"
+        return _SAID.get(word, word.replace("_", " "))
 
 
 def own(jobs: Iterable[Row], checks: Iterable[Row], *, ours: int) -> list[Own]:

@@ -45,6 +45,12 @@ class Files:
         """The file of an App's private key."""
         return self.folder / ("ootbot-relay.pem" if role == "relay" else "ootbot.pem")
 
+    def allowlist(self, wanted: Wanted) -> str:
+        """Return where the allowlist is written: a file, or `owner/repo:path@ref` on GitHub."""
+        return (
+            str(self.folder / wanted.allowlist) if on_github(wanted.allowlist) is None else wanted.allowlist
+        )
+
     @property
     def lacks_relay(self) -> bool:
         """Whether one App is set up and the backends' is not."""

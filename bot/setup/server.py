@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 COOKIE = "ootbot_setup"
 STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;"
-    "color-scheme:light dark}table{border-collapse:collapse;width:100%}"
+    ":root{color-scheme:light dark}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top}"
     "button{font:inherit;padding:.5rem 1rem}.problem{border-left:4px solid #c33;padding-left:.7rem}"
 )
@@ -100,7 +101,13 @@ class Setup:
         self._require_session(request)
         if len(self.made) == len(self._wanted.roles):
             self.finished.set()
-            return self._render("done.html", made=self.made, files=self._files, url=self._wanted.public_url)
+            return self._render(
+                "done.html",
+                made=self.made,
+                files=self._files,
+                allowlist=self._files.allowlist(self._wanted),
+                url=self._wanted.public_url,
+            )
         role = self._wanted.roles[len(self.made)]
         wanted = self._wanted.manifest(role)
         sent = wanted.as_sent(
@@ -141,8 +148,10 @@ class Setup:
         raise web.HTTPSeeOther("/")
 
     async def style(self, _: web.Request) -> web.Response:
-        """Send the stylesheet."""
-        return web.Response(text=STYLE, content_type="text/css")
+        """Send the stylesheet; the browser keeps it, since the last page is read when nobody answers here any more."""
+        return web.Response(
+            text=STYLE, content_type="text/css", headers={"Cache-Control": "private, max-age=3600"}
+        )
 
     async def _take(self, code: str) -> None:
         if not code.isalnum():
@@ -178,7 +187,7 @@ class Setup:
             "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
             f"form-action {self._wanted.github_url}"
         )
-        response.headers["Cache-Control"] = "no-store"
+        response.headers.setdefault("Cache-Control", "no-store")
         response.headers["Referrer-Policy"] = "origin"  # GitHub may want to see where the form comes from
         response.headers["X-Content-Type-Options"] = "nosniff"
 

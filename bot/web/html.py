@@ -202,4 +202,4 @@ def ago(at: int | None, *, now: int) -> str:
     if at is None:
         return ""
     number, unit, *_ = words.duration(max(0, now - at) / 1000).split()
-    return f"{number} {unit} ago"
+    return "just now" if (number, unit) == ("0", "s") else f"{number} {unit} ago"

@@ -69,7 +69,7 @@ def _given_up(left: Backlog) -> list[str]:
             f"deliveries: {left.parked} of the last week could not be handled; see /admin/deliveries?state=parked"
         )
     if left.dead:
-        notes.append(f"tasks: {left.dead} were given up; see /admin/tasks?state=dead")
+        notes.append(f"tasks: {left.dead} given up; see /admin/tasks?state=dead")
     return notes
 
 

@@ -212,7 +212,7 @@ def _choose(
         if line.sha.startswith(sha):
             return line, told
     heads = ", ".join(line.sha[:12] for line, _ in lines[:20])
-    raise Rejected(404, "unknown_commit", f"{sha} is no head of this pull request; its heads: {heads}")
+    raise Rejected(404, "unknown_commit", f"this pull request has no head {sha}; its heads: {heads}")
 
 
 def _sections(asked: Iterable[Backend], told: Iterable[Backend]) -> tuple[Section, ...]:

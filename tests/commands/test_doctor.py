@@ -154,6 +154,14 @@ async def test_permissions_that_were_not_accepted_yet(serving, github, tmp_path)
     assert "accepts the new permissions" in found[name][0]["next"]
 
 
+async def test_an_app_that_is_installed_nowhere_yet(serving, github, tmp_path):
+    for repo in (UPSTREAM, L1, L2, L3, L4):
+        github.uninstall(repo, github.app)
+    _, found, said = await doctor(serving.options, tmp_path)
+    (check,) = found[f"App {github.app.app_id} installations"]
+    assert check["next"] == f"install it: {github.url}/apps/ootbot/installations/new", said
+
+
 async def test_the_two_ways_a_secret_can_be_wrong(serving, github, tmp_path):
     app = f"App {github.app.app_id}"
     github.app.webhook_secret = "GitHub has another one"

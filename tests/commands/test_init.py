@@ -95,6 +95,10 @@ async def test_one_app_is_registered_and_its_settings_are_ready(github, tmp_path
         last = await visitor.press(confirm)
         assert "Registered" in last.text
         assert await running.ended() == 0
+        for said in (last.text, running.said):  # what to do next
+            assert "/installations/new" in said
+            assert str(tmp_path / "allowlist.yml") in said
+            assert str(tmp_path / "ootbot.toml") in said
     app = next(app for app in github.world.apps.values() if app.slug == "ootbot-example-org")
     assert app.permissions == manifest.read("one").granted
     assert app.webhook_url == "https://ootbot.example.org/api/github/webhooks"

@@ -21,7 +21,7 @@ async def ours(bot, **changes):
 async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
     await put(bot, pr_number=None, event_type="push", head_sha=SHA, job_name="build")
     await put(bot, pr_number=None, event_type="nightly", head_sha=SHA, downstream_repo=L2, conclusion="failure",
-              downstream_repo_level=2)  # fmt: skip
+              downstream_repo_level=2, failed_tests=2, passed_tests=None)  # fmt: skip
     await ours(bot)
     await ours(bot, run_attempt=2, id=6, conclusion="success")
     await ours(bot, name="docs", id=7)
@@ -30,7 +30,11 @@ async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
     text = await see(bot, f"/{UPSTREAM}/commit/{SHA[:8]}")
     assert text.index(L2) < text.index(L4)
     assert "Upstream's own CI 1 of 2 passed, 1 failed" in text
-    assert "lint pull ✓ success" in text
+    assert "✕ failed Upstream's own CI" in text
+    assert "lint pull ✓ passed" in text
+    assert "docs pull ✕ failed" in text
+    assert "2 failed" in text
+    assert "2 failed, 0 passed" not in text.replace(" ,", ",")  # what was not told is not nought
     status, body = await bot.get(f"/api/oot/commits/{UPSTREAM}/{SHA}")
     assert (status, {one["downstream_repo"] for one in body["jobs"]}) == (200, {L2, L4})
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.harness import ALLOWLIST, UPSTREAM
+from tests.web.seeing import see
 
 
 def picked(page):
@@ -48,3 +49,12 @@ async def test_a_head_that_came_back_is_the_newest(bot, github):
     await github.edit_title(pull, "Back again")
     await bot.settle()
     assert picked((await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]) == [first, second]
+
+
+async def test_a_head_it_never_had_leads_back_to_the_pull_request(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    path = f"/{UPSTREAM}/pull/{pull.number}?sha={'f' * 40}"
+    text = await see(bot, path, status=404)
+    assert f"this pull request has no head {'f' * 40}; its heads: {pull.head_sha[:12]}" in text
+    assert '<a href="?">' in (await bot.get(path))[1]

@@ -123,6 +123,7 @@ async def test_a_wrong_parameter_is_refused_with_the_allowed_range(bot, query):
     most = {"days": "400", "level": "4"}[name]
     said = f"{name} must be a whole number from 1 to {most}"
     assert said in await see(bot, f"/oot?{query}", status=400)
+    assert '<a href="?">' in (await bot.get(f"/oot?{query}"))[1]  # the way back to what was meant
     status, body = await bot.get(f"/api/oot/summary?{query}")
     assert (status, body["error"], body["detail"]) == (400, "invalid_parameter", said)
 
@@ -149,9 +150,11 @@ async def test_a_failed_backend_is_open_with_its_jobs_tests_and_times(bot, pull)
         failed_tests=[{"name": "test_add", "classname": "ops", "file": "ops.py", "line": 12,
                        "message": "3 != 4", "stacktrace": "Traceback\n  here"}],
     )  # fmt: skip
+    assert "finished" not in section((await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1], L4)
     await bot.report(bot.dispatch(L4), job="build")
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
     mine = section(page, L4)
+    assert "finished <time" in mine
     assert mine.startswith('<details class="backend bad"')
     assert " open>" in mine[: mine.index("<summary")]
     text = " ".join(re.sub(r"<[^>]+>", " ", mine).split())

@@ -23,7 +23,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 # Only our own stylesheet and forms; what a comment smuggles in finds nothing to run with.
 POLICY = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' http: https:; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self' "
 )
 MARKS = {
     "success": "✓",
@@ -166,10 +166,10 @@ class Pages:
             await acts[act]()
         raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
 
-    def page(self, template: str, **values: Any) -> web.Response:
-        """Return a page made of one of the templates."""
+    def page(self, template: str, *, leads_to: str = "", **values: Any) -> web.Response:
+        """Return a page made of one of the templates; `leads_to` is where a form of it may redirect besides here."""
         text = self._templates.get_template(template).render(values)
-        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+        headers = {"Content-Security-Policy": POLICY + leads_to, "Cache-Control": "no-store"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     def _repo(self, request: web.Request) -> Repo:

@@ -81,6 +81,7 @@ class Registration:
             raise web.HTTPUnprocessableEntity(text="\n".join(problems))
         return self._pages.page(
             "new_app.html",
+            leads_to=_origin(manifest["redirect_url"]),
             manifest=manifest,
             raw=json.dumps(manifest),
             state=request.query.get("state", ""),
@@ -184,3 +185,8 @@ def slug_of(name: str) -> str:
 def _is_url(text: object) -> bool:
     parts = urlsplit(text) if isinstance(text, str) else None
     return parts is not None and parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
