@@ -273,16 +273,17 @@ class Worker:
             self._store.work_waiting.clear()
             due = loop.time() + TOGETHER
             try:
-                full = await self.apply() == BATCH
+                applied = await self.apply()
                 free = SLOTS - len(self._running)
-                full |= 0 < free == await self._start_tasks()
+                started = await self._start_tasks()
             except Exception:
                 log.exception("the database cannot be used; trying again in a second")
                 await asyncio.sleep(POLL)
                 continue
-            if not full:
+            if not applied and not started:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
+            if applied < BATCH and (not started or started < free):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), due - loop.time())
 
