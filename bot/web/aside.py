@@ -7,8 +7,10 @@ import functools
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
+import structlog
 from aiohttp import web
 
+from bot.errors import Rejected
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -20,27 +22,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 AT_ONCE = 4  # pages in the making: each holds its rows, and who came first is served first
+PATIENCE = 10.0  # seconds a page waits until it is begun
+ENDING = 1.0  # seconds pages in the making get to give up
+
+log = structlog.get_logger("bot.web.aside")
 
 
 class Aside:
     """A second event loop, which reads through connections of its own; it begins with the first page."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, patience: float = PATIENCE) -> None:
         self._store = store
+        self._patience = patience
         self._places = asyncio.Semaphore(AT_ONCE)
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
 
-    async def make(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` returns, done beside everything else; its errors are the caller's."""
+    async def make(self, request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` returns, done beside everything else; its errors are the caller's.
+
+        Raises Rejected 503 when others take too long, ConnectionResetError when who asked has gone meanwhile.
+        """
         loop, _ = self._running = self._running or self._start()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._in_turn(work), loop))
+        making = asyncio.run_coroutine_threadsafe(self._in_turn(request, work), loop)
+        return await asyncio.wrap_future(making)
 
     async def close(self) -> None:
-        """Give up what is in the making, and end."""
+        """Give up what is in the making, and end; a page that cannot be given up ends with the process."""
         if self._running is None:
             return
-        loop, thread = self._running
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), loop))
+        (loop, thread), self._running = self._running, None
+        ending = asyncio.run_coroutine_threadsafe(self._end(), loop)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(ending), ENDING)
+        except TimeoutError:
+            log.warning("a page in the making takes too long: it is left behind", seconds=ENDING)
+            return
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
@@ -52,9 +68,19 @@ class Aside:
         thread.start()
         return loop, thread
 
-    async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
-        async with self._places:
+    async def _in_turn(self, request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            detail = "too many pages are being made at once: come back in a moment"
+            raise Rejected(503, "busy", detail, headers={"Retry-After": "5"}) from None
+        try:
+            if request.transport is None:
+                raise ConnectionResetError("nobody waits for this any more")
             return await work()
+        finally:
+            self._places.release()
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -72,7 +98,7 @@ def aside(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def made(request: web.Request) -> web.Response:
-        return await request.app[ASIDE].make(functools.partial(handler, request))
+        return await request.app[ASIDE].make(request, functools.partial(handler, request))
 
     return made
 

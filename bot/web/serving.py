@@ -83,12 +83,12 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
     context, elsewhere = request.app[CONTEXT], request.app[ASIDE]
     seconds = context.settings.page_cache
     if access.reads_private(request):
-        made = await elsewhere.make(make)
+        made = await elsewhere.make(request, make)
         made.headers["Cache-Control"] = PRIVATE
         return made
     key = await _key(request) if seconds else None
     if key is None:
-        return _send(request, await elsewhere.make(functools.partial(_sealed, make)))
+        return _send(request, await elsewhere.make(request, functools.partial(_sealed, make)))
     kept, now = request.app[KEPT], context.clock.now()
     found: Sent | web.Response | None = kept.find(key, now)
     if found is None:
@@ -96,9 +96,10 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
             found = kept.find(key, now)
             if found is None:
                 until = now + seconds * 1000
-                found = await elsewhere.make(functools.partial(_sealed, make, until=until))
-                if isinstance(found, Sent):
-                    kept.keep(key, found)
+                sealed = functools.partial(_sealed, make, until=until)
+                found = await elsewhere.make(request, sealed)
+                if isinstance(found, Sent):  # by what it was made with: that may have changed since the look
+                    kept.keep((request.path_qs, request[access.HIDDEN]), found)
     return _send(request, found)
 
 
