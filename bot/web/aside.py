@@ -47,24 +47,22 @@ class Aside:
         return await asyncio.wrap_future(making)
 
     async def close(self) -> None:
-        """Give up what is in the making, and end; a page that cannot be given up ends with the process."""
+        """Give up what is in the making, and end; one that hangs ends later, or with the process."""
         if self._running is None:
             return
         (loop, thread), self._running = self._running, None
         ending = asyncio.run_coroutine_threadsafe(self._end(), loop)
-        try:
-            await asyncio.wait_for(asyncio.wrap_future(ending), ENDING)
-        except TimeoutError:
+        ending.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+        await asyncio.to_thread(thread.join, ENDING)
+        if thread.is_alive():
             log.warning("a page in the making takes too long: it is left behind", seconds=ENDING)
-            return
-        loop.call_soon_threadsafe(loop.stop)
-        await asyncio.to_thread(thread.join)
-        loop.close()
+        else:
+            ending.result()
 
     def _start(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         loop = type(asyncio.get_running_loop())()  # as fast a one as the one that asks
         self._store.read_in(loop)
-        thread = threading.Thread(target=loop.run_forever, name="pages", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop,), name="pages", daemon=True)
         thread.start()
         return loop, thread
 
@@ -88,6 +86,13 @@ class Aside:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._store.stop_reading()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 ASIDE: web.AppKey[Aside] = web.AppKey("aside", Aside)

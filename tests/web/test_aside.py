@@ -158,6 +158,11 @@ async def test_a_page_that_hangs_does_not_keep_the_bot_from_ending(bot):
     with pytest.raises(ClientError):
         await asked
 
+    async def gone():
+        return "pages" not in names_of_threads()
+
+    await eventually(gone, "the page to be given up")
+
 
 @POSTGRES
 async def test_a_page_made_while_a_repository_was_public_is_not_kept_for_when_it_is_private(bot, clock):
