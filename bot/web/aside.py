@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -33,7 +34,7 @@ class Aside:
 
     def __init__(self, store: Store, *, patience: float = PATIENCE) -> None:
         self._store = store
-        self._patience = patience
+        self.patience = patience
         self._places = asyncio.Semaphore(AT_ONCE)
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
 
@@ -67,18 +68,10 @@ class Aside:
         return loop, thread
 
     async def _in_turn(self, request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
-        try:
-            async with asyncio.timeout(self._patience):
-                await self._places.acquire()
-        except TimeoutError:
-            detail = "too many pages are being made at once: come back in a moment"
-            raise Rejected(503, "busy", detail, headers={"Retry-After": "5"}) from None
-        try:
+        async with turn(self._places, self.patience):
             if request.transport is None:
                 raise ConnectionResetError("nobody waits for this any more")
             return await work()
-        finally:
-            self._places.release()
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -86,6 +79,21 @@ class Aside:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._store.stop_reading()
+
+
+@contextlib.asynccontextmanager
+async def turn(places: asyncio.Lock | asyncio.Semaphore, patience: float) -> AsyncIterator[None]:
+    """Hold one of some places; raises Rejected 503 when others have them for more than `patience` seconds."""
+    try:
+        async with asyncio.timeout(patience):
+            await places.acquire()
+    except TimeoutError:
+        detail = "too many pages are being made at once: come back in a moment"
+        raise Rejected(503, "busy", detail, headers={"Retry-After": "5"}) from None
+    try:
+        yield
+    finally:
+        places.release()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

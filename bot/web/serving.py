@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bot.errors import StoreUnavailable
 from bot.web import access
-from bot.web.aside import ASIDE
+from bot.web.aside import ASIDE, turn
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Kept:
         while len(self._pages) > MOST_KEPT or self._size > MOST_BYTES:
             self._forget(next(iter(self._pages)))
 
-    def turn(self, key: Key) -> asyncio.Lock:
+    def maker(self, key: Key) -> asyncio.Lock:
         """Return what lets one at a time make a page."""
         self._making = {name: lock for name, lock in self._making.items() if lock.locked()}
         return self._making.setdefault(key, asyncio.Lock())
@@ -92,7 +92,7 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
     kept, now = request.app[KEPT], context.clock.now()
     found: Sent | web.Response | None = kept.find(key, now)
     if found is None:
-        async with kept.turn(key):
+        async with turn(kept.maker(key), elsewhere.patience):
             found = kept.find(key, now)
             if found is None:
                 until = now + seconds * 1000

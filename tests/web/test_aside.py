@@ -116,6 +116,19 @@ async def test_who_waits_too_long_for_a_page_is_told_to_come_back(bot):
 
 
 @POSTGRES
+async def test_many_who_wait_for_the_same_page_do_not_wait_one_after_the_other(bot):
+    app = make_app(replace(bot.context, settings=replace(bot.context.settings, page_cache=60)))
+    app[ASIDE] = Aside(bot.store, patience=0.5)
+    async with serving(bot, app) as seen:
+        async with unread(bot):
+            waiting = await hanging(bot, lambda number: seen.get(f"/oot?days={number + 1}"))
+            async with asyncio.timeout(PATIENCE / 2):
+                answers = await asyncio.gather(*(seen.get("/oot/levels") for _ in range(60)))
+        assert {status for status, _ in answers} == {503}
+        await asyncio.gather(*waiting)
+
+
+@POSTGRES
 async def test_no_page_is_made_for_somebody_who_has_gone(bot):
     app, made = make_app(bot.context), []
 
