@@ -110,6 +110,9 @@ async def test_who_waits_too_long_for_a_page_is_told_to_come_back(bot):
                 assert "come back" in await answer.text()
             status, body = await seen.get("/api/oot/summary")
             assert (status, body["error"]) == (503, "busy")
+            _, document = await seen.get("/api/openapi.json")
+            told = document["paths"]["/api/oot/summary"]["get"]["responses"]["503"]
+            assert "`busy`" in told["description"]
             assert (await seen.get("/healthz"))[0] == 200
         assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * AT_ONCE
         assert (await seen.get("/oot"))[0] == 200
