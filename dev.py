@@ -136,7 +136,7 @@ def lock(_args: list[str]) -> int:
     base = ["-c", "requirements/base.txt"]
     jobs = [("base", ["pyproject.toml"])]
     jobs += [(name, ["--group", name, *base]) for name in ("build", "test", "lint")]
-    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres",)]
+    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres", "otel")]
     for name, what in jobs:
         output = ["--upgrade", "-q", "-o", f"requirements/{name}.txt"]
         if code := run("uv", "pip", "compile", *common, *what, *output):

@@ -92,6 +92,7 @@ class Play:
     async def _work(self) -> int | None:
         """Let the bot work until nothing is due and every task sleeps; returns when its next task is."""
         worker = self.bot.worker
+        await self._asleep()  # whom this moment has woken is at work before time goes on
         while True:
             if len(worker._running) == SLOTS:  # noqa: SLF001 - see below
                 return None

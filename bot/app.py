@@ -17,7 +17,7 @@ import structlog
 from aiohttp import web
 
 import handlers
-from bot import tasks
+from bot import tasks, traces
 from bot.clock import Clock, SystemClock
 from bot.context import Context
 from bot.errors import Misconfigured, RetryLater
@@ -99,6 +99,7 @@ async def serve(
         port = listening.getsockname()[1]
         clock = SharedClock(machine or SystemClock())
         async with (
+            traces.exporting(),
             make_context(replace(settings, port=port), clock=clock) as context,
             clock.following(context.store),
         ):

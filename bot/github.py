@@ -16,7 +16,7 @@ import msgspec
 from cachetools import LRUCache, TTLCache
 from gidgethub.abc import GitHubAPI
 
-from bot import __version__, metrics
+from bot import __version__, metrics, traces
 from bot.domain import throttle
 from bot.errors import GitHubAway, GitHubRefused, RetryLater
 from bot.identity import Identity
@@ -142,21 +142,7 @@ class GitHubApp:
             "user-agent": f"ootbot/{__version__}",
             "x-github-api-version": API_VERSION,
         }
-        try:
-            async with (
-                self._gate,
-                self._http.request(
-                    method, url, data=body, headers=sent, timeout=TIMEOUT, allow_redirects=False
-                ) as response,
-            ):
-                answer = Answer(
-                    status=response.status,
-                    headers={name.lower(): value for name, value in response.headers.items()},
-                    body=await response.read(),
-                )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            metrics.called(self.app_id, None)
-            raise GitHubAway(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
+        answer = await self._send(method, url, sent, body)
         wait = throttle.wait_for(answer.status, answer.headers, answer.body, now=self._clock.now())
         metrics.called(self.app_id, answer.status, limited=wait is not None)
         if wait is not None:
@@ -165,6 +151,23 @@ class GitHubApp:
         if answer.status >= 500:
             raise GitHubAway(f"{method} {url}: it answered {answer.status}")
         return answer
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        where = url.partition("?")[0]
+        async with self._gate:
+            with traces.span(method, kind="client", http_request_method=method, url_full=where) as span:
+                try:
+                    async with self._http.request(
+                        method, url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False
+                    ) as response:
+                        read = await response.read()
+                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    metrics.called(self.app_id, None)
+                    raise GitHubAway(f"{method} {url}: {type(error).__name__} {error}".strip()) from error
+                if span:
+                    span.set_attribute("http.response.status_code", response.status)
+        named = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(status=response.status, headers=named, body=read)
 
     async def until_known(self, token: Token) -> None:
         """Wait until every one of GitHub's servers knows a token."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot import metrics
+from bot import metrics, traces
 from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
@@ -178,7 +178,8 @@ class Worker:
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
         bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
         try:
-            await self._router.dispatch(event, tx)
+            with traces.span(f"handle {one.event}", cause=one.guid):
+                await self._router.dispatch(event, tx)
         except RecursionError as error:  # what can just be decoded need not be fit to be written again
             raise Unreadable("the body is nested too deeply") from error
         finally:
@@ -188,11 +189,7 @@ class Worker:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
         reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
-            "delivery failed",
-            delivery=one.guid,
-            github_event=one.event,
-            error=reason,
-            parked=hopeless,
+            "delivery failed", delivery=one.guid, github_event=one.event, error=reason, parked=hopeless
         )
         async with self._store.transaction() as tx:
             if hopeless:
@@ -221,8 +218,15 @@ class Worker:
         self._store.work_waiting.set()
 
     async def _run_task(self, task: Task) -> None:
-        with structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause):
+        with (
+            structlog.contextvars.bound_contextvars(task=task.kind, key=task.key, delivery=task.cause),
+            traces.span(
+                f"task {task.kind}", cause=task.cause or f"task {task.id}", ootbot_key=task.key
+            ) as span,
+        ):
             outcome = await self._attempt(task)
+            if span and outcome is not None:
+                span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
         metrics.TASK_RUNS.labels(task.kind, ended).inc()
         for wait in STORING:
@@ -242,9 +246,7 @@ class Worker:
             elif outcome is not None:
                 await queue.bury(tx, task, str(outcome))
             else:
-                if not await queue.finish(
-                    tx, task
-                ):  # it may have written after its successor, and older news
+                if not await queue.finish(tx, task):  # it may have written older news after its successor
                     tx.enqueue(task.kind, task.key)
                 if task.attempts > 1:  # what kept it from succeeding may keep others no longer
                     await queue.hasten(tx)
@@ -273,9 +275,7 @@ class Worker:
             self._store.work_waiting.clear()
             due = loop.time() + TOGETHER
             try:
-                applied = await self.apply()
-                free = SLOTS - len(self._running)
-                started = await self._start_tasks()
+                applied, started = await self.apply(), await self._start_tasks()
             except Exception:
                 log.exception("the database cannot be used; trying again in a second")
                 await asyncio.sleep(POLL)
@@ -283,7 +283,7 @@ class Worker:
             if not applied and not started:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
-            if applied < BATCH and (not started or started < free):
+            if applied < BATCH and not (started and len(self._running) >= SLOTS):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), due - loop.time())
 

@@ -1,7 +1,7 @@
 """confirm: what does GitHub itself say of a backend's run? Key: `owner/repo/run_id/run_attempt`.
 
-A green L4 needs it. The run's own delivery usually tells; else GitHub is asked, soon after the report and then
-every ten minutes until JOB_TIMEOUT.
+A green L4 needs it, and it ends jobs of any level that never said how they ended. The run's own delivery usually
+tells; for L4 GitHub is asked else, soon after the report and then every ten minutes until JOB_TIMEOUT.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bot.domain import lifecycle
+from bot.domain.verdict import PASSING
 from bot.errors import GitHubRefused, NotInstalled, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
 from bot.store.inbox import Incoming
@@ -36,6 +38,8 @@ async def run(context: Context, task: Task) -> None:
         if not waiting:
             return
         if word and word["status"] in {"completed", "missing"}:
+            if (conclusion := word["conclusion"]) and conclusion not in PASSING:
+                await _end(tx, [job for job in waiting if job["run_attempt"] == int(attempt)], conclusion)
             await _publish(tx, waiting)
             return
     listed = waiting[0]["downstream_repo"]
@@ -112,6 +116,13 @@ def _as_delivery(found: dict[str, Any], run_id: str, attempt: str) -> Incoming:
         repository_id=repository["id"],
         body=msgspec.json.encode(body),
     )
+
+
+async def _end(tx: Transaction, reported: list[dict[str, Any]], conclusion: str) -> None:
+    """Conclude the jobs that will not report any more: their run is over. A report that comes after all counts."""
+    for job in reported:
+        if job["status"] == "in_progress":
+            await jobs.move(tx, job, lifecycle.swept(job, now=tx.now, conclusion=conclusion))
 
 
 async def _publish(tx: Transaction, waiting: list[dict[str, Any]]) -> None:

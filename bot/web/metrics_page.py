@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from bot.web.health import Health
 
 Row = dict[str, Any]
-BACKENDS = 6  # on one page
+FEWEST, MOST = 2, 6  # backends on one page
+DRAWN = 124  # of their days, all together: each is a point of four charts and a row of their tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,7 @@ class Drawn:
 class _Chosen:
     window: Window
     found: list[Health]  # those that did anything, the busiest first
+    most: int  # on one page
     part: list[Health]  # of this page
     known: dict[str, list[Day]]  # days of those, by case folded name
 
@@ -61,7 +63,7 @@ async def metrics(request: web.Request) -> web.Response:
         level=level,
         rest="&" + urlencode({"q": query, "level": level or ""}) if query or level else "",
         start=start,
-        most=BACKENDS,
+        most=chosen.most,
         total=total,
         drawn=[
             Drawn(health=one, charts=charts_of(chosen.known.get(one.repo.casefold(), []), chosen.window))
@@ -99,13 +101,14 @@ async def _read(request: web.Request) -> _Chosen:
             one for one in everybody if one.stats.rated and one.matches(query) and level in {None, one.level}
         ]
         found.sort(key=lambda one: (-one.stats.runs, one.label.casefold()))
-        part = found[start - 1 : start - 1 + BACKENDS]
+        most = max(FEWEST, min(MOST, DRAWN // days))
+        part = found[start - 1 : start - 1 + most]
         keys = [one.repo.casefold() for one in part]
         known: dict[str, list[Day]] = {key: [] for key in keys}
         for one in await rollup.read(tx, window.first, backends=keys):
             if not allowed.hides(one.upstream):
                 known[one.key].append(one)
-    return _Chosen(window=window, found=found, part=part, known=known)
+    return _Chosen(window=window, found=found, most=most, part=part, known=known)
 
 
 def _start(request: web.Request) -> int:

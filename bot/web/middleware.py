@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
-from bot import metrics
+from bot import metrics, traces
 from bot.errors import Rejected, StoreUnavailable
 from bot.logs import REQUEST
 from bot.web import html
@@ -50,17 +50,21 @@ HEADERS = {
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn refusals and errors into the answers the caller understands."""
     began = time.perf_counter()
-    identity = _identity(request)
+    identity, door = _identity(request), _door(request.path)
     named = REQUEST.set((identity, request.path[:200]))
     try:
-        response = await handler(request)
-    except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
-        response = _answer(request, _refusal(request, error))
+        with traces.span(door, cause=identity, kind="server", http_request_method=request.method) as span:
+            try:
+                response = await handler(request)
+            except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
+                response = _answer(request, _refusal(request, error))
+            if span:
+                span.set_attribute("http.response.status_code", response.status)
     finally:
         REQUEST.reset(named)
         if TAKEN in request:
             request.app[ROOM].leave(request)
-    metrics.answered(_door(request.path), response.status, time.perf_counter() - began)
+    metrics.answered(door, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
         response.headers.update(HEADERS)

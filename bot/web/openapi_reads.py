@@ -223,6 +223,7 @@ def _metrics() -> Schema:
         name: maybe(NUMBER) for name in timed
     }
     shown = {"ok": OK, "days": WHOLE, "backends": WHOLE, "rows": listed(members(row))}
+    some = f"{metrics_page.FEWEST} to {metrics_page.MOST} backends"
     return operation(
         "backendMetrics",
         "How did backends do day by day?",
@@ -234,7 +235,7 @@ def _metrics() -> Schema:
             MATCHING,
             whole("from", 100_000, "which backend to begin with, the busiest is 1", default=1),
         ],
-        answers={200: answer(f"{metrics_page.BACKENDS} backends, a row for each day", members(shown))},
+        answers={200: answer(f"{some}, a row for each day", members(shown))},
         refusals=[WRONG_PARAMETER, NOTHING, *READING],
     )
 
