@@ -275,15 +275,15 @@ class Worker:
             self._store.work_waiting.clear()
             due = loop.time() + TOGETHER
             try:
-                full = await self.apply() == BATCH
-                full |= await self._start_tasks() > 0 and len(self._running) >= SLOTS
+                applied, started = await self.apply(), await self._start_tasks()
             except Exception:
                 log.exception("the database cannot be used; trying again in a second")
                 await asyncio.sleep(POLL)
                 continue
-            if not full:
+            if not applied and not started:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._store.work_waiting.wait(), self._poll)
+            if applied < BATCH and not (started and len(self._running) >= SLOTS):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), due - loop.time())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.delivery import record
+from bot.domain.envelope import commit_of
 from bot.domain.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
 from bot.domain.words import OK_TO_TEST
 
@@ -26,7 +27,9 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
     One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
     """
     kept = record(tx, event, PULL_REQUEST)
-    if kept["head_sha"]:  # the pull request has one head, its page lets people choose among all it had
+    if commit_of(
+        kept["head_sha"]
+    ):  # the pull request has one head, its page lets people choose among all it had
         record(tx, event, PULL_HEAD)
     if event.action in {"labeled", "unlabeled"}:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]

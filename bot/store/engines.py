@@ -44,7 +44,8 @@ def beside(url: sa.URL, busy_timeout: float) -> AsyncEngine:
     most of our statements.
     """
     if not _is_sqlite(url):
-        return reading(make(url, busy_timeout))
+        # nobody else uses these, so that only asking tells which the server has closed meanwhile
+        return reading(create_async_engine(url, pool_pre_ping=True, **_options(url, busy_timeout)))
     engine = sa.create_engine(url.set(drivername="sqlite"), **_options(url, busy_timeout))
     inline = InlineEngine(_prepared(engine).execution_options(ootbot_read=True))
     return cast("AsyncEngine", inline)  # it is one as far as reading goes

@@ -40,11 +40,14 @@ async def all_open(tx: Transaction) -> list[tuple[str, int]]:
     return [(row["repo"], row["number"]) for row in await tx.rows(query.order_by(table.c.number.desc()))]
 
 
-async def heads(tx: Transaction, repo: str, number: int) -> dict[str, int]:
-    """Return when each head of a pull request was last said to be one, the newest first (epoch milliseconds)."""
+async def heads(tx: Transaction, pull: Row) -> dict[str, int]:
+    """Return when each head of a pull request was last said to be one, the newest first (epoch milliseconds).
+
+    `pull` is its record: the repository's id tells what is its own, whatever the repository was called then.
+    """
     head = records["pull_head"].c
-    query = sa.select(head.head_sha, head.updated_at, head.received_at).where(
-        sa.func.lower(head.repo) == repo.lower(), head.number == number
+    query = sa.select(head.head_sha, head.updated_at).where(
+        head.repository_id == pull["repository_id"], head.number == pull["number"]
     )
     rows = await tx.rows(query.order_by(head.updated_at.desc(), head.received_at.desc()).limit(MOST_HEADS))
     return {row["head_sha"]: row["updated_at"] or 0 for row in rows}

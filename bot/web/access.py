@@ -7,14 +7,14 @@ import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from bot.errors import Rejected
 from bot.store import reads
 from bot.store.reads import Private
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.settings import Settings
     from bot.store import Transaction
 
@@ -40,12 +40,17 @@ class Access(Private):
             raise Rejected(404, "not_found", "there is nothing here that may be shown")
 
 
+HIDDEN: web.RequestKey[Access] = web.RequestKey("hidden", Access)
+
+
 async def of_request(request: web.Request, tx: Transaction) -> Access:
-    """Return what this request may not see."""
+    """Return what this request may not see, and note it with the request."""
     if reads_private(request):
-        return Access(names=frozenset(), ids=frozenset())
-    private = await reads.private(tx)
-    return Access(names=private.names, ids=private.ids)
+        private = Private(names=frozenset(), ids=frozenset())
+    else:
+        private = await reads.private(tx)
+    request[HIDDEN] = found = Access(names=private.names, ids=private.ids)
+    return found
 
 
 def reads_private(request: web.Request) -> bool:

@@ -35,7 +35,7 @@ def for_admin(
     @functools.wraps(handler)
     async def guarded(request: web.Request) -> web.Response:
         make = functools.partial(refused, request, functools.partial(_checked, handler))
-        return private(await request.app[ASIDE].make(make))
+        return private(await request.app[ASIDE].make(request, make))
 
     return guarded
 

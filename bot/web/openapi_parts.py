@@ -38,6 +38,10 @@ READER: list[Schema] = [{}, {"admin": []}]  # what is private takes the token
 
 UNAVAILABLE: Refusal = (503, "store_unavailable", "the database cannot be used right now; nothing was kept")
 WRONG_PARAMETER: Refusal = (400, "invalid_parameter", "a parameter is wrong; `detail` says what it may be")
+READING: tuple[Refusal, ...] = (
+    (503, "busy", "others ask for too much at once: come back in a moment"),
+    UNAVAILABLE,
+)
 SENDING: tuple[Refusal, ...] = (
     (408, "body_timeout", "the body took too long to arrive"),
     (413, "body_too_large", "the body is larger than this address takes"),

@@ -11,9 +11,9 @@ from bot.web.openapi_parts import (
     NUMBER,
     OK,
     READER,
+    READING,
     TEXT,
     TIME,
-    UNAVAILABLE,
     WHOLE,
     WRONG_PARAMETER,
     Refusal,
@@ -73,7 +73,7 @@ def _summary() -> Schema:
             EVENT,
         ],
         answers={200: answer("From L4 down, the worst first", shown)},
-        refusals=[WRONG_PARAMETER, NOTHING, UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, NOTHING, *READING],
     )
 
 
@@ -86,7 +86,7 @@ def _backend() -> Schema:
         who=READER,
         parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS)],
         answers={200: answer("Its numbers and its newest jobs", shown)},
-        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
     )
 
 
@@ -105,7 +105,7 @@ def _jobs_csv() -> Schema:
             whole("limit", most, "how many rows at most", default=backend_api.SHEET),
         ],
         answers={200: said | {"content": {"text/csv": {"schema": TEXT}}}},
-        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
     )
 
 
@@ -143,7 +143,7 @@ def _pull() -> Schema:
             NOTHING,
             (404, "unknown_pull_request", "nobody told us about it, or it is private"),
             (404, "unknown_commit", "`sha` is no head of it"),
-            UNAVAILABLE,
+            *READING,
         ],
     )
 
@@ -170,7 +170,7 @@ def _commit() -> Schema:
             WRONG_PARAMETER,
             NOTHING,
             (404, "unknown_commit", "nobody has reported on it, or its repository is private"),
-            UNAVAILABLE,
+            *READING,
         ],
     )
 
@@ -186,7 +186,7 @@ def _allowlist() -> Schema:
         answers={
             200: answer("The entries in force, and whether the newest version is valid", members(shown))
         },
-        refusals=[NOTHING, UNAVAILABLE],
+        refusals=[NOTHING, *READING],
     )
 
 
@@ -207,7 +207,7 @@ def _levels() -> Schema:
                 members({"ok": OK, "backends": listed(members(judged))}),
             )
         },
-        refusals=[NOTHING, UNAVAILABLE],
+        refusals=[NOTHING, *READING],
     )
 
 
@@ -236,7 +236,7 @@ def _metrics() -> Schema:
             whole("from", 100_000, "which backend to begin with, the busiest is 1", default=1),
         ],
         answers={200: answer(f"{some}, a row for each day", members(shown))},
-        refusals=[WRONG_PARAMETER, NOTHING, UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, NOTHING, *READING],
     )
 
 
@@ -259,7 +259,7 @@ def _records() -> Schema:
                 "Newest first; `next` is the `before` of the page that follows, null at the end", shown
             )
         },
-        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), *READING],
     )
 
 
@@ -277,7 +277,7 @@ def _record() -> Schema:
             whole("attempt", 1_000_000, "of a workflow run; the newest when left out"),
         ],
         answers={200: answer("One flat object with GitHub's names", _any_record())},
-        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table or record"), UNAVAILABLE],
+        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table or record"), *READING],
     )
 
 

@@ -107,7 +107,7 @@ async def read(
     only = None if full is None else sha or ""
     state = await pull_state(tx, settings, names[0], number, compared=0, only=only)
     relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
-    seen = await pulls.heads(tx, where, number)
+    seen = await pulls.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
         raise unknown(repo, number)
     found = _in_part(
@@ -195,12 +195,15 @@ def _shown(
 
 
 def _newest_first(judged: Sequence[str], seen: Mapping[str, int]) -> list[str]:
-    """Return every head: those that were judged in their order, the others where they were seen among them."""
-    latest = {sha: seen.get(sha, 0) for sha in judged}
-    for sha, after in zip(reversed(judged[:-1]), reversed(judged[1:]), strict=True):
-        latest[sha] = max(latest[sha], latest[after])
+    """Return every head by when it was last seen to be one, those of one second as they were judged.
+
+    What was judged but never seen stands just before what was judged before it; the first of all is the current one.
+    """
+    at, older = dict(seen), 0
+    for sha in reversed(judged):
+        older = at[sha] = seen.get(sha) or older
     shas = dict.fromkeys([*judged, *seen])
-    return sorted(shas, key=lambda sha: -latest.get(sha, seen.get(sha, 0)))
+    return sorted(shas, key=lambda sha: (sha not in judged[:1], -at[sha]))
 
 
 def _choose(

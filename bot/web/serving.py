@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bot.errors import StoreUnavailable
 from bot.web import access
-from bot.web.aside import ASIDE
+from bot.web.aside import ASIDE, turn
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Kept:
         while len(self._pages) > MOST_KEPT or self._size > MOST_BYTES:
             self._forget(next(iter(self._pages)))
 
-    def turn(self, key: Key) -> asyncio.Lock:
+    def maker(self, key: Key) -> asyncio.Lock:
         """Return what lets one at a time make a page."""
         self._making = {name: lock for name, lock in self._making.items() if lock.locked()}
         return self._making.setdefault(key, asyncio.Lock())
@@ -83,22 +83,23 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
     context, elsewhere = request.app[CONTEXT], request.app[ASIDE]
     seconds = context.settings.page_cache
     if access.reads_private(request):
-        made = await elsewhere.make(make)
+        made = await elsewhere.make(request, make)
         made.headers["Cache-Control"] = PRIVATE
         return made
     key = await _key(request) if seconds else None
     if key is None:
-        return _send(request, await elsewhere.make(functools.partial(_sealed, make)))
+        return _send(request, await elsewhere.make(request, functools.partial(_sealed, make)))
     kept, now = request.app[KEPT], context.clock.now()
     found: Sent | web.Response | None = kept.find(key, now)
     if found is None:
-        async with kept.turn(key):
+        async with turn(kept.maker(key), elsewhere.patience):
             found = kept.find(key, now)
             if found is None:
                 until = now + seconds * 1000
-                found = await elsewhere.make(functools.partial(_sealed, make, until=until))
-                if isinstance(found, Sent):
-                    kept.keep(key, found)
+                sealed = functools.partial(_sealed, make, until=until)
+                found = await elsewhere.make(request, sealed)
+                if isinstance(found, Sent):  # by what it was made with: that may have changed since the look
+                    kept.keep((request.path_qs, request[access.HIDDEN]), found)
     return _send(request, found)
 
 

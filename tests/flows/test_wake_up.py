@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
 import sqlalchemy as sa
 
-from tests.crew import at_work, eventually
+from bot.app import make_worker
+from bot.store import inbox
+from bot.store.inbox import Incoming
+from tests.crew import NEVER, at_work, eventually
 from tests.harness import UPSTREAM
 from tests.serving import POSTGRES
+
+LARGE = 9 * 1024 * 1024  # bytes: of such bodies two are handled together
+
+
+def issue(number, title="It is slow"):
+    return {
+        "action": "opened",
+        "issue": {"id": number, "number": number, "title": title},
+        "repository": {"id": 5, "full_name": UPSTREAM},
+    }
 
 
 async def deliver(bot, number):
     """Deliver an issue to a process that does no work; returns when its record is there."""
-    repository = {"id": 5, "full_name": UPSTREAM}
-    payload = {
-        "action": "opened",
-        "issue": {"id": number, "number": number, "title": "It is slow"},
-        "repository": repository,
-    }
-    assert (await bot.send("issues", payload))[0] == 202
+    assert (await bot.send("issues", issue(number)))[0] == 202
+    await kept(bot, number)
+
+
+async def kept(bot, number):
+    """Return when the record of an issue is there."""
 
     async def found():
         return any(row["id"] == number for row in await bot.rows("issue"))
@@ -60,3 +75,22 @@ async def test_a_worker_whose_line_was_cut_listens_again(bot, settings, clock):
 
             await eventually(cut_it, "a line to cut")
             await deliver(bot, number)
+
+
+async def test_large_deliveries_left_to_the_next_look_do_not_wait_until_somebody_rings(bot):
+    worker = make_worker(bot.context, poll=NEVER)
+    working = asyncio.create_task(worker.run())
+
+    async def idle():
+        return all(
+            row["due_at"] > bot.clock.now() for row in await bot.rows("task") if row["state"] != "done"
+        )
+
+    await eventually(idle, "a worker that has nothing to do")
+    async with bot.store.transaction() as tx:
+        for number in range(1, 6):
+            body = msgspec.json.encode(issue(number, "x" * LARGE))
+            await inbox.put(tx, Incoming(guid=f"large-{number}", event="issues", body=body))
+    await kept(bot, 5)
+    worker.stop()
+    await working
