@@ -116,9 +116,9 @@ async def jobs_on_commit(
 
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:
     """Return repo, number and head_sha of the newest pull request with a head that begins with `sha`."""
-    pull = records["pull_request"].c
+    seen = records["pull_head"].c
     sources = (
-        (pull.repo, pull.number, pull.head_sha, pull.received_at),
+        (seen.repo, seen.number, seen.head_sha, seen.received_at),
         (
             oot_dispatch.c.upstream_repo,
             oot_dispatch.c.pr_number,

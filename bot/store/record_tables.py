@@ -41,7 +41,7 @@ sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_push_after", records["push"].c.after)
 sa.Index("ix_push_guid", records["push"].c.guid)
-for _name in ("pull_request", "workflow_job", "check_run"):  # what is there of one commit?
+for _name in ("pull_request", "pull_head", "workflow_job", "check_run"):  # what is there of one commit?
     sa.Index(f"ix_{_name}_head_sha", records[_name].c.head_sha)
 OPEN = records["pull_request"].c.state == "open"
 partial_index("ix_pull_request_open", records["pull_request"].c.number, where=OPEN)

@@ -35,7 +35,8 @@ def for_admin(
     @functools.wraps(handler)
     async def guarded(request: web.Request) -> web.Response:
         make = functools.partial(refused, request, functools.partial(_checked, handler))
-        return private(await request.app[ASIDE].make(request, make))
+        first = access.is_signed_in(request)  # whoever has to look while many ask for pages
+        return private(await request.app[ASIDE].make(request, make, first=first))
 
     return guarded
 

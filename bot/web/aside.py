@@ -38,14 +38,15 @@ class Aside:
         self._places = asyncio.Semaphore(AT_ONCE)
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
 
-    async def make(self, request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
+    async def make(self, request: web.Request, work: Callable[[], Awaitable[T]], *, first: bool = False) -> T:
         """Return what `work` returns, done beside everything else; its errors are the caller's.
 
-        Raises Rejected 503 when others take too long, ConnectionResetError when who asked has gone meanwhile.
+        `first`: before all that wait. Raises Rejected 503 when others take too long, ConnectionResetError when who
+        asked has gone meanwhile.
         """
         loop, _ = self._running = self._running or self._start()
-        making = asyncio.run_coroutine_threadsafe(self._in_turn(request, work), loop)
-        return await asyncio.wrap_future(making)
+        made = _wanted(request, work) if first else self._in_turn(request, work)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, loop))
 
     async def close(self) -> None:
         """Give up what is in the making, and end; one that hangs ends later, or with the process."""
@@ -69,9 +70,7 @@ class Aside:
 
     async def _in_turn(self, request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
         async with turn(self._places, self.patience):
-            if request.transport is None:
-                raise ConnectionResetError("nobody waits for this any more")
-            return await work()
+            return await _wanted(request, work)
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -94,6 +93,13 @@ async def turn(places: asyncio.Lock | asyncio.Semaphore, patience: float) -> Asy
         yield
     finally:
         places.release()
+
+
+async def _wanted(request: web.Request, work: Callable[[], Awaitable[T]]) -> T:
+    """Return what `work` returns, if anybody still waits for it."""
+    if request.transport is None:
+        raise ConnectionResetError("nobody waits for this any more")
+    return await work()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import sqlalchemy as sa
-from aiohttp import ClientError, web
+from aiohttp import ClientError, ClientSession, CookieJar, web
 
 from bot.web.aside import ASIDE, AT_ONCE, Aside, aside
 from bot.web.routes import make_app
@@ -116,6 +116,23 @@ async def test_who_waits_too_long_for_a_page_is_told_to_come_back(bot):
             assert (await seen.get("/healthz"))[0] == 200
         assert [status for status, _ in await asyncio.gather(*waiting)] == [200] * AT_ONCE
         assert (await seen.get("/oot"))[0] == 200
+
+
+@POSTGRES
+async def test_who_runs_the_bot_does_not_wait_behind_readers(bot):
+    app = make_app(bot.context)
+    app[ASIDE] = Aside(bot.store, patience=0.2)
+    async with serving(bot, app) as seen, ClientSession(cookie_jar=CookieJar(unsafe=True)) as browser:
+        async with unread(bot):
+            waiting = await hanging(bot, lambda number: seen.get(f"/oot?days={number + 1}"))
+            async with browser.get(seen.url + "/admin/tasks") as answer:
+                assert answer.status == 503
+            token = {"token": "an admin token"}
+            await browser.post(seen.url + "/admin/sign-in", data=token, allow_redirects=False)
+            async with browser.get(seen.url + "/admin/tasks") as answer:
+                assert answer.status == 200
+                assert "Tasks" in await answer.text()
+        await asyncio.gather(*waiting)
 
 
 @POSTGRES

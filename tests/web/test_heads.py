@@ -37,8 +37,8 @@ async def test_heads_pushed_while_nobody_was_listed_can_be_chosen(bot, github, t
     address = f"/{UPSTREAM}/pull/{pull.number}"
     assert picked((await bot.get(address))[1]) == shas[::-1]
     for sha in shas:
-        status, page = await bot.get(f"{address}?sha={sha}")
-        assert (status, page.count('aria-current="true"')) == (200, 1)
+        status, page = await bot.get(f"/{UPSTREAM}/commit/{sha}")  # leads to the pull request
+        assert (status, page.count('aria-current="true"'), sha in page) == (200, 1, True)
     _, body = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
     assert [head["sha"] for head in body["heads"]] == shas[::-1]
     assert [head["current"] for head in body["heads"]] == [True, *[False] * 4]

@@ -599,6 +599,7 @@ def upgrade() -> None:
         sa.Column("merge_state", JSON, nullable=False),
         sa.PrimaryKeyConstraint("repository_id", "id", name="pk_pull_request"),
     )
+    op.create_index("ix_pull_head_head_sha", "pull_head", ["head_sha"], unique=False)
     op.create_index("ix_pull_request_head_sha", "pull_request", ["head_sha"], unique=False)
     op.create_index("ix_pull_request_number", "pull_request", ["number"], unique=False)
     op.create_index(
