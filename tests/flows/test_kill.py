@@ -188,6 +188,7 @@ class Player:
         await self.happened("opened")
         sent = await self.dispatched(pull)
         await self.github.label(pull, "ciflow/oot/npu")
+        await self.until(lambda: self.checks(first) == WAITING, "checks, which later ones have to change")
         run = await self.github.start_run(L4, event="repository_dispatch", name="CI")
         job = await self.github.start_job(run, "build")
         await self.report(sent[L3], 7)
