@@ -36,9 +36,7 @@ BATCH = 100  # deliveries applied in one transaction
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
 POLL = 1.0  # seconds between looks at the database when nobody rang
-TOGETHER = (
-    0.05  # seconds between looks when somebody rings all the time: what comes one by one is done together
-)
+TOGETHER = 0.05  # seconds between looks while somebody rings all the time: few are done together
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one runs out
 GRACE = 7.0  # seconds running tasks get to finish on shutdown
 STORING = (1.0, 5.0, 15.0)  # seconds until a task's end is stored again where the database refused it
