@@ -106,8 +106,8 @@ def _prepared(engine: Any) -> Any:
 def _options(url: sa.URL, busy_timeout: float) -> dict[str, Any]:
     json = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
     if _is_sqlite(url):
-        # the last one used goes first: each keeps 2 MB of the database it has read
-        few = {"pool_size": 8, "max_overflow": 8, "pool_use_lifo": True}
+        # each keeps 2 MB of the database it has read: few stay open, and the last one used goes first
+        few = {"pool_size": 4, "max_overflow": 12, "pool_use_lifo": True}
         return json | few | {"connect_args": {"timeout": busy_timeout}}
     return json | {"pool_size": 10, "max_overflow": 10, "pool_timeout": 5}
 
