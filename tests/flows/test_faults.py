@@ -20,13 +20,17 @@ LEASE = 61  # seconds after which what a task left behind is taken up again
 
 
 class Saboteur:
-    """Lets the database fail: at the n-th statement from now, or commit, or right after it; once or again and again."""
+    """Lets the database fail: at the n-th statement from now, or commit, or right after it; once or again and again.
+
+    From one failure to the next it is a little further each time, thrice: else what takes so many commits itself would
+    be struck at the same place for ever.
+    """
 
     def __init__(self):
         self.disarm()
 
     def arm(self, kind, at, *, again=False):
-        self.kind, self.at, self.again, self.seen, self.struck = kind, at, again, 0, 0
+        self.kind, self.at, self.again, self.left, self.struck = kind, at, again, at, 0
 
     def disarm(self):
         self.arm("", 0)
@@ -42,9 +46,10 @@ class Saboteur:
             self._count()
 
     def _count(self):
-        self.seen += 1
-        if self.seen == self.at or (self.again and self.seen % self.at == 0):
+        self.left -= 1
+        if self.left == 0:
             self.struck += 1
+            self.left = self.at + self.struck % 3 if self.again else 0
             raise sa.exc.OperationalError("the test", None, Exception("the database failed on purpose"))
 
 

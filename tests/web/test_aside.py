@@ -24,6 +24,7 @@ SECONDS = 2.0
 PRIVATE = "some/name"
 
 
+@pytest.mark.alone
 async def test_a_delivery_does_not_wait_for_pages(bot, tmp_path):
     listed = "".join(f"  - org/backend-{number}\n" for number in range(BACKENDS))
     (tmp_path / "allowlist.yml").write_text(f"L2:\n{listed}")
