@@ -1,8 +1,8 @@
 """What took how long, for a collector of traces? Spans by OTLP, where the extra `otel` is there and one is named.
 
 The trace of a request, or of a delivery and all it causes, follows from its id: no parent has to be kept in the
-database, and none is taken from strangers. OpenTelemetry's own variables say where spans go, how
-many of them, and under which name:
+database, and none is taken from strangers. OpenTelemetry's own variables say where spans go, how many of them,
+and under which name:
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 
@@ -122,7 +122,6 @@ def _provider() -> Any:
     if "OTEL_SERVICE_NAME" not in os.environ:
         named[SERVICE_NAME] = "ootbot"
     provider = TracerProvider(resource=Resource.create(named), id_generator=Ids(), shutdown_on_exit=False)
-    provider.add_span_processor(
-        BatchSpanProcessor(OTLPSpanExporter())
-    )  # bounded: 2048 wait, more are dropped
+    # bounded: 2048 wait, more are dropped
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

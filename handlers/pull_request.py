@@ -27,10 +27,8 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
     One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
     """
     kept = record(tx, event, PULL_REQUEST)
-    if commit_of(
-        kept["head_sha"]
-    ):  # the pull request has one head, its page lets people choose among all it had
-        record(tx, event, PULL_HEAD)
+    if commit_of(kept["head_sha"]):
+        record(tx, event, PULL_HEAD)  # the record above has one head, people choose among all there were
     if event.action in {"labeled", "unlabeled"}:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]
         if event.action == "labeled" and label == OK_TO_TEST:
