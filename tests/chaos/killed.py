@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.chaos.scenario import Scenario
+from tests.chaos.scenario import Scenario, until
 from tests.chaos.stage import staged
 
 LONGEST = 0.5  # seconds from a bot's answer to its end
 STARTING = 0.1  # of the bots end before they answer
+STAYING = 0.25  # of the bots first take a report, also where the machine is slow
+PATIENCE = 5.0  # seconds they wait for one
 AUTHORS, TALKERS = 4, 4
 
 
@@ -21,6 +23,8 @@ async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
         for number in range(trial.n):
             if trial.chance.random() > STARTING:
                 await stage.bot.up()
+                if authors and trial.chance.random() < STAYING:
+                    await one_more_report(stage.town)
             await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
             await stage.bot.kill()
             await stage.audit.doubts()
@@ -31,6 +35,12 @@ async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
         trial.seconds += stage.bot.ready_after
         trial.counts["deliveries without an answer"] += sum(not one.ok for one in stage.github.deliveries)
         trial.counts["reports without an answer"] += stage.town.unanswered
+
+
+async def one_more_report(town):
+    """Wait until the bot has acknowledged a report it had not before."""
+    before = len(town.reports)
+    await until(lambda: len(town.reports) > before, seconds=PATIENCE, every=0.01)
 
 
 _KILLED = {"run": run, "measures": "start to ready (forked), s"}
