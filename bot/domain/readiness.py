@@ -63,7 +63,7 @@ class Readiness:
     measures: tuple[Measure, ...]
     demotion: tuple[Measure, ...]
     promote: Word  # whether everything promotion asks for is met
-    demote: Word  # `misses`: one of the limits of its level is crossed
+    demote: Word  # `misses`: one of the limits of its level is crossed; unknown in a backend's first days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,7 @@ class Sums:
     """What the days of a backend amount to; None where there is nothing to go by."""
 
     covered: int  # days with data
+    seasoned: bool  # whether the first of them lies as far back as demotion looks
     pass_rate: float | None
     timeout_rate: float | None
     long_rate: float | None  # share of the runs that took very long
@@ -84,7 +85,9 @@ def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
     """Return what the days of a backend amount to, up to today."""
     month = total([one.tally for one in days if one.day >= today - WINDOW])
     week = total([one.tally for one in days if one.day > today - thresholds.demotion_days])
+    first = min((one.day for one in days if one.tally.rated), default=today)
     return Sums(
+        seasoned=first <= today - thresholds.demotion_days,
         covered=len({one.day for one in days if one.day > today - WINDOW and one.tally.rated}),
         pass_rate=month.pass_rate,
         timeout_rate=_share(month.timed_out, month.rated),
@@ -116,7 +119,7 @@ def judge(sums: Sums, thresholds: Thresholds, *, level: int, since: int | None, 
         measures=measures,
         demotion=demotion,
         promote=_all(measures) if level < HIGHEST else Word.UNKNOWN,
-        demote=_all(demotion),
+        demote=_all(demotion) if sums.seasoned else Word.UNKNOWN,
     )
 
 

@@ -33,15 +33,24 @@ async def test_a_month_of_good_results_makes_a_backend_ready(bot):
 
 
 async def test_what_misses_is_named(bot):
-    await days_of_results(bot, L3, 3, conclusion="timed_out", level=3)
+    await days_of_results(bot, L3, 8, conclusion="timed_out", level=3)
     one = await judged(bot, L3)
     assert one["advice"] == "demotion to L2 is due: pass rate, timeout rate"
-    await days_of_results(bot, L4, 2, level=4, execution_time=4 * 3600.0)
+    await days_of_results(bot, L4, 8, level=4, execution_time=4 * 3600.0)
     assert (await judged(bot, L4))["advice"] == "demotion to L3 is due: median end to end"
     text = await see(bot, "/oot/levels?q=tpu")
     assert "Promotion: 30 days Demotion: 7 days" in text
     assert "✕ demotion to L3 is due: median end to end" in text
     assert "✓ 100 % meets ✓ 0 % meets ✕ 4 h misses" in text
+
+
+async def test_a_bad_first_day_is_no_reason_to_go_down(bot):
+    await days_of_results(bot, L3, 6, conclusion="timed_out", level=3)
+    one = await judged(bot, L3)
+    assert one["demotion"] == "unknown"
+    assert one["advice"].startswith("not ready for L4: ")
+    await days_of_results(bot, L3, 1, conclusion="timed_out", level=3)
+    assert (await judged(bot, L3))["advice"] == "demotion to L2 is due: pass rate, timeout rate"
 
 
 async def test_nothing_known_is_unknown_not_good(bot):
