@@ -8,6 +8,7 @@ from gidgethub.routing import Router
 
 from bot.delivery import record
 from bot.domain.envelope import commit_of
+from bot.domain.labels import is_label
 from bot.domain.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
 from bot.domain.words import OK_TO_TEST
 
@@ -31,7 +32,7 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
         record(tx, event, PULL_HEAD)  # the record above has one head, people choose among all there were
     if event.action in {"labeled", "unlabeled"}:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]
-        if event.action == "labeled" and label == OK_TO_TEST:
+        if event.action == "labeled" and is_label(label or "", OK_TO_TEST):
             tx.enqueue("approve", event.delivery_id)
     if event.action in {"labeled", "unlabeled", "reconciled"}:
         tx.enqueue("publish", f"{event.repo}#{kept['number']}")

@@ -1,6 +1,7 @@
 """What do a pull request's labels ask for, and can our record of them be trusted?
 
-GitHub's times have seconds, and labels come in bursts.
+GitHub's times have seconds, and labels come in bursts. It keeps the case in which a label was created, and holds two
+that differ in nothing else for one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ Row = dict[str, Any]
 
 def asks_for(device: str | None, labels: Collection[str], prefixes: Sequence[str]) -> bool:
     """Return whether a pull request with these labels asks for a device."""
-    return any(prefix + (device or "") in labels for prefix in prefixes)
+    return any(is_label(label, prefix + (device or "")) for label in labels for prefix in prefixes)
+
+
+def is_label(name: str, wanted: str) -> bool:
+    """Return whether GitHub would take both names for one label."""
+    return name.casefold() == wanted.casefold()
 
 
 def in_doubt(record: Row | None, events: Sequence[Row]) -> bool:

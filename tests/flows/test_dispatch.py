@@ -359,10 +359,10 @@ async def test_a_strangers_pull_request_is_held_and_says_so(bot, github, associa
     assert "oot/ok-to-test" in page
 
 
-@pytest.mark.parametrize("role", ["write", "admin"])
-async def test_the_label_of_a_writer_lets_the_held_head_go(bot, github, stranger, role):
+@pytest.mark.parametrize(("role", "label"), [("write", OK_TO_TEST), ("admin", OK_TO_TEST.upper())])
+async def test_the_label_of_a_writer_lets_the_held_head_go(bot, github, stranger, role, label):
     github.set_permission(UPSTREAM, "carol", role)
-    await github.label(stranger, OK_TO_TEST, "carol")
+    await github.label(stranger, label, "carol")
     await bot.settle(horizon=30)
     assert told(github, L4) == [L4]
     assert bot.checks(UPSTREAM, stranger.head_sha)["oot / tpu"][:2] == ("queued", None)

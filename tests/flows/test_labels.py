@@ -49,6 +49,14 @@ async def test_it_may_come_before_during_or_after_the_run(bot, github, prefix, a
     assert npu(bot, pull.head_sha) == ("completed", "success")
 
 
+async def test_the_case_a_label_was_created_in_makes_no_difference(bot, github):
+    pull = await github.open_pull(UPSTREAM, labels=["CIFlow/OOT/NPU"])
+    await bot.settle()
+    await report(bot, github, "end")
+    await bot.settle(horizon=20)
+    assert npu(bot, pull.head_sha) == ("completed", "success")
+
+
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     "order", sorted(set(itertools.permutations(("begin", "end", "on", "off", "on"))))[::3]
