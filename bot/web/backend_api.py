@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import sheet
-from bot.errors import Rejected
 from bot.store import reads
 from bot.web import access, health, parameters, shown
 from bot.web.aside import aside
@@ -48,10 +47,7 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        known = await health.of_days(tx, allowed, repo, window)
-        one = await health.of_one(tx, allowed, repo, window, known)
-        if one is None:
-            raise Rejected(404, "unknown_backend", f"{repo[:200]} is not on the allowlist and never reported")
+        one, _ = await health.of_one(tx, allowed, repo, window)
         rows = await reads.latest_jobs(
             tx, repo, since=window.since, limit=limit, hidden=allowed.names, events=parameters.events(request)
         )

@@ -12,7 +12,6 @@ from bot.domain.failing import most_failing
 from bot.domain.readiness import percent
 from bot.domain.reading import show_time
 from bot.domain.words import duration
-from bot.errors import Rejected
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
 from bot.web import access, health, parameters
@@ -55,10 +54,7 @@ async def backend(request: web.Request) -> web.Response:
         allowed = await access.of_request(request, tx)
         allowed.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        known = await health.of_days(tx, allowed, repo, window)
-        one = await health.of_one(tx, allowed, repo, window, known)
-        if one is None:
-            raise Rejected(404, "unknown_backend", f"{repo} is not on the allowlist and has never reported")
+        one, known = await health.of_one(tx, allowed, repo, window)
         asked = Asked(backend=repo, since=window.since, events=TABS[tab][1], hidden=allowed.names)
         rows = await backend_reads.grid(tx, asked, commits=COMMITS, limit=CELLS)
         grid = matrix.build(rows, most=COMMITS, fold=None if wide else matrix.FOLD)

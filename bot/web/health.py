@@ -10,6 +10,7 @@ from bot.domain import stats, trend
 from bot.domain.days import DAY, HOUR, Day
 from bot.domain.stats import BackendStats
 from bot.domain.tally import NOTHING, Tally, total
+from bot.errors import Rejected
 from bot.store import allowlists, reads, rollup, waiting
 
 if TYPE_CHECKING:
@@ -144,22 +145,22 @@ class _Seen:
         ]
 
 
-async def of_one(
-    tx: Transaction, access: Access, repo: str, window: Window, known: Sequence[Day]
-) -> Health | None:
-    """Return one backend, given its days; None when it is neither listed nor was ever heard of."""
-    key = repo.casefold()
+async def of_one(tx: Transaction, access: Access, repo: str, window: Window) -> tuple[Health, Sequence[Day]]:
+    """Return one backend and its days. Raises Rejected (404) when it is neither listed nor was ever heard of."""
+    key, known = repo.casefold(), await _days(tx, access, repo, window)
     allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     if entry is None and not known:
         row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names)), None)
         if row is None:
-            return None
+            message = f"{repo[:200]} is not on the allowlist and has never reported"
+            raise Rejected(404, "unknown_backend", message)
         nothing = BackendStats()
         name, level = row["downstream_repo"], row["downstream_repo_level"]
-        return Health(
+        forgotten = Health(
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
+        return forgotten, known
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
     day: tuple[Tally, ...] = ()
     if window.days == 1:
@@ -168,10 +169,10 @@ async def of_one(
         figures = _together(window, None, _part(_Seen(hidden=access), window, known), day)
     else:
         figures = _silent_since((await rollup.last_heard(tx, [key], hidden=access.names)).get(key))
-    return _health(entry, figures, window, asked.get(key, 0))
+    return _health(entry, figures, window, asked.get(key, 0)), known
 
 
-async def of_days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
+async def _days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
     """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
     first = min(window.first, window.last - SPARK)
     return _Seen(hidden=access).of(await rollup.read(tx, first, backends=[repo.casefold()]))
