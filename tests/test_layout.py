@@ -43,7 +43,7 @@ ALLOWED = {
     "bot.trust": MIDDLE,
     "bot.results": MIDDLE | {"bot.trust"},
     "bot.logs": {"bot"},
-    "bot.doctor": MIDDLE | {"bot.manifest", "bot.setup", "bot.doctor"},
+    "bot.doctor": MIDDLE | {"bot.manifest", "bot.doctor"},
     "bot.manifest": {"bot"},
     "bot.setup": MIDDLE | {"bot.manifest", "bot.setup"},
     "bot.worker": MIDDLE,
