@@ -1,10 +1,11 @@
-"""What every command needs: settings or a clear list of what is wrong with them, and an event loop."""
+"""What do commands share? The settings and where they are, words for what is wrong with them, an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +15,12 @@ from bot.errors import Misconfigured, OotbotError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from pathlib import Path
 
     from bot.settings import Settings
+
+config_option = click.option(
+    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
+)
 
 
 def load_settings(config: Path | None) -> Settings:

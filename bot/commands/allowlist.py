@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
 from bot.domain import allowlist as allowlist_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.domain.allowlist import Allowlist
     from bot.settings import Settings
 
@@ -49,7 +50,7 @@ def check(file: IO[bytes], *, as_json: bool) -> None:
 
 
 @allowlist.command()
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def show(config: Path | None) -> None:
     """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
     run(_show(load_settings(config)))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from bot.domain.allowlist import Entry
     from bot.settings import Settings
     from bot.store import Transaction
 
 T = TypeVar("T")
-
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
-)
 
 
 @click.group()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.commands import load_settings
-from bot.commands.keys import config_option, with_store
+from bot.commands import config_option, load_settings
+from bot.commands.keys import with_store
 
 if TYPE_CHECKING:
     from pathlib import Path
