@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -28,8 +28,7 @@ def load_settings(config: Path | None) -> Settings:
     try:
         chosen, warnings = settings.load(os.environ, config)
     except Misconfigured as error:
-        _say_problems(error)
-        sys.exit(2)
+        refuse(error)
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
     logs.configure(fmt=chosen.log_format, level=chosen.log_level)
@@ -51,13 +50,14 @@ def run(work: Coroutine[None, None, None]) -> None:
         with runner:
             runner.run(work)
     except Misconfigured as error:
-        _say_problems(error)
-        sys.exit(2)
+        refuse(error)
     except (OotbotError, OSError) as error:
         click.echo(f"ootbot: {error}", err=True)
         sys.exit(1)
 
 
-def _say_problems(error: Misconfigured) -> None:
+def refuse(error: Misconfigured) -> NoReturn:
+    """Say everything that is wrong, one line each, and exit with 2."""
     for problem in error.problems:
         click.echo(f"ootbot: {problem}", err=True)
+    sys.exit(2)
