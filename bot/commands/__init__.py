@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from bot.settings import Settings
+
+T = TypeVar("T")
 
 config_option = click.option(
     "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
@@ -35,8 +37,8 @@ def load_settings(config: Path | None) -> Settings:
     return chosen
 
 
-def run(work: Coroutine[None, None, None]) -> None:
-    """Run to the end, on uvloop where there is one; an error of ours becomes one line and exit code 1.
+def run(work: Coroutine[None, None, T]) -> T:
+    """Return what `work` returns, run on uvloop where there is one; an error of ours becomes one line and exit code 1.
 
     What only other settings can help is exit code 2.
     """
@@ -48,7 +50,7 @@ def run(work: Coroutine[None, None, None]) -> None:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     try:
         with runner:
-            runner.run(work)
+            return runner.run(work)
     except Misconfigured as error:
         refuse(error)
     except (OotbotError, OSError) as error:
