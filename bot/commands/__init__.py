@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from bot import logs, settings
+from bot import logs
 from bot.errors import Misconfigured, OotbotError
+from bot.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -28,7 +29,7 @@ config_option = click.option(
 def load_settings(config: Path | None) -> Settings:
     """Read the settings and set up logging; exits with 2 and one line for everything that is wrong."""
     try:
-        chosen, warnings = settings.load(os.environ, config)
+        chosen, warnings = load(os.environ, config)
     except Misconfigured as error:
         refuse(error)
     for warning in warnings:
