@@ -6,14 +6,13 @@ import base64
 import binascii
 import re
 import tomllib
-from importlib import resources
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from bot import shipped
 from bot.domain.duration import parse_duration
 
 if TYPE_CHECKING:
@@ -194,14 +193,6 @@ def issuers(text: str) -> tuple[IssuerConfig, ...]:
     return found
 
 
-def config_text(name: str) -> str:
-    """Return a file of config/: shipped in the wheel as bot/_config, beside bot/ in a checkout."""
-    shipped = resources.files("bot") / "_config" / name
-    if shipped.is_file():
-        return shipped.read_text()
-    return (Path(__file__).parent.parent / "config" / name).read_text()
-
-
 def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
     """Read one item of the list: a template's name, or a table that may build on one."""
     table = {"template": item} if isinstance(item, str) else dict(item)
@@ -217,7 +208,7 @@ def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
 
 
 def _template(name: Any) -> dict[str, Any]:
-    known = tomllib.loads(config_text("issuers.toml"))
+    known = tomllib.loads(shipped.config("issuers.toml").read_text())
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
     found: dict[str, Any] = known[name]
