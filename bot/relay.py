@@ -58,9 +58,18 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
             continue  # it never heard of this pull request
         state = "superseded" if stale else "held" if held and not closing else "pending"
         new += await _record(tx, about, entry, state)
-    tx.enqueue("publish", f"{repo}#{number}")
+    for one in {number, *await _heirs(tx, repo, number, record)}:
+        tx.enqueue("publish", f"{repo}#{one}")
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
     return new
+
+
+async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:
+    """Return the pull requests that decide the gates of commits this one is, or was, at."""
+    if record is None:
+        return set()
+    owners = await pulls.owners_of_gates(tx, repo, await pulls.heads(tx, record))
+    return {owner for owner in owners.values() if owner != number}
 
 
 async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:

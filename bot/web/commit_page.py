@@ -83,9 +83,9 @@ async def commit(request: web.Request) -> web.Response:
 async def _find(request: web.Request, repo: str, sha: str) -> _Found | None:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
-        hidden = (await access.of_request(request, tx)).hides(repo)
+        hidden = await access.of_request(request, tx)
         # what is hidden is looked for where nothing is: it takes as long as what nobody knows
-        where = NOWHERE if hidden else repo
+        where = NOWHERE if hidden.has(repo) else repo
         pull = await reads.pull_of_head(tx, where, sha)
         told = await _told(tx, where, sha)
         whole = pull["head_sha"] if pull else await commit_reads.full_sha(tx, where, sha)

@@ -55,9 +55,9 @@ async def overview(request: web.Request) -> web.Response:
     days, level, query = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
-        known = await health.of_all(tx, allowed, days, request.app[PAST], events)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
+        known = await health.of_all(tx, hidden, days, request.app[PAST], events)
         newest = await allowlists.newest(tx)
     found = [one for one in known if one.matches(query) and level in {None, one.level}]
     event = ",".join(sorted(events or ()))
@@ -93,11 +93,11 @@ async def pull(request: web.Request) -> web.Response:
     number = parameters.number(request.match_info["number"])
     try:
         async with context.store.read() as tx:
-            allowed = await access.of_request(request, tx)
+            hidden = await access.of_request(request, tx)
             found = await pulls.read(
                 tx,
                 context.settings,
-                allowed,
+                hidden,
                 repo=repo,
                 number=number,
                 sha=sha,
