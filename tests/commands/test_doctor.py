@@ -248,6 +248,11 @@ async def test_an_allowlist_that_the_bot_cannot_read_is_said_as_the_bot_would(gi
         assert check["status"] == "error"
         assert check["detail"].startswith(f"{source} cannot be read: ")
         assert reason in check["detail"]
+    github.faults.add(path="/contents/", status=502)
+    away = {"ALLOWLIST": f"{UPSTREAM}:allowlist.yml", "DATA_DIR": str(tmp_path)}
+    _, found, _ = await doctor(options | away, tmp_path)
+    assert "GitHub is away" in found["allowlist"][0]["detail"]
+    assert found["allowlist"][0]["next"] == "check the network and try again"
 
 
 async def test_where_deliveries_are_pulled_nobody_has_to_reach_us(serving, github, tmp_path):
