@@ -71,12 +71,14 @@ async def pull_state(
     *,
     labels: frozenset[str] | None = None,
     compared: int = MOST_HEADS,
-    only: str | None = None,
+    shown: str | None = None,
+    sparing: bool = False,
 ) -> PullState:
     """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt.
 
-    Of the newest `compared` heads the failures are compared with others; see `explained`. Of a pull request with very
-    many dispatches `only` the head that begins so is judged ("" is the newest), the others are but named.
+    Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of the one that
+    begins with `shown` ("" is the newest), for which see `explained`. With `sparing`, of a pull request with very many
+    dispatches only the head `shown` is judged, the others are but named.
     """
     allowlist = await allowlists.in_force(tx)
     record = await pulls.get(tx, repo, number)
@@ -84,11 +86,12 @@ async def pull_state(
         labels = frozenset((record["labels"] or ()) if record else ())
     counts = await dispatches.heads_of_pull(tx, repo, number)
     shas = _heads(record, counts)
+    looked_at = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
     judged = None
-    if only is not None and sum(counts.values()) > MOST_JUDGED:
-        judged = next((sha for sha in shas if sha.startswith(only)), "")
+    if sparing and sum(counts.values()) > MOST_JUDGED:
+        judged = looked_at[0] if looked_at else ""
     rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
-    facts = await facts_of.dispatches(tx, rows)
+    facts = await facts_of.dispatches(tx, rows, tests_on={*shas[:compared], *looked_at})
     ignored = await commands.ignored(tx, repo, number)
     heads: list[Head] = []
     for sha in shas:

@@ -57,7 +57,7 @@ async def follow(tx: Transaction, state: PullState) -> None:
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:
     """Return the head of a pull request of the queue that people look at now."""
     if number != state.number:
-        state = await query.pull_state(tx, settings, state.repo, number)
+        state = await query.pull_state(tx, settings, state.repo, number, compared=0)
     if state.current is not None:
         return state.current
     unknown = f"nothing is known of pull request {number}, which is before this one in the queue"

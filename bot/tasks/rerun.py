@@ -69,7 +69,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     found = []
     for number in sorted(number for number in numbers if number is not None):
         tx.enqueue("publish", f"{repo}#{number}")
-        state = await query.pull_state(tx, context.settings, repo, number)
+        state = await query.pull_state(tx, context.settings, repo, number, compared=0)
         head = state.head(sha)
         for backend in head.view.backends if head else ():
             facts = head.facts.get(backend.repo.casefold()) if head else None
