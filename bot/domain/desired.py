@@ -1,74 +1,33 @@
-"""Which check runs should a head carry, and what has to be done so that it does? Desired against present.
+"""Which check runs of backends should a head carry, and what has to be done so that it does? Desired against present.
 
 A check run is updated by its stored id and never reopened by a late report; what begins a new one is a new basis: a
-re-run, a new dispatch, or for the gate anything that makes a concluded one unfinished again.
+re-run or a new dispatch. `domain.desired_gate` has the gate.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.checkrun import CheckRun, backend_check, job_checks
 from bot.domain.labels import asks_for
 from bot.domain.marking import annotated
+from bot.domain.writes import Plan, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bot.domain.allowlist import Entry
     from bot.domain.view import Backend, Job, Pull
+    from bot.domain.writes import Terms, Write
 
 Row = dict[str, Any]
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
 DELISTED = "this backend takes no part any more: it left the allowlist"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Write:
-    """One check run to be made (`check_run_id` None) or updated."""
-
-    check: CheckRun
-    basis: str
-    label_ended: bool  # concluded only because the pull request lost the label, or the backend its entry
-    check_run_id: int | None
-    digest: str
-    urgent: bool  # a gate or a backend's verdict: goes before the rest when the budget is short
-    not_before: int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What has to be written on a head, the gate and verdicts first, and how much is right already."""
-
-    writes: tuple[Write, ...] = ()
-    unchanged: int = 0
-
-    def __add__(self, other: Plan) -> Plan:
-        """Return both plans as one; each keeps its order."""
-        return Plan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What settings and the pull request say about check runs."""
-
-    prefix: str
-    label_prefixes: tuple[str, ...]
-    labels: frozenset[str]  # the pull request's
-    gate: bool  # a gate was published on this repository before
-    interval: int  # milliseconds between two updates of one check run
-    current: bool = True  # on an older head what was begun goes on, and nothing begins
-    files: frozenset[str] = frozenset()  # those it changes: failed tests are annotated only there
-
-    @property
-    def gate_name(self) -> str:
-        """The gate's name."""
-        return f"{self.prefix} / gate"
 
 
 def backends(
@@ -97,71 +56,7 @@ def backends(
                 present=present,
                 terms=terms,
             )
-    return _plan([*wanted, *_superseded(present, terms, jobs)])
-
-
-def gate(
-    pull: Pull, dispatches: Mapping[str, Row], present: Sequence[Row], terms: Terms, *, due: bool
-) -> Plan:
-    """Return what has to be written of the gate; `present` holds the gates made on this commit, oldest first.
-
-    There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
-    on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
-    """
-    blocking = [backend for backend in pull.backends if backend.level >= 4]
-    if not blocking and not (terms.gate and due):
-        return Plan()
-    about = sorted(
-        f"{dispatches[key]['id'] if key in dispatches else key}/{backend.attempt}"
-        for backend in blocking
-        for key in (backend.repo.casefold(),)
-    )
-    basis = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:16]
-    row = present[-1] if present else None
-    if row is None and not terms.current:
-        return Plan()
-    number = int(row["external_id"].rpartition("/")[2]) if row else 1
-    check = gate_check(
-        pull.backends,
-        prefix=terms.prefix,
-        head_sha=pull.head_sha,
-        external_id="",
-        page_url=pull.page_url,
-        unknown=pull.gate_unknown,
-    )
-    if row and row["status"] == "completed" and check.status != "completed":
-        row, number = None, number + 1
-    repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
-    external_id = f"gate/{repository}/{pull.head_sha}/{number}"
-    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once;
-    # and more words to an undecided gate wait: first it is said of the backends themselves
-    told = any(backend.repo.casefold() in dispatches for backend in blocking)
-    urgent = told or not blocking if row is None else not row["digest"]
-    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
-
-
-def hope(pull: Pull, terms: Terms) -> int:
-    """Return how far a head is from a failure of the gate: 0 failed, 1 undecided, 2 passed."""
-    check = gate_check(
-        pull.backends,
-        prefix=terms.prefix,
-        head_sha="",
-        external_id="",
-        page_url="",
-        unknown=pull.gate_unknown,
-    )
-    return 2 if check.conclusion == "success" else 0 if check.conclusion else 1
-
-
-def digest(check: CheckRun) -> str:
-    """Return what identifies a check run's content."""
-    return hashlib.sha256(msgspec.json.encode([check.body(), check.annotations], order="sorted")).hexdigest()
-
-
-def _plan(wanted: Sequence[Write | None]) -> Plan:
-    writes = [write for write in wanted if write is not None]
-    ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
-    return Plan(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
+    return Plan.of([*wanted, *_superseded(present, terms, jobs)])
 
 
 def _of_backend(
@@ -226,7 +121,7 @@ def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write 
             return None
         if row["status"] == "completed" and check.status != "completed" and not _taken_back(row):
             return None
-    return _write(check, basis, row, terms)
+    return needed(check, basis, row, terms)
 
 
 def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | None:
@@ -241,7 +136,7 @@ def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | 
         external_id=row["external_id"],
         annotations=(),
     )
-    return _write(ended, row["basis"], row, terms, label_ended=True)
+    return needed(ended, row["basis"], row, terms, label_ended=True)
 
 
 def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterator[Write | None]:
@@ -267,32 +162,7 @@ def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterato
                 title=SUPERSEDED,
                 summary=SUPERSEDED,
             )
-            yield _write(check, row["basis"], row, terms)
-
-
-def _write(
-    check: CheckRun,
-    basis: str,
-    row: Row | None,
-    terms: Terms,
-    *,
-    label_ended: bool = False,
-    urgent: bool = False,
-) -> Write | None:
-    now_is = digest(check)
-    if row is not None and row["digest"] == now_is and row["check_run_id"] is not None:
-        return None
-    concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
-    verdict = check.status == "completed" and concluding  # more words to the same verdict can wait
-    return Write(
-        check=check,
-        basis=basis,
-        label_ended=label_ended,
-        check_run_id=row["check_run_id"] if row else None,
-        digest=now_is,
-        urgent=urgent or verdict,
-        not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
-    )
+            yield needed(check, row["basis"], row, terms)
 
 
 def _taken_back(row: Row) -> bool:
