@@ -157,7 +157,7 @@ def gate_check(
     conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
     return CheckRun(
-        name=naming.joined(prefix, "gate"),
+        name=naming.gate(prefix),
         head_sha=head_sha,
         external_id=external_id,
         status="completed" if conclusion else "in_progress",

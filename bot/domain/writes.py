@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bot.domain import naming
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -63,7 +65,7 @@ class Terms:
     @property
     def gate_name(self) -> str:
         """The gate's name."""
-        return f"{self.prefix} / gate"
+        return naming.gate(self.prefix)
 
 
 def needed(

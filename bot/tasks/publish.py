@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, verdict
+from bot.domain import desired, naming, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
@@ -138,7 +138,7 @@ async def _plan(
 ) -> Plan:
     """Return everything that has to be written: gates and verdicts, then the rest and mere words of a gate last."""
     settings = context.settings
-    gate_name = f"{settings.check_prefix} / gate"
+    gate_name = naming.gate(settings.check_prefix)
     terms = Terms(
         prefix=settings.check_prefix,
         label_prefixes=settings.label_prefixes,
