@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bot.domain.allowlist_entry import Level
 from bot.domain.checkrun import CheckRun, backend_check, job_checks
 from bot.domain.labels import asks_for
 from bot.domain.marking import annotated
@@ -46,7 +47,7 @@ def backends(
     jobs: set[str] = set()
     for backend in pull.backends:
         key = backend.repo.casefold()
-        if key in dispatches and backend.level >= 3:
+        if key in dispatches and backend.has_checks:
             jobs |= {_job_id(dispatches[key], job) for job in backend.jobs}
             wanted += _of_backend(
                 backend,
@@ -74,7 +75,7 @@ def _of_backend(
         "head_sha": head_sha,
         "failure_conclusion": entry.conclusion if entry else "neutral",
     }
-    shown = backend.level > 3 or asks_for(backend.device, terms.labels, terms.label_prefixes)
+    shown = backend.blocks or asks_for(backend.device, terms.labels, terms.label_prefixes)
     by_name = {row["name"]: row for row in present}
     by_id = {row["external_id"]: row for row in present}
     basis = f"{dispatch['id']}/{backend.attempt}"
@@ -84,7 +85,7 @@ def _of_backend(
     if row is not None and row["basis"] != basis and (shown or row["status"] == "completed"):
         row = None  # it was about something else; one that has lost its label is ended all the same
     silenced = entry is None and not backend.state.finished  # its reports are refused: no verdict will come
-    begun = dispatch["level"] > 3 and row is not None  # at a level that asks for no label
+    begun = dispatch["level"] >= Level.L4 and row is not None  # at a level that asks for no label
     stays, why_not = (shown or begun) and not silenced, DELISTED if entry is None else LABEL_GONE
     if not by_job:
         check = annotated(check, backend.failing, terms.files)
@@ -99,7 +100,7 @@ def _of_backend(
         if begins or row is not None:  # what was begun is concluded
             told = annotated(of_job, [job] if job.red else [], terms.files)
             basis = of_job.external_id
-            begun = dispatch["level"] > 3 and row is not None
+            begun = dispatch["level"] >= Level.L4 and row is not None
             stays = (shown or begun) and not silenced
             due = _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
             yield due and replace(due, urgent=False)  # any number of jobs may be reported

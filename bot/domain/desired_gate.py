@@ -33,7 +33,7 @@ def gate(
     There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
     on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
     """
-    blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.level >= 4}
+    blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.blocks}
     row = present[-1] if present else None
     wanted = bool(blocking) or (terms.gate and due)
     if not wanted or (row is None and not terms.current):

@@ -125,7 +125,7 @@ def whose(backends: Sequence[Backend]) -> str:
 
 def weight(backend: Backend) -> str:
     """Return what a red backend means for the pull request."""
-    if backend.level >= 4:
+    if backend.blocks:
         return "This blocks merging."
     return f"Level {backend.level}: this does not block merging."
 

@@ -45,7 +45,7 @@ def of_gate(blocking: Sequence[Backend], page_url: str) -> str:
     unknown = [
         f"The level of {inert.code(backend.label)} is unknown, so it cannot pass."
         for backend in blocking
-        if backend.level != 4
+        if backend.level_unknown
     ]
     blocks = [
         "Green once every backend below has passed on this commit.",
