@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.commands import load_settings
-from bot.commands.keys import config_option, with_store
+from bot.commands import config_option, load_settings
+from bot.commands.database import change, look
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     async def work(tx: Transaction) -> list[dict[str, Any]]:
         return await operations.tasks(tx, state=state, before=None, limit=limit)
 
-    rows = with_store(load_settings(config), work)
+    rows = look(load_settings(config), work)
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -63,7 +63,7 @@ def retry(identifier: int, config: Path | None) -> None:
     async def work(tx: Transaction) -> dict[str, Any] | None:
         return await operations.retry(tx, identifier)
 
-    found = with_store(load_settings(config), work)
+    found = change(load_settings(config), work)
     if found is None or found["state"] not in {"dead", "waiting"}:
         what = "there is no such task" if found is None else f"it is {found['state']}"
         click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)

@@ -9,8 +9,8 @@ import msgspec
 
 from bot import manifest
 from bot.doctor.finding import Finding, error, ok, warning
+from bot.domain.urls import web_url
 from bot.errors import RetryLater
-from bot.setup.wanted import web_url
 
 if TYPE_CHECKING:
     from bot.doctor.patient import AppUnderTest, Patient

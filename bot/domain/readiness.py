@@ -84,7 +84,7 @@ class Sums:
 def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
     """Return what the days of a backend amount to, up to today."""
     month = total([one.tally for one in days if one.day >= today - WINDOW])
-    week = total([one.tally for one in days if one.day > today - thresholds.demotion_days])
+    week = total([one.tally for one in days if one.day >= today - thresholds.demotion_days])
     first = min((one.day for one in days if one.tally.rated), default=today)
     return Sums(
         seasoned=first <= today - thresholds.demotion_days,

@@ -26,7 +26,7 @@ async def plan(
 ) -> Plan:
     """Return what has to be written of the gates on some heads.
 
-    Of several open pull requests with one head, the first decides: a commit has one gate.
+    Of several open pull requests with one head, the one that came to it first decides: a commit has one gate.
     """
     owners = await pulls.owners_of_gates(tx, state.repo, [head.view.head_sha for head in chosen])
     heads: list[tuple[str, Head, bool]] = [
@@ -51,16 +51,8 @@ async def plan(
 
 
 async def follow(tx: Transaction, state: PullState) -> None:
-    """Have the gates looked at again that others decide from now on, or for which this pull request counts.
-
-    Those are of commits which a later pull request is at and this one is not any more, and of the pull requests that
-    come next in a merge queue: they build on this one.
-    """
-    left = [head.view.head_sha for head in state.heads]
-    owners = await pulls.owners_of_gates(tx, state.repo, left)
-    heirs = {number for number in owners.values() if number > state.number}
-    queued = merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
-    for number in heirs | queued:
+    """Have the gates looked at again for which this pull request counts: of those behind it in a merge queue."""
+    for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
         tx.enqueue("publish", f"{state.repo}#{number}")
 
 

@@ -23,33 +23,33 @@ SIGNED_IN = 12 * 3600  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access(Private):
-    """What one request may not see: everything private, or nothing for the administrator."""
+class Hidden(Private):
+    """What one request may not see: what is private; nothing for the administrator."""
 
-    def hides(self, repo: str) -> bool:
-        """Whether a repository is hidden, by name."""
+    def has(self, repo: str) -> bool:
+        """Whether a repository is one of them, by name."""
         return repo.casefold() in self.names
 
-    def hides_row(self, row: dict[str, Any]) -> bool:
-        """Whether a record's repository is hidden: by id too, since names change."""
-        return row["repository_id"] in self.ids or self.hides(row["repo"])
+    def has_row(self, row: dict[str, Any]) -> bool:
+        """Whether a record's repository is one of them: by id too, since names change."""
+        return row["repository_id"] in self.ids or self.has(row["repo"])
 
     def check_upstream(self, settings: Settings) -> None:
         """Raise Rejected 404 when everything this bot watches is hidden."""
-        if all(map(self.hides, settings.upstream_repo)):
+        if all(map(self.has, settings.upstream_repo)):
             raise Rejected(404, "not_found", "there is nothing here that may be shown")
 
 
-HIDDEN: web.RequestKey[Access] = web.RequestKey("hidden", Access)
+HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
 
 
-async def of_request(request: web.Request, tx: Transaction) -> Access:
+async def of_request(request: web.Request, tx: Transaction) -> Hidden:
     """Return what this request may not see, and note it with the request."""
     if reads_private(request):
         private = Private(names=frozenset(), ids=frozenset())
     else:
         private = await reads.private(tx)
-    request[HIDDEN] = found = Access(names=private.names, ids=private.ids)
+    request[HIDDEN] = found = Hidden(names=private.names, ids=private.ids)
     return found
 
 

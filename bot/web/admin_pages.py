@@ -11,7 +11,7 @@ from aiohttp import web
 from bot.errors import Rejected
 from bot.store import allowlists, inbox, operations, overview_reads
 from bot.web import access, admin_forms, health, parameters
-from bot.web.access import Access
+from bot.web.access import Hidden
 from bot.web.aside import ASIDE
 from bot.web.html import refused, render
 from bot.web.keys import CONTEXT
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 DAY, LATE = 86_400_000, 60_000  # milliseconds
 FEW, PAGE = 20, 100
 MOST_SHOWN = 200_000  # characters of a payload
-EVERYTHING = Access(names=frozenset(), ids=frozenset())
+NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
 def for_admin(
@@ -62,7 +62,7 @@ async def overview(request: web.Request) -> web.Response:
     """Show what wants attention."""
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
-        silent = [one for one in await health.of_all(tx, EVERYTHING, 30, request.app[PAST]) if one.stale]
+        silent = [one for one in await health.of_all(tx, NOTHING_HIDDEN, 30, request.app[PAST]) if one.stale]
         newest = await allowlists.newest(tx)
         dead = await operations.tasks(tx, state="dead", before=None, limit=FEW)
         failing = await overview_reads.failing_tasks(tx, late=tx.now - LATE, limit=PAGE)

@@ -35,9 +35,9 @@ async def summary(request: web.Request) -> web.Response:
     days, level, words = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
-        found = await health.of_all(tx, allowed, days, request.app[PAST], events)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
+        found = await health.of_all(tx, hidden, days, request.app[PAST], events)
     backends = [shown.health(one) for one in found if one.matches(words) and level in {None, one.level}]
     return web.json_response({"ok": True, "days": days, "backends": backends})
 
@@ -49,8 +49,8 @@ async def pull(request: web.Request) -> web.Response:
     repo, sha = parameters.repo(request), parameters.sha(request)
     number = parameters.number(request.match_info["number"])
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        found = await pulls.read(tx, context.settings, allowed, repo=repo, number=number, sha=sha)
+        hidden = await access.of_request(request, tx)
+        found = await pulls.read(tx, context.settings, hidden, repo=repo, number=number, sha=sha)
         rows = await reads.jobs_of_pull(tx, found.names, number)
     wanted = [row for row in rows if sha is None or row["head_sha"] == found.sha]
     body = {
@@ -69,9 +69,9 @@ async def commit(request: web.Request) -> web.Response:
     repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
     events, limit = parameters.events(request), parameters.limit(request, default=backend_api.JOBS)
     async with request.app[CONTEXT].store.read() as tx:
-        hidden = (await access.of_request(request, tx)).hides(repo)
+        hidden = await access.of_request(request, tx)
         # what is hidden is looked for where nothing is: it takes as long as what nobody knows
-        where = pulls.NOWHERE if hidden else repo
+        where = pulls.NOWHERE if hidden.has(repo) else repo
         rows = await reads.jobs_on_commit(tx, where, sha, events=events, limit=limit)
     if not rows:
         raise Rejected(404, "unknown_commit", f"nobody has reported on {sha} of {repo[:200]}")

@@ -44,12 +44,12 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
     context = request.app[CONTEXT]
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        one, _ = await health.of_one(tx, allowed, repo, window)
+        one, _ = await health.of_one(tx, hidden, repo, window)
         rows = await reads.latest_jobs(
-            tx, repo, since=window.since, limit=limit, hidden=allowed.names, events=parameters.events(request)
+            tx, repo, since=window.since, limit=limit, hidden=hidden.names, events=parameters.events(request)
         )
     return one, days, rows
 

@@ -11,13 +11,14 @@ from bot.domain.days import DAY
 from bot.domain.failing import most_failing
 from bot.domain.readiness import percent
 from bot.domain.reading import show_time
+from bot.domain.urls import web_url
 from bot.domain.words import duration
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
 from bot.web import access, health, parameters
 from bot.web.grid import cells
 from bot.web.health import Window
-from bot.web.html import page, render, web_url
+from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -51,15 +52,15 @@ async def backend(request: web.Request) -> web.Response:
     tab = parameters.choice(request, "tab", TABS)
     wide = parameters.choice(request, "columns", ("", "all")) == "all"
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        one, known = await health.of_one(tx, allowed, repo, window)
-        asked = Asked(backend=repo, since=window.since, events=TABS[tab][1], hidden=allowed.names)
+        one, known = await health.of_one(tx, hidden, repo, window)
+        asked = Asked(backend=repo, since=window.since, events=TABS[tab][1], hidden=hidden.names)
         rows = await backend_reads.grid(tx, asked, commits=COMMITS, limit=CELLS)
         grid = matrix.build(rows, most=COMMITS, fold=None if wide else matrix.FOLD)
         failed = await backend_reads.failed_tests(tx, asked, limit=FAILED_JOBS)
-        latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=allowed.names)
+        latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
     same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))

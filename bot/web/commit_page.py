@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import own, verdict
+from bot.domain.urls import web_url
 from bot.store import commit_reads, reads
 from bot.web import access, parameters
-from bot.web.html import job_counts, page, render, web_url
+from bot.web.html import job_counts, page, render
 from bot.web.keys import CONTEXT
 from bot.web.pulls import FULL, NOWHERE
 
@@ -82,9 +83,9 @@ async def commit(request: web.Request) -> web.Response:
 async def _find(request: web.Request, repo: str, sha: str) -> _Found | None:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
-        hidden = (await access.of_request(request, tx)).hides(repo)
+        hidden = await access.of_request(request, tx)
         # what is hidden is looked for where nothing is: it takes as long as what nobody knows
-        where = NOWHERE if hidden else repo
+        where = NOWHERE if hidden.has(repo) else repo
         pull = await reads.pull_of_head(tx, where, sha)
         told = await _told(tx, where, sha)
         whole = pull["head_sha"] if pull else await commit_reads.full_sha(tx, where, sha)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bot.domain.allowlist import Entry
     from bot.domain.trend import Counts
     from bot.store import Transaction
-    from bot.web.access import Access
+    from bot.web.access import Hidden
     from bot.web.past import Past
 
 LIVELY = 2  # newest days, which change all the time
@@ -92,7 +92,15 @@ class Figures:
     heard_at: int  # 0: never
 
 
-NO_TREND = (None,) * (SPARK + 1)
+NO_FIGURES = Figures(
+    repo="",
+    level=0,
+    counts=False,
+    stats=BackendStats(),
+    trend=(None,) * (SPARK + 1),
+    turned="",
+    heard_at=0,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,24 +115,24 @@ class _Part:
 
 
 async def of_all(
-    tx: Transaction, access: Access, days: int, past: Past, events: frozenset[str] | None = None
+    tx: Transaction, hidden: Hidden, days: int, past: Past, events: frozenset[str] | None = None
 ) -> list[Health]:
     """Return every backend that is listed or was heard of in the window: from L4 down, worst first.
 
     With `events` only what is about these counts.
     """
     window = Window(days=days, now=tx.now)
-    figures = await _figures(tx, _Seen(hidden=access, events=events), window, past)
+    figures = await _figures(tx, _Seen(hidden=hidden, events=events), window, past)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
-    heard = {key: None for key, one in figures.items() if one.counts}
-    before = await rollup.last_heard(tx, entries.keys() - figures.keys(), hidden=access.names)
+    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
+    shown = {key: figures.get(key, NO_FIGURES) for key in entries}
+    shown |= {key: one for key, one in figures.items() if one.counts}
+    silent = [key for key, one in shown.items() if not one.heard_at]
+    before = await rollup.last_heard(tx, silent, hidden=hidden.names)
     found = [
-        _health(
-            entries.get(key), figures.get(key) or _silent_since(before.get(key)), window, asked.get(key, 0)
-        )
-        for key in {**entries, **heard}
+        _health(entries.get(key), _or_before(one, before.get(key)), window, asked.get(key, 0))
+        for key, one in shown.items()
     ]
     return sorted(found, key=_worst_first)
 
@@ -133,7 +141,7 @@ async def of_all(
 class _Seen:
     """Which days count: those that may be shown, and are about some events or any."""
 
-    hidden: Access
+    hidden: Hidden
     events: frozenset[str] | None = None
 
     def of(self, days: Iterable[Day]) -> list[Day]:
@@ -141,17 +149,17 @@ class _Seen:
         return [
             one
             for one in days
-            if not self.hidden.hides(one.upstream) and (self.events is None or one.event in self.events)
+            if not self.hidden.has(one.upstream) and (self.events is None or one.event in self.events)
         ]
 
 
-async def of_one(tx: Transaction, access: Access, repo: str, window: Window) -> tuple[Health, Sequence[Day]]:
+async def of_one(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> tuple[Health, Sequence[Day]]:
     """Return one backend and its days. Raises Rejected (404) when it is neither listed nor was ever heard of."""
-    key, known = repo.casefold(), await _days(tx, access, repo, window)
+    key, known = repo.casefold(), await _days(tx, hidden, repo, window)
     allowlist = await allowlists.in_force(tx)
     entry = allowlist.find(repo) if allowlist else None
     if entry is None and not known:
-        row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=access.names)), None)
+        row = next(iter(await reads.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
         if row is None:
             message = f"{repo[:200]} is not on the allowlist and has never reported"
             raise Rejected(404, "unknown_backend", message)
@@ -161,21 +169,20 @@ async def of_one(tx: Transaction, access: Access, repo: str, window: Window) -> 
             repo=name, level=level, device=None, oncalls=(), listed=False, stats=nothing, stale=True
         )
         return forgotten, known
-    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=access.names)
+    asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
     day: tuple[Tally, ...] = ()
     if window.days == 1:
-        day = _tallies(_Seen(hidden=access), (await rollup.since(tx, window.since, [key]))[key].days)
-    if known:
-        figures = _together(window, None, _part(_Seen(hidden=access), window, known), day)
-    else:
-        figures = _silent_since((await rollup.last_heard(tx, [key], hidden=access.names)).get(key))
+        day = _tallies(_Seen(hidden=hidden), (await rollup.since(tx, window.since, [key]))[key].days)
+    figures = _together(window, None, _part(_Seen(hidden=hidden), window, known), day)
+    if not figures.heard_at:
+        figures = _or_before(figures, (await rollup.last_heard(tx, [key], hidden=hidden.names)).get(key))
     return _health(entry, figures, window, asked.get(key, 0)), known
 
 
-async def _days(tx: Transaction, access: Access, repo: str, window: Window) -> list[Day]:
+async def _days(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> list[Day]:
     """Return the days of one backend that may be shown, of the window and at least as many as are drawn."""
     first = min(window.first, window.last - SPARK)
-    return _Seen(hidden=access).of(await rollup.read(tx, first, backends=[repo.casefold()]))
+    return _Seen(hidden=hidden).of(await rollup.read(tx, first, backends=[repo.casefold()]))
 
 
 async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> dict[str, Figures]:
@@ -237,10 +244,9 @@ def _figure(window: Window, part: _Part) -> Figures:
     )
 
 
-def _silent_since(at: int | None) -> Figures:
-    """Return the figures of a backend that did nothing in the days looked at."""
-    nothing = BackendStats()
-    return Figures(repo="", level=0, counts=False, stats=nothing, trend=NO_TREND, turned="", heard_at=at or 0)
+def _or_before(seen: Figures, at: int | None) -> Figures:
+    """Return the figures of a backend that may not have said anything in the days looked at, but once before."""
+    return seen if seen.heard_at else replace(seen, heard_at=at or 0)
 
 
 def _health(entry: Entry | None, seen: Figures, window: Window, asked: int) -> Health:

@@ -151,11 +151,6 @@ def path(repo: str) -> str | None:
     return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
 
 
-def web_url(api_url: str) -> str:
-    """Return where people see GitHub, given where programs do."""
-    return api_url.removesuffix("/api/v3").replace("://api.", "://", 1)
-
-
 def tone_of_state(state: State) -> str:
     """Return which colour and sign a backend's state has."""
     if state.red:

@@ -11,10 +11,11 @@ from aiohttp import web
 from bot.domain import readiness
 from bot.domain.days import DAY
 from bot.domain.readiness import HIGHEST, Thresholds, Word
+from bot.domain.urls import web_url
 from bot.store import allowlists
 from bot.web import access, parameters, shown
 from bot.web.aside import aside
-from bot.web.html import page, render, web_url
+from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from bot.domain.readiness import Measure, Readiness, Sums
     from bot.settings import Settings
     from bot.store import Transaction
-    from bot.web.access import Access
+    from bot.web.access import Hidden
     from bot.web.past import Past
 
 Row = dict[str, Any]
@@ -69,11 +70,11 @@ async def levels(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     words = parameters.words(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
         in_force = await allowlists.in_force(tx)
         newest = await allowlists.newest(tx)
-        judged = await _judged(tx, allowed, context.settings, request.app[PAST])
+        judged = await _judged(tx, hidden, context.settings, request.app[PAST])
     return render(
         request,
         "levels.html",
@@ -94,9 +95,9 @@ async def as_json(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     words = parameters.words(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
-        judged = await _judged(tx, allowed, context.settings, request.app[PAST])
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
+        judged = await _judged(tx, hidden, context.settings, request.app[PAST])
     return web.json_response({"ok": True, "backends": [_row(one) for one in judged if _matches(one, words)]})
 
 
@@ -117,7 +118,7 @@ def thresholds(settings: Settings) -> Thresholds:
     )
 
 
-async def _judged(tx: Transaction, allowed: Access, settings: Settings, past: Past) -> list[Judged]:
+async def _judged(tx: Transaction, hidden: Hidden, settings: Settings, past: Past) -> list[Judged]:
     """Return every listed backend that reports, those for less first, then those ready for more."""
     in_force = await allowlists.in_force(tx)
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
@@ -125,10 +126,10 @@ async def _judged(tx: Transaction, allowed: Access, settings: Settings, past: Pa
     span = (today - max(readiness.WINDOW, settings.demotion_days), today)
 
     def add_up(days: Iterable[Day]) -> Sums:
-        visible = [one for one in days if not allowed.hides(one.upstream)]
+        visible = [one for one in days if not hidden.has(one.upstream)]
         return readiness.add_up(visible, limits, today=today)
 
-    sums = await past.of_days(tx, ("readiness", allowed.names), span, add_up)
+    sums = await past.of_days(tx, ("readiness", hidden.names), span, add_up)
     since = await allowlists.levels(tx)
     found = [
         _judge(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)

@@ -93,10 +93,10 @@ async def _read(request: web.Request) -> _Chosen:
     days, query, level = parameters.days(request), parameters.words(request), parameters.level(request)
     start = _start(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
         window = Window(days=days, now=tx.now)
-        everybody = await health.of_all(tx, allowed, days, request.app[PAST])
+        everybody = await health.of_all(tx, hidden, days, request.app[PAST])
         found = [
             one for one in everybody if one.stats.rated and one.matches(query) and level in {None, one.level}
         ]
@@ -106,7 +106,7 @@ async def _read(request: web.Request) -> _Chosen:
         keys = [one.repo.casefold() for one in part]
         known: dict[str, list[Day]] = {key: [] for key in keys}
         for one in await rollup.read(tx, window.first, backends=keys):
-            if not allowed.hides(one.upstream):
+            if not hidden.has(one.upstream):
                 known[one.key].append(one)
     return _Chosen(window=window, found=found, most=most, part=part, known=known)
 

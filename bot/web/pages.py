@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from bot.domain import own, words
+from bot.domain.urls import web_url
 from bot.errors import Rejected
 from bot.store import allowlists
 from bot.web import (
@@ -26,7 +27,7 @@ from bot.web import (
     serving,
 )
 from bot.web.commit_page import unknown, upstreams_own
-from bot.web.html import STATIC, page, render, web_url
+from bot.web.html import STATIC, page, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST, Past
 from bot.web.serving import KEPT, Kept, Sent
@@ -54,9 +55,9 @@ async def overview(request: web.Request) -> web.Response:
     days, level, query = parameters.days(request), parameters.level(request), parameters.words(request)
     events = parameters.events(request)
     async with context.store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        allowed.check_upstream(context.settings)
-        known = await health.of_all(tx, allowed, days, request.app[PAST], events)
+        hidden = await access.of_request(request, tx)
+        hidden.check_upstream(context.settings)
+        known = await health.of_all(tx, hidden, days, request.app[PAST], events)
         newest = await allowlists.newest(tx)
     found = [one for one in known if one.matches(query) and level in {None, one.level}]
     event = ",".join(sorted(events or ()))
@@ -92,11 +93,11 @@ async def pull(request: web.Request) -> web.Response:
     number = parameters.number(request.match_info["number"])
     try:
         async with context.store.read() as tx:
-            allowed = await access.of_request(request, tx)
+            hidden = await access.of_request(request, tx)
             found = await pulls.read(
                 tx,
                 context.settings,
-                allowed,
+                hidden,
                 repo=repo,
                 number=number,
                 sha=sha,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bot.query import PullState
     from bot.settings import Settings
     from bot.store import Transaction
-    from bot.web.access import Access
+    from bot.web.access import Hidden
 
 Row = dict[str, Any]
 NOWHERE = "-/-"  # no repository has this name
@@ -86,7 +86,7 @@ class Shown:
 async def read(
     tx: Transaction,
     settings: Settings,
-    access: Access,
+    hidden: Hidden,
     *,
     repo: str,
     number: int,
@@ -99,9 +99,9 @@ async def read(
     With `full` only so many backends are told in full, the red ones first, and the one `wanted`.
     """
     # what is hidden is looked for where nothing is: it takes as long as what nobody knows
-    where = NOWHERE if access.hides(repo) else repo
+    where = NOWHERE if hidden.has(repo) else repo
     record = await pulls.get(tx, where, number)
-    if record is not None and access.hides_row(record):
+    if record is not None and hidden.has_row(record):
         where, record = NOWHERE, None
     names = _names(settings, where, record)
     only = None if full is None else sha or ""

@@ -29,8 +29,8 @@ async def one(request: web.Request) -> web.Response:
     identifier = text if "guid" in kind.key else parameters.number(text)
     attempt = parameters.attempt(request) if "run_attempt" in kind.key else None
     async with request.app[CONTEXT].store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        row = await reads.record(tx, kind, repo, identifier, hidden=allowed, attempt=attempt)
+        hidden = await access.of_request(request, tx)
+        row = await reads.record(tx, kind, repo, identifier, hidden=hidden, attempt=attempt)
     if row is None:
         raise _unknown(f"no {kind.table} {text[:100]} of {repo[:200]} is held here")
     return web.json_response(shown.record(kind, row))
@@ -42,8 +42,8 @@ async def newest(request: web.Request) -> web.Response:
     kind, repo = _kind(request), _repo(request)
     limit, before = parameters.limit(request, default=ROWS), _cursor(request, kind)
     async with request.app[CONTEXT].store.read() as tx:
-        allowed = await access.of_request(request, tx)
-        rows = await reads.record_page(tx, kind, repo, hidden=allowed, before=before, limit=limit + 1)
+        hidden = await access.of_request(request, tx)
+        rows = await reads.record_page(tx, kind, repo, hidden=hidden, before=before, limit=limit + 1)
     if not rows and before is None:
         raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
     following = _cursor_of(kind, rows[limit - 1]) if len(rows) > limit else None

@@ -20,10 +20,10 @@ from bot.web.keys import CONTEXT
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bot.web.access import Access
+    from bot.web.access import Hidden
 
     Make = Callable[[], Awaitable[web.Response]]
-    Key = tuple[str, Access]  # the address, and what was hidden: nothing shows for longer than it may
+    Key = tuple[str, Hidden]  # the address, and what was hidden: nothing shows for longer than it may
 
 MOST_KEPT = 256  # addresses
 MOST_BYTES = 64 * 1024 * 1024

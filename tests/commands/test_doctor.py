@@ -232,6 +232,29 @@ async def test_a_wrong_allowlist_an_issuer_without_keys_and_readable_keys(servin
     assert stat.S_IMODE(key.stat().st_mode) == 0o644
 
 
+async def test_an_allowlist_that_the_bot_cannot_read_is_said_as_the_bot_would(github, tmp_path, app_key):
+    github.set_file(UPSTREAM, "oot/allowlist.yml", "x" * 2_000_000)
+    (tmp_path / "large.yml").write_text("ä" * 2_000_000)
+    options = options_for(tmp_path, private_key=app_key, app_id=github.app.app_id, api_url=github.api_url)
+    for source, reason in {
+        f"{UPSTREAM}:oot": "oot is no file",
+        f"{UPSTREAM}:oot/allowlist.yml": "oot/allowlist.yml is larger than 1 MiB",
+        f"{UPSTREAM}:allowlist.yml": "404",
+        str(tmp_path): "Is a directory",
+        str(tmp_path / "large.yml"): "large.yml is larger than 1 MiB",
+    }.items():
+        _, found, _ = await doctor(options | {"ALLOWLIST": source, "DATA_DIR": str(tmp_path)}, tmp_path)
+        (check,) = found["allowlist"]
+        assert check["status"] == "error"
+        assert check["detail"].startswith(f"{source} cannot be read: ")
+        assert reason in check["detail"]
+    github.faults.add(path="/contents/", status=502)
+    away = {"ALLOWLIST": f"{UPSTREAM}:allowlist.yml", "DATA_DIR": str(tmp_path)}
+    _, found, _ = await doctor(options | away, tmp_path)
+    assert "GitHub is away" in found["allowlist"][0]["detail"]
+    assert found["allowlist"][0]["next"] == "check the network and try again"
+
+
 async def test_where_deliveries_are_pulled_nobody_has_to_reach_us(serving, github, tmp_path):
     serving.kill()
     await serving.ended()

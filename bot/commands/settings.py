@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bot import parse
 from bot.settings import Settings
 
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -66,7 +67,7 @@ def _default(field: dataclasses.Field[Any]) -> str | int:
     value: Any = field.default
     if value is None:
         return ""
-    if field.metadata["read"].__name__ == "parse_duration":
+    if field.metadata["read"] is parse.duration:
         return next(f"{value // unit}{name}" for unit, name in UNITS if value % unit == 0)
     if field.name == "oidc_issuers":
         return "github-actions"
