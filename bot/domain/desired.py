@@ -7,7 +7,8 @@ re-run or a new dispatch. `domain.desired_gate` has the gate.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,86 +44,143 @@ def backends(
     `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds the oot_check rows of
     this head, oldest first.
     """
-    wanted: list[Write | None] = []
-    jobs: set[str] = set()
-    for backend in pull.backends:
-        key = backend.repo.casefold()
-        if key in dispatches and backend.has_checks:
-            jobs |= {_job_id(dispatches[key], job) for job in backend.jobs}
-            wanted += _of_backend(
-                backend,
-                pull.head_sha,
-                dispatch=dispatches[key],
-                entry=entries.get(key),
-                present=present,
-                terms=terms,
-            )
-    return Plan.of([*wanted, *_superseded(present, terms, jobs)])
+    cases = [
+        _Case(
+            backend=backend,
+            head_sha=pull.head_sha,
+            dispatch=dispatches[key],
+            entry=entries.get(key),
+            present=present,
+            terms=terms,
+        )
+        for backend in pull.backends
+        if (key := backend.repo.casefold()) in dispatches and backend.has_checks
+    ]
+    wanted = [write for case in cases for write in (*_of_backend(case), *_of_jobs(case))]
+    latest = {_job_id(case.dispatch, job) for case in cases for job in case.backend.jobs}
+    return Plan.of([*wanted, *_superseded(present, terms, latest)])
 
 
-def _of_backend(
-    backend: Backend,
-    head_sha: str,
-    *,
-    dispatch: Row,
-    entry: Entry | None,
-    present: Sequence[Row],
-    terms: Terms,
-) -> Iterator[Write | None]:
-    """Yield the check run of a backend and, where its entry asks for that, those of its jobs."""
-    terms_here = {
-        "prefix": terms.prefix,
-        "head_sha": head_sha,
-        "failure_conclusion": entry.conclusion if entry else "neutral",
-    }
-    shown = backend.blocks or asks_for(backend.device, terms.labels, terms.label_prefixes)
-    by_name = {row["name"]: row for row in present}
-    by_id = {row["external_id"]: row for row in present}
-    basis = f"{dispatch['id']}/{backend.attempt}"
-    by_job = entry is not None and entry.checks == "jobs"
-    check = backend_check(backend, external_id=basis, **terms_here)
-    row = by_name.get(check.name)
-    if row is not None and row["basis"] != basis and (shown or row["status"] == "completed"):
-        row = None  # it was about something else; one that has lost its label is ended all the same
-    silenced = entry is None and not backend.state.finished  # its reports are refused: no verdict will come
-    begun = dispatch["level"] >= Level.L4 and row is not None  # at a level that asks for no label
-    stays, why_not = (shown or begun) and not silenced, DELISTED if entry is None else LABEL_GONE
-    if not by_job:
-        check = annotated(check, backend.failing, terms.files)
-    if terms.current or check.name in by_name:
-        yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
-    if not by_job and not any(key.startswith(_job_id(dispatch)) for key in by_id):
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """One backend on one head: what decides which check runs it has there, and whether they go on."""
+
+    backend: Backend
+    head_sha: str
+    dispatch: Row
+    entry: Entry | None  # None: it left the allowlist
+    present: Sequence[Row]  # all check runs of the head, oldest first
+    terms: Terms
+
+    @property
+    def by_job(self) -> bool:
+        """Whether its entry asks for a check run of every job."""
+        return self.entry is not None and self.entry.checks == "jobs"
+
+    @property
+    def in_common(self) -> dict[str, str]:
+        """What all its check runs are made with."""
+        return {
+            "prefix": self.terms.prefix,
+            "head_sha": self.head_sha,
+            "failure_conclusion": self.entry.conclusion if self.entry else "neutral",
+        }
+
+    @cached_property
+    def newest(self) -> dict[str, Row]:
+        """The newest check run of each name."""
+        return {row["name"]: row for row in self.present}
+
+    @cached_property
+    def asked_for(self) -> bool:
+        """Whether it is to be shown as things are now: it blocks, or the pull request carries its label."""
+        return self.backend.blocks or asks_for(
+            self.backend.device, self.terms.labels, self.terms.label_prefixes
+        )
+
+    def may_begin(self, name: str) -> bool:
+        """Whether a check run of this name may begin: on an older head only in place of another."""
+        return self.terms.current or name in self.newest
+
+    def goes_on(self, row: Row | None) -> bool:
+        """Whether a check run, begun already where there is a `row`, says how things stand; else it is ended."""
+        if self.entry is None and not self.backend.state.finished:
+            return False  # its reports are refused: no verdict will come
+        begun_without_label = row is not None and self.dispatch["level"] >= Level.L4
+        return self.asked_for or begun_without_label
+
+
+def _of_backend(case: _Case) -> Iterator[Write | None]:
+    """Yield the write of the backend's own check run."""
+    basis = f"{case.dispatch['id']}/{case.backend.attempt}"
+    check = backend_check(case.backend, external_id=basis, **case.in_common)
+    if not case.by_job:
+        check = annotated(check, case.backend.failing, case.terms.files)
+    if case.may_begin(check.name):
+        yield _write(case, check, basis, _continued(case, check.name, basis))
+
+
+def _continued(case: _Case, name: str, basis: str) -> Row | None:
+    """Return the check run that is updated; None where a new one begins, as the last was about something else."""
+    row = case.newest.get(name)
+    if row is None or row["basis"] == basis:
+        return row
+    unasked = row["status"] != "completed" and not case.asked_for
+    return row if unasked else None  # it is ended, whatever it was about
+
+
+def _of_jobs(case: _Case) -> Iterator[Write | None]:
+    """Yield the writes of the jobs' check runs: where its entry asks for them, and of those once begun."""
+    ours = _job_prefix(case.dispatch)
+    begun = {row["external_id"]: row for row in case.present if row["external_id"].startswith(ours)}
+    if not case.by_job and not begun:
         return
-    jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
-    for job, of_job in zip(backend.jobs, jobs, strict=True):
-        row = by_id.get(of_job.external_id)
-        begins = by_job and (terms.current or of_job.name in by_name)
-        if begins or row is not None:  # what was begun is concluded
-            told = annotated(of_job, [job] if job.red else [], terms.files)
-            basis = of_job.external_id
-            begun = dispatch["level"] >= Level.L4 and row is not None
-            stays = (shown or begun) and not silenced
-            due = _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
-            yield due and replace(due, urgent=False)  # any number of jobs may be reported
+    checks = job_checks(case.backend, external_id=lambda job: _job_id(case.dispatch, job), **case.in_common)
+    for job, check in zip(case.backend.jobs, checks, strict=True):
+        row = begun.get(check.external_id)
+        if row is not None or (case.by_job and case.may_begin(check.name)):
+            told = annotated(check, [job] if job.red else [], case.terms.files)
+            write = _write(case, told, told.external_id, row)
+            yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
 
 
-def _job_id(dispatch: Row, job: Job | None = None) -> str:
-    """Return our key of an attempt of a job, hashed so that none can pose as two; or how those of all begin."""
-    if job is None:
-        return f"{dispatch['id']}/job/"
+def _job_id(dispatch: Row, job: Job) -> str:
+    """Return our key of an attempt of a job, hashed so that none can pose as two."""
     parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
-    return _job_id(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
+    return _job_prefix(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
+
+
+def _job_prefix(dispatch: Row) -> str:
+    """Return how our keys of all jobs of a dispatch begin."""
+    return f"{dispatch['id']}/job/"
+
+
+def _write(case: _Case, check: CheckRun, basis: str, row: Row | None) -> Write | None:
+    """Return the write after which a check run says how things stand, or is ended; None when it is right."""
+    if case.goes_on(row):
+        return _shown(check, basis, row, case.terms)
+    return _ended(check, row, case.terms, DELISTED if case.entry is None else LABEL_GONE)
 
 
 def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write | None:
     """Return the write that makes a check run what it should be; concluded ones are not opened again."""
-    if row is not None:
-        check = replace(check, external_id=row["external_id"])
-        if _taken_back(row) and not terms.current:
-            return None
-        if row["status"] == "completed" and check.status != "completed" and not _taken_back(row):
-            return None
-    return needed(check, basis, row, terms)
+    if row is None:
+        return needed(check, basis, None, terms)
+    if _is_closed(row, check, terms):
+        return None
+    return needed(replace(check, external_id=row["external_id"]), basis, row, terms)
+
+
+def _is_closed(row: Row, check: CheckRun, terms: Terms) -> bool:
+    """Whether a check run stays as it was concluded, whatever it should say now."""
+    if _taken_back(row):
+        return not terms.current  # nothing begins again on an older head
+    return bool(row["status"] == "completed" and check.status != "completed")
+
+
+def _taken_back(row: Row) -> bool:
+    """Whether a check run ended only because its label went away; the label back, it goes on."""
+    return bool(row["conclusion"] == "neutral" and row["label_ended"])
 
 
 def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | None:
@@ -140,20 +198,16 @@ def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | 
     return needed(ended, row["basis"], row, terms, label_ended=True)
 
 
-def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterator[Write | None]:
+def _superseded(present: Sequence[Row], terms: Terms, latest: set[str]) -> Iterator[Write | None]:
     """Yield the writes that end check runs in whose place, under the same name, a newer one was made.
 
-    Those of `jobs`, the latest attempts of all jobs, have no newer one, whatever they are called.
+    Those of the `latest` attempts of jobs have no newer one, whatever they are called.
     """
     newest = {row["name"]: row for row in present}
     for row in present:
         unfinished = row["status"] != "completed" and row["check_run_id"] is not None
-        if (
-            row["external_id"] not in jobs
-            and unfinished
-            and newest[row["name"]] is not row
-            and row["name"] != terms.gate_name
-        ):
+        replaced = newest[row["name"]] is not row and row["external_id"] not in latest
+        if unfinished and replaced and row["name"] != terms.gate_name:
             check = CheckRun(
                 name=row["name"],
                 head_sha=row["head_sha"],
@@ -164,8 +218,3 @@ def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterato
                 summary=SUPERSEDED,
             )
             yield needed(check, row["basis"], row, terms)
-
-
-def _taken_back(row: Row) -> bool:
-    """Whether a check run ended only because its label went away; the label back, it goes on."""
-    return bool(row["conclusion"] == "neutral" and row["label_ended"])
