@@ -232,7 +232,7 @@ def _first_start(backend: Backend) -> int | None:
 
 def _job_title(backend: Backend, job: Job) -> str:
     time = words.duration(job.execution_time)
-    outcome = words.job_word(job).partition(" ")[2]
+    outcome = words.job_word(job)
     return (f"{outcome} in {time}" if time else outcome) + f" (L{backend.level})"
 
 

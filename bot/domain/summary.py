@@ -93,7 +93,7 @@ def _job_table(backend: Backend) -> str:
 def _row(job: Job) -> str:
     cells = [
         inert.code(words.job_label(job)),
-        words.job_word(job),
+        f"{words.job_sign(job)} {words.job_word(job)}",
         words.duration(job.execution_time),
         words.duration(job.queue_time),
         str(job.run_attempt),
