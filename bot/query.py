@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot import comparing, facts_of
 from bot.comparing import Wanted
 from bot.domain import verdict
+from bot.domain.allowlist_entry import Level
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
 from bot.store import allowlists, commands, dispatches, pulls
@@ -173,16 +174,18 @@ def _head(
     page = f"{settings.url}/{repo}/pull/{number}"
     due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
     known = {
-        key: verdict.blocking(told, entries.get(key)) if key in due or told.dispatch["level"] >= 4 else told
+        key: verdict.blocking(told, entries.get(key))
+        if key in due or told.dispatch["level"] >= Level.L4
+        else told
         for key, told in facts.items()
     }
     seen: list[Backend] = []
     for key, told in known.items():
-        if told.dispatch["level"] > 1:
+        if told.dispatch["level"] > Level.L1:
             dispatch, entry = told.dispatch, entries.get(key)
             anchor = f"{page}?sha={sha}#{anchor_of(dispatch['backend'])}"
-            asked = dispatch["level"] >= 4 or (
-                verdict.level_of(dispatch, entry) == 3
+            asked = dispatch["level"] >= Level.L4 or (
+                verdict.level_of(dispatch, entry) == Level.L3
                 and asks_for(dispatch["device"], labels, settings.label_prefixes)
             )
             seen.append(verdict.backend(told, entry, now=now, page_url=anchor, asked=asked))

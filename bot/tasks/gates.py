@@ -6,22 +6,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot import query
-from bot.domain import desired, merge_queue
+from bot.domain import desired_gate, merge_queue
 from bot.domain.view import Pull
+from bot.domain.writes import Plan
 from bot.query import Head
 from bot.store import merge_groups, pulls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.domain.writes import Terms
     from bot.query import PullState
     from bot.settings import Settings
     from bot.store import Transaction
 
 
 async def plan(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: desired.Terms
-) -> desired.Plan:
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: Terms
+) -> Plan:
     """Return what has to be written of the gates on some heads.
 
     Of several open pull requests with one head, the one that came to it first decides: a commit has one gate.
@@ -36,15 +38,15 @@ async def plan(
     for sha in [group["head_sha"] for group in groups if group["pr_number"] == state.number]:
         others = merge_queue.chain(groups, sha)[1:]
         inside = [await _head_of(tx, settings, state, number) for number in [state.number, *others]]
-        worst = min(inside, key=lambda head: desired.hope(head.view, terms))
+        worst = min(inside, key=lambda head: desired_gate.hope(head.view, terms))
         heads.append((sha, worst, True))
     made = await pulls.gates_on(tx, state.repo, [sha for sha, *_ in heads], terms.gate_name)
-    wanted = desired.Plan()
+    wanted = Plan()
     for sha, head, current in heads:
         view = replace(head.view, head_sha=sha)
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         on_it = [row for row in made if row["head_sha"] == sha]
-        wanted += desired.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
+        wanted += desired_gate.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
     return wanted
 
 

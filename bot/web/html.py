@@ -69,7 +69,7 @@ def environment() -> jinja2.Environment:
         "path": path,
         "plural": words.plural,
         "state": words.word,
-        "job_word": lambda job: words.job_word(job).partition(" ")[2],
+        "job_word": words.job_word,
         "tally": tally,
         "tone_of_state": tone_of_state,
         "tone_of_job": tone_of_job,
