@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 config_option = click.option(
-    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML, or lines as in ootbot.env; default: ootbot.toml if there.",
 )
 
 

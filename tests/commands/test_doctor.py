@@ -154,6 +154,38 @@ async def test_permissions_that_were_not_accepted_yet(serving, github, tmp_path)
     assert "accepts the new permissions" in found[name][0]["next"]
 
 
+async def test_events_that_were_not_accepted_yet(serving, github, tmp_path):
+    for installation in github.world.installations.values():
+        installation.without = frozenset({"check_run"})
+    _, found, _ = await doctor(serving.options, tmp_path)
+    name = f"App {github.app.app_id} installations"
+    assert errors(found) == {name}
+    assert "is not subscribed to check_run" in found[name][0]["detail"]
+    assert "accepts the new events" in found[name][0]["next"]
+
+
+async def test_settings_as_systemd_and_containers_have_them(serving, tmp_path):
+    one_line = {name: value for name, value in serving.options.items() if "\n" not in value}
+    key = tmp_path / "ootbot.pem"
+    key.write_text(serving.options["PRIVATE_KEY"])
+    lines = [f"OOTBOT_{name}={value}" for name, value in one_line.items()]
+    lines += [
+        f'OOTBOT_PRIVATE_KEY_PATH="{key}"',
+        "",
+        "# of others",
+        "POSTGRES_PASSWORD=x",
+        "OOTBOT_DATABASE_URL=",
+    ]
+    (tmp_path / "ootbot.env").write_text("\n".join(lines))
+    in_environment = {"PRIVATE_KEY": serving.options["PRIVATE_KEY"]}
+    code, _, said = await doctor(in_environment, tmp_path, "--config", "ootbot.env")
+    assert (code, "missing" in said) == (0, False), said
+    (tmp_path / "ootbot.env").write_text("OOTBOT_APP_ID")
+    code, _, said = await doctor(in_environment, tmp_path, "--config", "ootbot.env")
+    assert code == 1
+    assert "ootbot.env cannot be read: line 1 is not NAME=VALUE" in said
+
+
 async def test_an_app_that_is_installed_nowhere_yet(serving, github, tmp_path):
     for repo in (UPSTREAM, L1, L2, L3, L4):
         github.uninstall(repo, github.app)
