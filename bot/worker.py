@@ -240,6 +240,8 @@ class Worker:
                 wait = backoff.delay(task.attempts)
                 if outcome.after is not None:
                     wait = max(round(outcome.after * 1000), 1)
+                if task.kind in self._periodic:  # it may concern others, who have not to wait
+                    wait = min(wait, round(self._periodic[task.kind] * 1000))
                 await queue.retry(tx, task, due_at=tx.now + wait, error=str(outcome))
             elif outcome is not None:
                 await queue.bury(tx, task, str(outcome))
