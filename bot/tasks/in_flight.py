@@ -64,7 +64,7 @@ KINDS = (
 
 
 async def ask(context: Context) -> int:
-    """Ask GitHub about everything that runs for long; returns how many records were behind."""
+    """Ask GitHub about everything of ours that runs for long; returns how many records were behind."""
     return sum([await _ask_about_all(context, kind) for kind in KINDS])
 
 
@@ -75,6 +75,7 @@ async def _ask_about_all(context: Context, kind: Kind) -> int:
         rows = await unsettled.in_flight(
             tx,
             kind.name,
+            upstreams=context.settings.upstream_repo,
             first_heard=(now - LONGEST, now - QUIET),
             limit=MOST,
             app_id=context.github.app_id if kind.name == "check_run" else None,

@@ -437,6 +437,18 @@ async def test_an_upstream_github_wants_no_calls_for_keeps_no_other_from_being_r
         assert "open and running" in " ".join((await bot.get("/readyz"))[1]["notes"])
 
 
+async def test_nobody_asks_github_about_what_runs_at_strangers(bot, github):
+    stranger = "stranger/project"
+    github.add_repo(stranger)
+    run = await github.start_run(stranger, name="CI")
+    await github.start_job(run, "build")
+    await bot.settle()
+    assert [row["repo"] for row in await bot.rows("workflow_job")] == [stranger]
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert [call.path for call in github.calls if stranger in call.path] == []
+
+
 async def test_when_the_log_was_not_read_for_a_day_the_operator_is_told(bot, github):
     assert (await bot.get("/readyz"))[1]["notes"] == []
     github.faults.add(method="GET", path="/app/hook/deliveries", status=500, times=10_000)
