@@ -137,9 +137,12 @@ async def bury(tx: Transaction, dead: Task, error: str) -> None:
     await _end(tx, dead, state="dead", error=error)
 
 
-async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
-    """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
-    again = {"attempts": failed.attempts, "due_at": due_at, "error": error}
+async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yields: bool = False) -> None:
+    """Let a task wait again; one that was asked for again meanwhile takes its place and its patience.
+
+    `yields`: that one waits no longer than it had to.
+    """
+    again: dict[str, Any] = {"attempts": failed.attempts, "due_at": due_at, "error": error}
     tx.stirred |= due_at <= tx.now
     waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
     try:
@@ -147,6 +150,8 @@ async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> No
             back = again | {"state": "waiting", "owner": None, "lease_until": None}
             await tx.run(sa.update(task).where(*_still(failed)).values(back))
     except sa.exc.IntegrityError:  # one waits already: there may be no two of a key
+        if yields:
+            again["due_at"] = sa.case((task.c.due_at < due_at, task.c.due_at), else_=due_at)
         await tx.run(sa.update(task).where(*waiting).values(again))
         await _end(tx, failed, state="done", error=error)
 

@@ -188,6 +188,19 @@ async def test_a_failed_task_joins_a_newer_one_and_keeps_its_patience(store, clo
     assert again.attempts == 2
 
 
+async def test_a_task_that_yields_does_not_push_the_newer_one_back(store, clock):
+    await ask(store)
+    (early,) = await claim(store)
+    await ask(store, delay=2)
+    await end(store, queue.retry, early, due_at=clock.now() + 5_000, error="not yet", yields=True)
+    assert await tasks(store, "state", "due_at") == [("done", clock.now()), ("waiting", clock.now() + 2_000)]
+    clock.advance(2)
+    (again,) = await claim(store)
+    await ask(store, delay=9)
+    await end(store, queue.retry, again, due_at=clock.now() + 5_000, error="not yet", yields=True)
+    assert (await tasks(store, "state", "due_at"))[-1] == ("waiting", clock.now() + 5_000)
+
+
 async def test_a_buried_task_stays_to_be_seen_and_does_not_block_its_key(store):
     await ask(store)
     (hopeless,) = await claim(store)
