@@ -128,13 +128,20 @@ async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]
 
 
 async def finish(tx: Transaction, done: Task) -> bool:
-    """A task did what it was asked to; returns False when its lease had run out and another process took it over."""
-    return await _end(tx, done, state="done", error=None)
+    """A task did what it was asked to; returns False when its lease had run out and another process took it over.
+
+    What was given up of its key is made true as well: nobody need look at it any more.
+    """
+    ended = await _end(tx, done, state="done", error=None)
+    if ended:
+        await tx.run(sa.update(task).where(*_given_up(done)).values(state="done"))
+    return ended
 
 
 async def bury(tx: Transaction, dead: Task, error: str) -> None:
-    """A task can never succeed: keep it, with why, for a person to look at."""
-    await _end(tx, dead, state="dead", error=error)
+    """A task can never succeed: keep it, with why, for a person to look at; one of a key will do, the last."""
+    if await _end(tx, dead, state="dead", error=error):
+        await tx.run(sa.delete(task).where(*_given_up(dead), task.c.id != dead.id))
 
 
 async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yields: bool = False) -> None:
@@ -208,6 +215,10 @@ async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -
         .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
     )
     return bool(done.rowcount)
+
+
+def _given_up(one: Task) -> tuple[sa.ColumnElement[bool], ...]:
+    return task.c.kind == one.kind, task.c.key == one.key, task.c.state == "dead"
 
 
 def _still(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:

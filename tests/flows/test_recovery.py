@@ -374,7 +374,12 @@ async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
     github.faults.add(method="GET", path=r"/pulls$", status=403, body={"message": "No"}, times=10_000)
     for _ in range(26):
         await bot.wait(3600)
-    assert "open and running" in " ".join((await bot.get("/readyz"))[1]["notes"])
+    notes = (await bot.get("/readyz"))[1]["notes"]
+    assert "open and running" in " ".join(notes)
+    assert "tasks: 1 given up; see /admin/tasks?state=dead" in notes, "once, however often it was tried"
+    github.faults.clear()
+    await bot.wait(ROUND)
+    assert (await bot.get("/readyz"))[1]["notes"] == []
 
 
 async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled(bot, github):

@@ -210,6 +210,30 @@ async def test_a_buried_task_stays_to_be_seen_and_does_not_block_its_key(store):
     assert len(await claim(store)) == 1
 
 
+async def test_a_task_given_up_again_is_seen_once_with_its_last_reason(store):
+    for reason in ("may not", "still may not"):
+        await ask(store)
+        await ask(store, key="b")
+        for one in await claim(store):
+            await end(store, queue.bury, one, error=reason)
+    assert await tasks(store, "key", "state", "error") == [
+        ("a", "dead", "still may not"), ("b", "dead", "still may not"),
+    ]  # fmt: skip
+
+
+async def test_once_a_task_succeeds_nothing_of_its_key_is_given_up_any_more(store):
+    await ask(store)
+    await ask(store, key="b")
+    for one in await claim(store):
+        await end(store, queue.bury, one, error="may not")
+    await ask(store)
+    (again,) = await claim(store)
+    await end(store, queue.finish, again)
+    assert await tasks(store, "key", "state", "error") == [
+        ("a", "done", "may not"), ("b", "dead", "may not"), ("a", "done", None),
+    ]  # fmt: skip
+
+
 async def test_tasks_of_a_transaction_that_failed_were_never_asked_for(store):
     async def fail():
         async with store.transaction() as tx:
