@@ -14,7 +14,7 @@ from bot.domain.reading import show_time
 from bot.domain.words import duration
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
-from bot.web import access, health, parameters
+from bot.web import access, health, parameters, refresh
 from bot.web.grid import cells
 from bot.web.health import Window
 from bot.web.html import page, render, web_url
@@ -50,6 +50,7 @@ async def backend(request: web.Request) -> web.Response:
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     tab = parameters.choice(request, "tab", TABS)
     wide = parameters.choice(request, "columns", ("", "all")) == "all"
+    fresh = refresh.of(request)
     async with context.store.read() as tx:
         hidden = await access.of_request(request, tx)
         hidden.check_upstream(context.settings)
@@ -66,6 +67,7 @@ async def backend(request: web.Request) -> web.Response:
     return render(
         request,
         "backend.html",
+        fresh=fresh,
         backend=one,
         days=days,
         windows=parameters.windows(days),
