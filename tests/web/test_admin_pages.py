@@ -103,6 +103,30 @@ async def test_a_delivery_is_shown_with_its_payload_and_what_it_caused(bot, brow
     await get(bot, browser, "/admin/deliveries/none", status=404)
 
 
+async def test_a_delivery_whose_task_another_asked_for_first_does_not_seem_to_have_caused_nothing(
+    bot, browser, github
+):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    known = {row["guid"] for row in await bot.rows("delivery")}
+    for label in ("one", "two"):  # the second asks for the same check runs to be looked at
+        await github.label(pull, label)
+    await bot.send("star", {}, guid="starred")
+    await bot.settle()
+    labelled = [row["guid"] for row in await bot.rows("delivery") if row["guid"] not in {*known, "starred"}]
+    await sign_in(bot, browser)
+    said = []
+    for guid in (*labelled, "starred"):
+        page = await get(bot, browser, f"/admin/deliveries/{guid}")
+        said.append(" ".join(re.sub(r"<[^>]+>", " ", page.split("What it caused")[1]).split()))
+    first, second, starred = said
+    assert "What joined a task that waited already is not shown." in first
+    assert (
+        "No task or dispatch of its own: it wrote records only, joined a task that waited already," in second
+    )
+    assert "Nothing: it was not handled." in starred
+
+
 async def test_a_dead_task_runs_again_at_a_press(bot, browser):
     async with bot.store.transaction() as tx:
         tx.enqueue("publish", "no/body#1")
