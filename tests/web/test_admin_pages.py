@@ -149,6 +149,33 @@ async def test_a_dead_task_runs_again_at_a_press(bot, browser):
     assert states == {"waiting"}
 
 
+async def test_whoever_presses_a_button_after_signing_out_is_led_to_the_sign_in_page(bot, browser):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", "no/body#1")
+    async with bot.store.transaction() as tx:
+        await tx.conn.exec_driver_sql("UPDATE task SET state='dead' WHERE kind='publish'")
+    person = {"Accept": "text/html,application/xhtml+xml"}
+    await sign_in(bot, browser)
+    page = await get(bot, browser, "/admin")
+    action = re.search(r'action="(/admin/tasks/\d+/retry)"', page)[1]
+    bot.clock.advance(1)
+    await sign_in(bot, browser)  # in another tab: the first one's forms are worth nothing any more
+    press = {"data": {"key": key_of(page)}, "headers": person}
+    async with browser.post(bot.url + action, **press) as answer:
+        assert answer.status == 200
+        assert "That page was too old, and nothing was done: press again." in await answer.text()
+    bot.clock.advance(13 * 3600)
+    async with browser.post(bot.url + action, **press, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/admin?again=1")
+    for pressed in (action, "/admin/sign-out", "/admin/deliveries/none/replay"):
+        async with browser.post(bot.url + pressed, **press) as answer:
+            said = await answer.text()
+            assert answer.status == 401
+            assert "You were signed out, and nothing was done. Sign in and press again." in said
+            check_inert(said)
+    assert {row["state"] for row in await bot.rows("task") if row["kind"] == "publish"} == {"dead"}
+
+
 async def test_a_task_that_fails_is_seen_behind_many_that_wait(bot, browser):
     async with bot.store.transaction() as tx:
         tx.enqueue("publish", "no/body#1")
