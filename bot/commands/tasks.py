@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.commands import load_settings
-from bot.commands.keys import config_option, with_store
+from bot.commands import config_option, load_settings
+from bot.commands.database import change, look
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,7 +46,7 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     async def work(tx: Transaction) -> list[dict[str, Any]]:
         return await operations.tasks(tx, state=state, before=None, limit=limit)
 
-    rows = with_store(load_settings(config), work)
+    rows = look(load_settings(config), work)
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -111,7 +111,7 @@ class _Each:
             these = [identifier] if identifier is not None else await operations.dead(tx)
             return [await self.act(tx, one) for one in these]
 
-        found = with_store(settings, work)
+        found = change(settings, work)
         for row in found:
             if row is None or row["state"] not in self.states:
                 what = "there is no such task" if row is None else f"it is {row['state']}"

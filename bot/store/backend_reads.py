@@ -1,4 +1,4 @@
-"""What does a backend's page show of its jobs? Narrow rows for the grid, failed tests, the machine it ran on."""
+"""What does a backend's page show? Narrow rows of jobs for the grid, failed tests, dispatches nobody answered."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.counted import flagged
-from bot.store.tables import BACKEND_OF_HEAD, oot_workflow_job, records
+from bot.store.counted import HEARD, flagged
+from bot.store.tables import BACKEND_OF_HEAD, UNANSWERED, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
-JOB = oot_workflow_job.c
+JOB, TOLD = oot_workflow_job.c, oot_dispatch.c
 BACKEND = sa.func.lower(JOB.downstream_repo)
 GRID = (
     JOB.job_key, JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.workflow_name, JOB.job_name, JOB.run_id,
@@ -26,6 +26,10 @@ GRID = (
 TESTS = (
     JOB.failed_tests_json, JOB.received_at, JOB.head_sha, JOB.run_id, JOB.workflow_run_url, JOB.pr_number,
     JOB.upstream_repo,
+)  # fmt: skip
+SILENT = (
+    TOLD.delivery_id, TOLD.upstream_repo, TOLD.event_type, TOLD.pr_number, TOLD.head_sha, TOLD.state, TOLD.error,
+    TOLD.created_at, TOLD.dispatched_at,
 )  # fmt: skip
 LOOKED_AT = (300, 2_000, 6_000)  # newest jobs among which the newest commits are looked for
 
@@ -76,6 +80,20 @@ async def failed_tests(tx: Transaction, asked: Asked, *, limit: int) -> list[Row
     """Return the failed tests of the newest jobs that have any, newest first."""
     query = _of(TESTS, asked).where(JOB.failed_tests_json.is_not(None), JOB.failed_tests > 0)
     return await tx.rows(query.order_by(JOB.received_at.desc()).limit(limit))
+
+
+async def unanswered(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str], limit: int
+) -> list[Row]:
+    """Return the newest dispatches to a backend that ended without a report, without those of `hidden` upstreams."""
+    query = sa.select(*SILENT).where(
+        TOLD.backend_key == backend.casefold(),
+        TOLD.created_at >= since,
+        UNANSWERED,
+        ~HEARD,
+        sa.func.lower(TOLD.upstream_repo).not_in(sorted(hidden)),
+    )
+    return await tx.rows(query.order_by(TOLD.created_at.desc(), TOLD.id.desc()).limit(limit))
 
 
 async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, Row]:

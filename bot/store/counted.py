@@ -42,7 +42,7 @@ _OVERTAKEN = sa.exists().where(
 )
 _DROPPED = sa.exists().where(TOLD.id == JOB.dispatch_id, TOLD.state == "superseded")
 COUNTS = (~_OVERTAKEN & ~_DROPPED).label("counts")
-_HEARD = sa.exists().where(JOB.dispatch_id == TOLD.id, ~flagged("refused"))
+HEARD = sa.exists().where(JOB.dispatch_id == TOLD.id, ~flagged("refused"))
 
 JOB_COLUMNS = (
     JOB.downstream_repo, JOB.downstream_repo_level, JOB.upstream_repo, JOB.event_type, JOB.status, JOB.conclusion,
@@ -50,7 +50,7 @@ JOB_COLUMNS = (
 )  # fmt: skip
 DISPATCH_COLUMNS = (
     TOLD.backend, TOLD.level, TOLD.upstream_repo, TOLD.event_type, TOLD.state, TOLD.created_at,
-    (~_HEARD).label("counts"),
+    (~HEARD).label("counts"),
 )  # fmt: skip
 
 

@@ -1,8 +1,7 @@
-"""What do pages and JSON read that no task needs? Windows of jobs and dispatches, records, who is private."""
+"""What do pages and JSON read that no task needs? Windows of jobs, records, who is private."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 JOB = oot_workflow_job.c
-COUNTED = (  # what domain.stats looks at; tests and stack traces stay on disk
-    JOB.dispatch_id, JOB.status, JOB.conclusion, JOB.downstream_repo, JOB.upstream_repo, JOB.delivery_id,
-    JOB.workflow_name, JOB.job_name, JOB.run_id, JOB.run_attempt, JOB.queue_time, JOB.execution_time,
-    JOB.downstream_repo_level, JOB.flags, JOB.received_at, JOB.updated_at,
-)  # fmt: skip
-SLICE = 2_000  # rows made at a time
-ENDED_UNHEARD = ("never_started", "not_installed", "failed", "superseded")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,30 +34,6 @@ async def private(tx: Transaction) -> Private:
     rows = await tx.rows(sa.select(table.c.repository_id).where(table.c.private))
     ids = {row["repository_id"] for row in rows}
     return Private(names=frozenset(await names.of_ids(tx, ids)), ids=frozenset(ids))
-
-
-async def counted_jobs(tx: Transaction, since: int, *, backend: str | None = None) -> list[Row]:
-    """Return the columns statistics need of the jobs received since a time, in no order."""
-    query = sa.select(*COUNTED).where(JOB.received_at >= since)
-    if backend:
-        query = query.where(sa.func.lower(JOB.downstream_repo) == backend.lower())
-    found = await tx.run(query)
-    names = [column.name for column in COUNTED]
-    rows: list[Row] = []
-    for part in found.partitions(SLICE):
-        rows += [dict(zip(names, row, strict=True)) for row in part]
-        await asyncio.sleep(0)  # a long window is read without keeping other requests waiting
-    return rows
-
-
-async def unheard_dispatches(tx: Transaction, since: int, *, backend: str | None = None) -> list[Row]:
-    """Return the dispatches recorded since a time that ended before a report could come."""
-    query = sa.select(oot_dispatch).where(
-        oot_dispatch.c.state.in_(ENDED_UNHEARD), oot_dispatch.c.created_at >= since
-    )
-    if backend:
-        query = query.where(oot_dispatch.c.backend_key == backend.casefold())
-    return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
 async def latest_jobs(

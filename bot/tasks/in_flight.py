@@ -93,8 +93,7 @@ async def _ask_about_all(context: Context, kind: Kind) -> int:
 
 async def _ask_about(context: Context, kind: Kind, row: Row) -> bool:
     """Store what GitHub says of one of them, if that is news; raises RetryLater when it says nothing."""
-    app = context.github if context.settings.is_upstream(row["repo"]) else context.relay
-    client = app.client(row["repo"], **{kind.permission: "read"})
+    client = context.app_for(row["repo"]).client(row["repo"], **{kind.permission: "read"})
     try:
         found = await client.getitem(client.path(kind.path.format_map(row)))
     except GitHubRefused as error:

@@ -6,6 +6,7 @@ send one.
 
 from __future__ import annotations
 
+import functools
 import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
@@ -20,9 +21,29 @@ from bot.web.keys import CONTEXT
 from bot.web.refusals import REFUSALS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+
+    Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 LIMIT = 10_000  # bytes of a form
+
+
+def from_our_page(handler: Handler) -> Handler:
+    """Have a form count only when one of our own pages sent it, on behalf of whoever signed in.
+
+    Others are refused with 403, people with a browser led to where they can sign in and press again.
+    """
+
+    @functools.wraps(handler)
+    async def checked(request: web.Request) -> web.Response:
+        given = (await _form(request)).get("key", "").encode("utf-8", "replace")
+        if access.is_signed_in(request) and hmac.compare_digest(given, access.form_key(request).encode()):
+            return await handler(request)
+        if "text/html" in request.headers.get("Accept", ""):
+            return _see("/admin?again=1")
+        raise Rejected(403, "forbidden", "sign in at /admin and use the button there")
+
+    return checked
 
 
 async def sign_in(request: web.Request) -> web.Response:
@@ -49,17 +70,17 @@ async def sign_in(request: web.Request) -> web.Response:
     return answer
 
 
-async def sign_out(request: web.Request) -> web.Response:
+@from_our_page
+async def sign_out(_request: web.Request) -> web.Response:
     """Take the cookie back."""
-    await _checked(request)
     answer = _see("/oot")
     answer.del_cookie(access.COOKIE)
     return answer
 
 
+@from_our_page
 async def retry(request: web.Request) -> web.Response:
     """Have a dead or waiting task run now."""
-    await _checked(request)
     identifier = parameters.number(request.match_info["id"])
     async with request.app[CONTEXT].store.transaction() as tx:
         found = await operations.retry(tx, identifier)
@@ -68,9 +89,9 @@ async def retry(request: web.Request) -> web.Response:
     return _said(f"task {identifier} runs again")
 
 
+@from_our_page
 async def replay(request: web.Request) -> web.Response:
     """Have a delivery handled once more."""
-    await _checked(request)
     guid = request.match_info["guid"]
     if not parameters.IDENTIFIER.fullmatch(guid):
         raise Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
@@ -79,14 +100,6 @@ async def replay(request: web.Request) -> web.Response:
     if found is None or found["state"] == "foreign":
         return _said(f"delivery {guid} cannot be handled again: it is {found['state'] if found else 'gone'}")
     return _said(f"delivery {guid} is handled again")
-
-
-async def _checked(request: web.Request) -> None:
-    """Raise Rejected 403 unless one of our own pages sent this form, on behalf of whoever signed in."""
-    form = await _form(request)
-    given = form.get("key", "").encode("utf-8", "replace")
-    if not access.is_signed_in(request) or not hmac.compare_digest(given, access.form_key(request).encode()):
-        raise Rejected(403, "forbidden", "sign in at /admin and use the button there")
 
 
 async def _form(request: web.Request) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ Row = dict[str, Any]
 DAY, LATE = 86_400_000, 60_000  # milliseconds
 FEW, PAGE = 20, 100
 MOST_SHOWN = 200_000  # characters of a payload
+TOO_OLD = "That page was too old, and nothing was done: press again."
 NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
@@ -47,7 +48,8 @@ async def _checked(
     if not request.app[CONTEXT].settings.admin_token:
         raise Rejected(404, "not_found", "this page is closed: set OOTBOT_ADMIN_TOKEN to open it")
     if not access.is_signed_in(request):
-        return render(request, "sign_in.html", status=401, wrong="wrong" in request.query)
+        wrong, again = "wrong" in request.query, "again" in request.query
+        return render(request, "sign_in.html", status=401, wrong=wrong, again=again)
     return await handler(request)
 
 
@@ -85,7 +87,7 @@ async def overview(request: web.Request) -> web.Response:
         sweeps=sweeps,
         budgets=budgets,
         form_key=access.form_key(request),
-        said=request.query.get("said", ""),
+        said=TOO_OLD if "again" in request.query else request.query.get("said", ""),
         failure=context.store.failure,
     )
 

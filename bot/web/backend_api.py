@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import sheet
-from bot.store import reads
+from bot.store import backend_reads, reads
 from bot.web import access, health, parameters, shown
 from bot.web.aside import aside
 from bot.web.health import Window
@@ -18,29 +18,36 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 JOBS = 200  # rows unless ?limit= says otherwise
+UNANSWERED = 20  # newest dispatches
 SHEET, MOST_SHEET = 1_000, 5_000
 
 
 @aside
 async def backend(request: web.Request) -> web.Response:
     """Answer with one backend, its numbers and its newest jobs."""
-    one, days, rows = await _read(request, parameters.limit(request, default=JOBS))
-    jobs = [shown.job(row) for row in rows]
-    return web.json_response({"ok": True, "days": days, "backend": shown.health(one), "jobs": jobs})
+    one, days, rows, silent = await _read(request, parameters.limit(request, default=JOBS))
+    body = {
+        "ok": True,
+        "days": days,
+        "backend": shown.health(one),
+        "jobs": [shown.job(row) for row in rows],
+        "unanswered": [shown.dispatch(row) for row in silent],
+    }
+    return web.json_response(body)
 
 
 @aside
 async def jobs_csv(request: web.Request) -> web.Response:
     """Answer with the newest jobs of one backend as CSV."""
     limit = parameters.limit(request, default=SHEET, most=MOST_SHEET)
-    _, _, rows = await _read(request, limit)
+    _, _, rows, _ = await _read(request, limit)
     text = sheet.write(shown.JOB_COLUMNS, map(shown.job, rows))
     name = request.match_info["repo"]
     headers = {"Content-Disposition": f'attachment; filename="{name}-jobs.csv"'}
     return web.Response(text=text, content_type="text/csv", charset="utf-8", headers=headers)
 
 
-async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row]]:
+async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row], list[Row]]:
     context = request.app[CONTEXT]
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     async with context.store.read() as tx:
@@ -51,7 +58,10 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
         rows = await reads.latest_jobs(
             tx, repo, since=window.since, limit=limit, hidden=hidden.names, events=parameters.events(request)
         )
-    return one, days, rows
+        silent = await backend_reads.unanswered(
+            tx, repo, since=window.since, hidden=hidden.names, limit=UNANSWERED
+        )
+    return one, days, rows, silent
 
 
 routes: list[web.RouteDef] = [

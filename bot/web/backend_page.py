@@ -11,13 +11,15 @@ from bot.domain.days import DAY
 from bot.domain.failing import most_failing
 from bot.domain.readiness import percent
 from bot.domain.reading import show_time
+from bot.domain.urls import web_url
 from bot.domain.words import duration
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
-from bot.web import access, health, parameters
+from bot.web import access, health, parameters, refresh
+from bot.web.backend_api import UNANSWERED
 from bot.web.grid import cells
 from bot.web.health import Window
-from bot.web.html import page, render, web_url
+from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ async def backend(request: web.Request) -> web.Response:
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     tab = parameters.choice(request, "tab", TABS)
     wide = parameters.choice(request, "columns", ("", "all")) == "all"
+    fresh = refresh.of(request)
     async with context.store.read() as tx:
         hidden = await access.of_request(request, tx)
         hidden.check_upstream(context.settings)
@@ -60,12 +63,16 @@ async def backend(request: web.Request) -> web.Response:
         grid = matrix.build(rows, most=COMMITS, fold=None if wide else matrix.FOLD)
         failed = await backend_reads.failed_tests(tx, asked, limit=FAILED_JOBS)
         latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
+        silent = await backend_reads.unanswered(
+            tx, repo, since=window.since, hidden=hidden.names, limit=UNANSWERED
+        )
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
     same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))
     return render(
         request,
         "backend.html",
+        fresh=fresh,
         backend=one,
         days=days,
         windows=parameters.windows(days),
@@ -81,6 +88,8 @@ async def backend(request: web.Request) -> web.Response:
         most_failed_jobs=FAILED_JOBS,
         charts=charts_of(known, window),
         latest=[(row, verdict.job(row)) for row in latest if "refused" not in row["flags"]],
+        unanswered=silent,
+        most_unanswered=UNANSWERED,
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
         json_url=f"/api/oot/backends/{one.repo}?" + same,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import own, verdict
+from bot.domain.urls import web_url
 from bot.store import commit_reads, reads
-from bot.web import access, parameters
-from bot.web.html import job_counts, page, render, web_url
+from bot.web import access, parameters, refresh
+from bot.web.html import job_counts, page, render
 from bot.web.keys import CONTEXT
 from bot.web.pulls import FULL, NOWHERE
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MOST = 2_000  # rows of one commit
+RUNNING = 30  # seconds until the page of a commit on which something runs loads itself anew
 UNHEARD = {"pending": "queued", "sent": "queued", "held": "held back", "failed": "could not be dispatched"}
 
 
@@ -63,9 +65,11 @@ async def commit(request: web.Request) -> web.Response:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
     context = request.app[CONTEXT]
+    unfinished = any(one.tone == "wait" for one in found.told) or own.running(found.own)
     return render(
         request,
         "commit.html",
+        fresh=refresh.of(request, unasked=RUNNING if unfinished else 0),
         repo=repo,
         sha=found.sha,
         github=web_url(context.settings.github_api_url),
@@ -74,7 +78,6 @@ async def commit(request: web.Request) -> web.Response:
         wanted=wanted,
         own=found.own,
         own_counts=own.counts(found.own),
-        unfinished=any(one.tone == "wait" for one in found.told) or own.running(found.own),
         json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.told else "",
     )
 

@@ -19,7 +19,7 @@ from bot.domain.reading import show_time
 from bot.domain.view import State
 from bot.errors import Rejected, StoreUnavailable
 from bot.query import anchor_of
-from bot.web import drawing, parameters, serving
+from bot.web import drawing, parameters, refresh, serving
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from bot.domain.view import Backend, Job
+    from bot.web.refresh import Refresh
 
 log = structlog.get_logger("bot.web.html")
 
@@ -69,7 +70,7 @@ def environment() -> jinja2.Environment:
         "path": path,
         "plural": words.plural,
         "state": words.word,
-        "job_word": lambda job: words.job_word(job).partition(" ")[2],
+        "job_word": words.job_word,
         "tally": tally,
         "tone_of_state": tone_of_state,
         "tone_of_job": tone_of_job,
@@ -84,11 +85,14 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def render(request: web.Request, name: str, *, status: int = 200, **values: Any) -> web.Response:
-    """Return a page; `now` is what ages are counted from."""
+def render(
+    request: web.Request, name: str, *, status: int = 200, fresh: Refresh | None = None, **values: Any
+) -> web.Response:
+    """Return a page; `now` is what ages are counted from, `fresh` is for pages that can load themselves anew."""
     now = request.app[CONTEXT].clock.now()
     template = request.app[TEMPLATES].get_template(name)
-    text = template.render(now=now, status=status, ago=functools.partial(ago, now=now), **values)
+    since = functools.partial(ago, now=now)
+    text = template.render(now=now, status=status, fresh=fresh, ago=since, **values)
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 
@@ -128,7 +132,13 @@ def refusal(request: web.Request, said: Rejected) -> web.Response:
     """Return what is refused as a page, with a way on."""
     asked = request.match_info.get("repo", "")
     page = render(
-        request, "error.html", status=said.status, code=said.code, detail=said.detail, asked=asked[:100]
+        request,
+        "error.html",
+        status=said.status,
+        fresh=refresh.of_failure(request) if said.status >= 500 else None,
+        code=said.code,
+        detail=said.detail,
+        asked=asked[:100],
     )
     page.headers.update(said.headers)
     page.headers.setdefault("Cache-Control", "no-cache")
@@ -149,11 +159,6 @@ def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
 def path(repo: str) -> str | None:
     """Return /owner/name of a repository, None when its name could lead somewhere else."""
     return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
-
-
-def web_url(api_url: str) -> str:
-    """Return where people see GitHub, given where programs do."""
-    return api_url.removesuffix("/api/v3").replace("://api.", "://", 1)
 
 
 def tone_of_state(state: State) -> str:

@@ -12,7 +12,7 @@ from bot.domain import trend
 from bot.domain.days import DAY
 from bot.domain.reading import show_time
 from bot.store import rollup
-from bot.web import access, health, parameters
+from bot.web import access, health, parameters, refresh
 from bot.web.aside import aside
 from bot.web.backend_page import charts_of
 from bot.web.health import Window
@@ -51,17 +51,18 @@ class _Chosen:
 async def metrics(request: web.Request) -> web.Response:
     """Show pass rate, failures, volume, queue and execution time of some backends over time."""
     days, query, start = parameters.days(request), parameters.words(request), _start(request)
-    level = parameters.level(request)
+    level, fresh = parameters.level(request), refresh.of(request)
     chosen = await _read(request)
     total = len(chosen.found)
     return render(
         request,
         "metrics.html",
+        fresh=fresh,
         days=days,
         windows=parameters.windows(days),
         query=query,
         level=level,
-        rest="&" + urlencode({"q": query, "level": level or ""}) if query or level else "",
+        rest=("&" + urlencode({"q": query, "level": level or ""}) if query or level else "") + fresh.rest,
         start=start,
         most=chosen.most,
         total=total,

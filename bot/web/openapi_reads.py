@@ -78,14 +78,20 @@ def _summary() -> Schema:
 
 
 def _backend() -> Schema:
-    shown = members({"ok": OK, "days": WHOLE, "backend": ref("Backend"), "jobs": listed(ref("Job"))})
+    shown = {
+        "ok": OK,
+        "days": WHOLE,
+        "backend": ref("Backend"),
+        "jobs": listed(ref("Job")),
+        "unanswered": listed(ref("Unanswered")),
+    }
     return operation(
         "backend",
         "How does one backend do?",
         tag="Results",
         who=READER,
         parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS)],
-        answers={200: answer("Its numbers and its newest jobs", shown)},
+        answers={200: answer("Its numbers, its newest jobs and dispatches nobody answered", members(shown))},
         refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
     )
 

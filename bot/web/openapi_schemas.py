@@ -157,6 +157,7 @@ def _answered() -> Schema:
         "Job": members(job),
         "PullRequest": _pull(),
         "OnHead": _section(),
+        "Unanswered": _unanswered(),
         "Entry": members(entry),
         "Task": members(task | {"state": one_of(operations.STATES)}),
         "Delivery": members(deliveries.of(admin.DELIVERY_COLUMNS) | raw),
@@ -207,6 +208,21 @@ def _section() -> Schema:
     fields |= {"finished": FLAG, "attempt": WHOLE, "dispatched_at": maybe(TIME), "finished_at": maybe(TIME)}
     fields |= {"page_url": TEXT, "oncalls": listed(TEXT), "failing": listed(members(failing))}
     return members(fields | {"source": one_of(("callback", "relay"))})
+
+
+def _unanswered() -> Schema:
+    told = _Columns(tables.oot_dispatch, times=frozenset({"created_at", "dispatched_at"}))
+    names = (
+        "delivery_id",
+        "upstream_repo",
+        "event_type",
+        "pr_number",
+        "head_sha",
+        "created_at",
+        "dispatched_at",
+    )
+    state = one_of(("never_started", "not_installed", "failed"))
+    return members(told.of(names) | {"state": state, "reason": maybe(TEXT)})
 
 
 @dataclass(frozen=True)

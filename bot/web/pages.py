@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from bot.domain import own, words
+from bot.domain.urls import web_url
 from bot.errors import Rejected
 from bot.store import allowlists
 from bot.web import (
@@ -23,10 +24,11 @@ from bot.web import (
     metrics_page,
     parameters,
     pulls,
+    refresh,
     serving,
 )
 from bot.web.commit_page import unknown, upstreams_own
-from bot.web.html import STATIC, page, render, web_url
+from bot.web.html import STATIC, page, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST, Past
 from bot.web.serving import KEPT, Kept, Sent
@@ -39,6 +41,7 @@ EVENTS = {
     "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
 }  # fmt: skip
 KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml"}
+RUNNING = 15  # seconds until a pull request's page on which something runs loads itself anew
 LOOKS: web.AppKey[dict[str, Sent]] = web.AppKey("looks", dict)
 
 
@@ -52,7 +55,7 @@ async def overview(request: web.Request) -> web.Response:
     """Show every backend by level, worst first."""
     context = request.app[CONTEXT]
     days, level, query = parameters.days(request), parameters.level(request), parameters.words(request)
-    events = parameters.events(request)
+    events, fresh = parameters.events(request), refresh.of(request)
     async with context.store.read() as tx:
         hidden = await access.of_request(request, tx)
         hidden.check_upstream(context.settings)
@@ -64,13 +67,14 @@ async def overview(request: web.Request) -> web.Response:
     return render(
         request,
         "overview.html",
+        fresh=fresh,
         days=days,
         level=level,
         query=query,
         windows=parameters.windows(days),
         events=EVENTS,
         event=event,
-        rest="&" + urlencode(chosen) if any(chosen.values()) else "",
+        rest=("&" + urlencode(chosen) if any(chosen.values()) else "") + fresh.rest,
         spark=health.SPARK,
         silent=functools.partial(_silent, now=context.clock.now()),
         reds=[one for one in found if one.turned == "red"],
@@ -108,13 +112,14 @@ async def pull(request: web.Request) -> web.Response:
         if refusal.code != "unknown_pull_request":
             raise
         return unknown(request, repo, f"pull request #{request.match_info['number'][:20]}")
+    unfinished = found.unfinished or (found.current and own.running(theirs))
     return render(
         request,
         "pull.html",
+        fresh=refresh.of(request, unasked=RUNNING if unfinished else 0),
         shown=found,
         wanted=request.query.get("backend", ""),
         own=theirs,
-        unfinished=found.unfinished or (found.current and own.running(theirs)),
         own_counts=own.counts(theirs),
         json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if sha else ""),
     )

@@ -64,6 +64,15 @@ def health(one: Health) -> Row:
     }
 
 
+def dispatch(row: Row) -> Row:
+    """Return a dispatch nobody answered, and why, as far as known."""
+    told = {
+        name: row[name] for name in ("delivery_id", "upstream_repo", "event_type", "pr_number", "head_sha")
+    }
+    times = {name: time(row[name]) for name in ("created_at", "dispatched_at")}
+    return told | {"state": row["state"], "reason": row["error"]} | times
+
+
 def entry(one: Entry) -> Row:
     """Return an allowlist entry; the line it stands on is left out."""
     values = asdict(one) | {

@@ -18,6 +18,7 @@ SIZES = (390, 1440)
 PAGES = {
     "health": "/oot",
     "health-24h": "/oot?days=1&level=4",
+    "health-wall": "/oot?refresh=60",
     "backend": f"/oot/{L4}",
     "backend-trunk": f"/oot/{L4}?tab=trunk&days=90",
     "metrics": "/oot/metrics",

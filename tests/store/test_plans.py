@@ -55,6 +55,21 @@ def statements():
 
 
 @SQLITE
+async def test_what_a_backend_never_answered_is_found_by_its_own_index(bot, github, statements):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert (await bot.get(f"/oot/{L4}"))[0] == 200
+    asked = [(text, told) for text, told in statements.items() if "oot_dispatch.state IN ('failed'," in text]
+    assert len(asked) == 1
+    async with bot.store.read() as tx:
+        for text, told in asked:
+            plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+            index = "USING INDEX ix_oot_dispatch_unanswered (backend_key=? AND created_at>?)"
+            assert f"SEARCH oot_dispatch {index}" in plan
+            assert not any("TEMP B-TREE FOR ORDER BY" in step for step in plan), plan
+
+
+@SQLITE
 async def test_no_statement_looks_through_a_table_that_grows(bot, github, statements):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()

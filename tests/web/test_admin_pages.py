@@ -103,6 +103,30 @@ async def test_a_delivery_is_shown_with_its_payload_and_what_it_caused(bot, brow
     await get(bot, browser, "/admin/deliveries/none", status=404)
 
 
+async def test_a_delivery_whose_task_another_asked_for_first_does_not_seem_to_have_caused_nothing(
+    bot, browser, github
+):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    known = {row["guid"] for row in await bot.rows("delivery")}
+    for label in ("one", "two"):  # the second asks for the same check runs to be looked at
+        await github.label(pull, label)
+    await bot.send("star", {}, guid="starred")
+    await bot.settle()
+    labelled = [row["guid"] for row in await bot.rows("delivery") if row["guid"] not in {*known, "starred"}]
+    await sign_in(bot, browser)
+    said = []
+    for guid in (*labelled, "starred"):
+        page = await get(bot, browser, f"/admin/deliveries/{guid}")
+        said.append(" ".join(re.sub(r"<[^>]+>", " ", page.split("What it caused")[1]).split()))
+    first, second, starred = said
+    assert "What joined a task that waited already is not shown." in first
+    assert (
+        "No task or dispatch of its own: it wrote records only, joined a task that waited already," in second
+    )
+    assert "Nothing: it was not handled." in starred
+
+
 async def test_a_dead_task_runs_again_at_a_press(bot, browser):
     async with bot.store.transaction() as tx:
         tx.enqueue("publish", "no/body#1")
@@ -123,6 +147,33 @@ async def test_a_dead_task_runs_again_at_a_press(bot, browser):
         assert "runs again" in await answer.text()
     states = {row["state"] for row in await bot.rows("task") if row["kind"] == "publish"}
     assert states == {"waiting"}
+
+
+async def test_whoever_presses_a_button_after_signing_out_is_led_to_the_sign_in_page(bot, browser):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("publish", "no/body#1")
+    async with bot.store.transaction() as tx:
+        await tx.conn.exec_driver_sql("UPDATE task SET state='dead' WHERE kind='publish'")
+    person = {"Accept": "text/html,application/xhtml+xml"}
+    await sign_in(bot, browser)
+    page = await get(bot, browser, "/admin")
+    action = re.search(r'action="(/admin/tasks/\d+/retry)"', page)[1]
+    bot.clock.advance(1)
+    await sign_in(bot, browser)  # in another tab: the first one's forms are worth nothing any more
+    press = {"data": {"key": key_of(page)}, "headers": person}
+    async with browser.post(bot.url + action, **press) as answer:
+        assert answer.status == 200
+        assert "That page was too old, and nothing was done: press again." in await answer.text()
+    bot.clock.advance(13 * 3600)
+    async with browser.post(bot.url + action, **press, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/admin?again=1")
+    for pressed in (action, "/admin/sign-out", "/admin/deliveries/none/replay"):
+        async with browser.post(bot.url + pressed, **press) as answer:
+            said = await answer.text()
+            assert answer.status == 401
+            assert "You were signed out, and nothing was done. Sign in and press again." in said
+            check_inert(said)
+    assert {row["state"] for row in await bot.rows("task") if row["kind"] == "publish"} == {"dead"}
 
 
 async def test_a_task_that_fails_is_seen_behind_many_that_wait(bot, browser):

@@ -345,6 +345,14 @@ def upgrade() -> None:
     op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
     op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
     op.create_index(
+        "ix_oot_dispatch_unanswered",
+        "oot_dispatch",
+        ["backend_key", "created_at"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('failed', 'never_started', 'not_installed')"),
+        postgresql_where=sa.text("state IN ('failed', 'never_started', 'not_installed')"),
+    )
+    op.create_index(
         "ix_oot_dispatch_unheard",
         "oot_dispatch",
         ["state", "created_at"],
