@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot import relay
 from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
@@ -104,18 +105,23 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
     """
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
+    name = listed[0].repo if listed else repo
     ripe = [pull for pull in listed if pull.updated_at < settled]
+    numbers = [pull.number for pull in ripe]
     async with context.store.read() as tx:
-        known = await unsettled.pulls(tx, repo, [pull.number for pull in ripe])
-        relayed = await unsettled.dispatched(
-            tx, listed[0].repo if listed else repo, [pull.number for pull in ripe]
-        )
+        known = await unsettled.pulls(tx, repo, numbers)
+        relayed = await unsettled.dispatched(tx, name, numbers)
+        dropped = {(row["pr_number"], row["head_sha"]) for row in await unsettled.dropped(tx, name, numbers)}
         news = [one for pull in ripe if (one := _news(pull, known, relayed, since=since))]
         there = {pull.number for pull in listed}
         news += [
             _gone(row) for number, row in known.items() if row["state"] == "open" and number not in there
         ]
         heard = await inbox.known(tx, [one.guid for one in news])
+    for pull in ripe:
+        if (pull.number, pull.head) in dropped:
+            async with context.store.transaction() as tx:
+                await relay.resume(tx, name, pull.number)
     fresh = [one for one in news if one.guid not in heard]
     some = random.sample(
         fresh, min(len(fresh), MOST_PULLS)
