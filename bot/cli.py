@@ -12,10 +12,10 @@ from bot.commands.doctor import doctor
 from bot.commands.init import init
 from bot.commands.keys import keys
 from bot.commands.redeliver import redeliver
-from bot.commands.reference import settings
 from bot.commands.replay import replay
 from bot.commands.report import report
 from bot.commands.serve import serve
+from bot.commands.settings import settings
 from bot.commands.tasks import tasks
 
 

@@ -24,3 +24,7 @@ class Context:
     relay: GitHubApp  # the App on the backends: dispatches, re-runs; the same one unless RELAY_APP_ID is set
     verifier: Verifier
     events: frozenset[str]  # what there are handlers for
+
+    def app_for(self, repo: str) -> GitHubApp:
+        """Return the App of the side a repository is on."""
+        return self.github if self.settings.is_upstream(repo) else self.relay

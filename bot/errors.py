@@ -26,6 +26,10 @@ class RetryLater(OotbotError):
         self.after = after
 
 
+class NotYet(RetryLater):
+    """What this task waits for has not happened yet: whoever asks for it meanwhile may know better, and waits not."""
+
+
 class NoRoom(RetryLater):
     """GitHub's limits, or its word, leave no room for a call now: none like it needs trying before `after`."""
 

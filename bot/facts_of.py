@@ -10,7 +10,7 @@ from bot.store import dispatches as sent
 from bot.store import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.domain.verdict import Facts
     from bot.store import Transaction
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-async def dispatches(tx: Transaction, rows: Sequence[Row]) -> dict[str, Facts]:
-    """Return the facts of each dispatch by its id."""
+async def dispatches(tx: Transaction, rows: Sequence[Row], *, tests_on: Collection[str]) -> dict[str, Facts]:
+    """Return the facts of each dispatch by its id, with the failed tests of those on some heads."""
     ids = [row["id"] for row in rows]
-    reported = await jobs.of_dispatches(tx, ids)
+    reported = await jobs.of_dispatches(
+        tx, ids, tests_of=[row["id"] for row in rows if row["head_sha"] in tests_on]
+    )
     reruns = await sent.reruns_of(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in rows}
     runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}

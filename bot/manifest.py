@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
+
+from bot import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def unneeded(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]
 
 
 def _file(role: str) -> Manifest:
-    text = _text(FILES[role])
+    text = shipped.manifest(FILES[role]).read_text()
     content = yaml.safe_load(text)
     reasons = {name: reason for name, _, reason in _REASONED.findall(text)}
     return Manifest(
@@ -136,11 +136,3 @@ def _together(upstream: Manifest, relay: Manifest) -> Manifest:
         permissions=tuple(merged.values()),
         events=tuple(dict.fromkeys((*upstream.events, *relay.events))),
     )
-
-
-def _text(name: str) -> str:
-    """Return a manifest: shipped in the wheel as bot/_config, at the top of a checkout."""
-    shipped = resources.files("bot") / "_config" / name
-    if shipped.is_file():
-        return shipped.read_text()
-    return (Path(__file__).parent.parent / name).read_text()

@@ -24,6 +24,7 @@ APPLIED = Counter(
 )
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])
+REPORTS.labels("issuer_unavailable")  # what an alert counts from 0 has to be there before it happens
 ALLOWLIST_OK = Gauge("ootbot_allowlist_ok", "1 when the allowlist read last is in force, 0 when it is wrong.")
 MISMATCHES = Counter(
     "ootbot_report_mismatches_total",
@@ -67,7 +68,11 @@ TASKS = Gauge("ootbot_tasks", "Tasks that are due, running, or dead (given up)."
 TASKS_LATE = Gauge("ootbot_tasks_longest_due_seconds", "How long the task that is due longest has been due.")
 TASK_RUNS = Counter("ootbot_task_runs_total", "Runs of tasks: done, retried, given_up.", ["task", "outcome"])
 HEARD_AT = Gauge("ootbot_last_delivery_timestamp_seconds", "When GitHub last told something; 0 when never.")
-DISK_FREE = Gauge("ootbot_disk_free_bytes", "Room where DATA_DIR is.")
+DISK_FREE = Gauge(
+    "ootbot_disk_free_bytes",
+    "Room where the database lies, while that is a file of ours: sqlite. PostgreSQL's is watched where it runs.",
+    ["database"],
+)
 CALLS = Counter(
     "ootbot_github_calls_total",
     "Calls to GitHub: ok, refused (4xx), limited, failed (5xx), unreachable.",

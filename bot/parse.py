@@ -6,24 +6,23 @@ import base64
 import binascii
 import re
 import tomllib
-from importlib import resources
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from bot.domain.duration import parse_duration as duration
+from bot import shipped
+from bot.domain.duration import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["duration"]
-
 Network = IPv4Network | IPv6Network
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+duration = parse_duration  # the allowlist reads the same
 
 
 class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -194,14 +193,6 @@ def issuers(text: str) -> tuple[IssuerConfig, ...]:
     return found
 
 
-def config_text(name: str) -> str:
-    """Return a file of config/: shipped in the wheel as bot/_config, beside bot/ in a checkout."""
-    shipped = resources.files("bot") / "_config" / name
-    if shipped.is_file():
-        return shipped.read_text()
-    return (Path(__file__).parent.parent / "config" / name).read_text()
-
-
 def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
     """Read one item of the list: a template's name, or a table that may build on one."""
     table = {"template": item} if isinstance(item, str) else dict(item)
@@ -217,7 +208,7 @@ def _issuer(item: str | dict[str, Any]) -> IssuerConfig:
 
 
 def _template(name: Any) -> dict[str, Any]:
-    known = tomllib.loads(config_text("issuers.toml"))
+    known = tomllib.loads(shipped.config("issuers.toml").read_text())
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"there is no issuer {name!r}; known are {', '.join(known)}, or write a JSON list")
     found: dict[str, Any] = known[name]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot import comparing, facts_of
 from bot.comparing import Wanted
 from bot.domain import verdict
+from bot.domain.allowlist_entry import Level
 from bot.domain.labels import asks_for
 from bot.domain.view import Answer, Pull
 from bot.store import allowlists, commands, dispatches, pulls
@@ -71,12 +72,14 @@ async def pull_state(
     *,
     labels: frozenset[str] | None = None,
     compared: int = MOST_HEADS,
-    only: str | None = None,
+    shown: str | None = None,
+    sparing: bool = False,
 ) -> PullState:
     """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt.
 
-    Of the newest `compared` heads the failures are compared with others; see `explained`. Of a pull request with very
-    many dispatches `only` the head that begins so is judged ("" is the newest), the others are but named.
+    Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of the one that
+    begins with `shown` ("" is the newest), for which see `explained`. With `sparing`, of a pull request with very many
+    dispatches only the head `shown` is judged, the others are but named.
     """
     allowlist = await allowlists.in_force(tx)
     record = await pulls.get(tx, repo, number)
@@ -84,11 +87,12 @@ async def pull_state(
         labels = frozenset((record["labels"] or ()) if record else ())
     counts = await dispatches.heads_of_pull(tx, repo, number)
     shas = _heads(record, counts)
+    looked_at = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
     judged = None
-    if only is not None and sum(counts.values()) > MOST_JUDGED:
-        judged = next((sha for sha in shas if sha.startswith(only)), "")
+    if sparing and sum(counts.values()) > MOST_JUDGED:
+        judged = looked_at[0] if looked_at else ""
     rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
-    facts = await facts_of.dispatches(tx, rows)
+    facts = await facts_of.dispatches(tx, rows, tests_on={*shas[:compared], *looked_at})
     ignored = await commands.ignored(tx, repo, number)
     heads: list[Head] = []
     for sha in shas:
@@ -170,16 +174,18 @@ def _head(
     page = f"{settings.url}/{repo}/pull/{number}"
     due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
     known = {
-        key: verdict.blocking(told, entries.get(key)) if key in due or told.dispatch["level"] >= 4 else told
+        key: verdict.blocking(told, entries.get(key))
+        if key in due or told.dispatch["level"] >= Level.L4
+        else told
         for key, told in facts.items()
     }
     seen: list[Backend] = []
     for key, told in known.items():
-        if told.dispatch["level"] > 1:
+        if told.dispatch["level"] > Level.L1:
             dispatch, entry = told.dispatch, entries.get(key)
             anchor = f"{page}?sha={sha}#{anchor_of(dispatch['backend'])}"
-            asked = dispatch["level"] >= 4 or (
-                verdict.level_of(dispatch, entry) == 3
+            asked = dispatch["level"] >= Level.L4 or (
+                verdict.level_of(dispatch, entry) == Level.L3
                 and asks_for(dispatch["device"], labels, settings.label_prefixes)
             )
             seen.append(verdict.backend(told, entry, now=now, page_url=anchor, asked=asked))

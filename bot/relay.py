@@ -58,9 +58,18 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
             continue  # it never heard of this pull request
         state = "superseded" if stale else "held" if held and not closing else "pending"
         new += await _record(tx, about, entry, state)
-    tx.enqueue("publish", f"{repo}#{number}")
+    for one in {number, *await _heirs(tx, repo, number, record)}:
+        tx.enqueue("publish", f"{repo}#{one}")
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
     return new
+
+
+async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:
+    """Return the pull requests that decide the gates of commits this one is, or was, at."""
+    if record is None:
+        return set()
+    owners = await pulls.owners_of_gates(tx, repo, await pulls.heads(tx, record))
+    return {owner for owner in owners.values() if owner != number}
 
 
 async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:
@@ -106,7 +115,8 @@ async def installed(tx: Transaction, account: str) -> int:
 async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
     """Record a new dispatch of what an older one was about; returns its key. The same cause makes one only.
 
-    What has to be held back now is, whatever became of the older one: only an approval lets it go.
+    The backend's level and device are those of now. What has to be held back now is, whatever became of the older one:
+    only an approval lets it go.
     """
     held = await is_held(tx, dispatch)
     if held and dispatch["state"] == "held":
@@ -114,6 +124,8 @@ async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
     delivery_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))
     state = "held" if held else "pending"
     row = dispatch | _unsent(tx, delivery_id, dispatch["backend"]) | {"state": state}
+    if entry := await _entry(tx, dispatch["backend"]):
+        row |= _listed(entry)
     await dispatches.add(tx, row)
     if not held:
         tx.enqueue("dispatch", row["id"])
@@ -123,8 +135,7 @@ async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
 async def is_held(tx: Transaction, dispatch: Row) -> bool:
     """Whether a backend may not be told, as things stand now, what an older dispatch was about."""
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
-    allowlist = await allowlists.in_force(tx)
-    entry = allowlist.find(dispatch["backend"]) if allowlist else None
+    entry = await _entry(tx, dispatch["backend"])
     if number is None or entry is None or entry.policy != "trusted":
         return False
     record = await pulls.get(tx, repo, number)
@@ -144,10 +155,25 @@ async def _allowlist(tx: Transaction) -> Allowlist:
     return allowlist
 
 
+async def _entry(tx: Transaction, backend: str) -> Entry | None:
+    allowlist = await allowlists.in_force(tx)
+    return allowlist.find(backend) if allowlist else None
+
+
+def _listed(entry: Entry) -> Row:
+    """Return what a dispatch says of its backend."""
+    return {
+        "backend": entry.repo,
+        "backend_key": entry.key,
+        "level": int(entry.level),
+        "device": entry.device,
+    }
+
+
 async def _record(tx: Transaction, about: Row, entry: Entry, state: str) -> bool:
     """Record one dispatch and have it sent; returns False when it was recorded before."""
     row = about | _unsent(tx, about["delivery_id"], entry.repo)
-    row |= {"backend_key": entry.key, "level": int(entry.level), "device": entry.device, "state": state}
+    row |= _listed(entry) | {"state": state}
     fresh = await dispatches.add(tx, row)
     if fresh and state == "pending":
         tx.enqueue("dispatch", row["id"])

@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from bot import trust
 from bot.domain import contradiction, lifecycle
 from bot.errors import Rejected
@@ -16,7 +18,7 @@ from bot.store import jobs, keys
 from bot.trust import SELF_TRIGGERED, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bot.domain.envelope import Envelope
     from bot.settings import Settings
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Answer = Row | Rejected
+MOST_JOBS = 1_000  # of one dispatch
+MOST_TESTS = (
+    4_000_000  # characters of failed tests of one dispatch: every look at its pull request reads them
+)
 MOST_TRIES = 3  # against others who tell of the same new job at the same moment
 CONFIRM_AFTER = 5  # seconds: a job that reports is still running, so GitHub's word comes a little later
 
@@ -81,6 +87,46 @@ class _Meter:
         self.taken[job.caller] += 1
 
 
+@dataclass(kw_only=True)
+class _Room:
+    """What the dispatches that are reported on hold: one backend's words shall not be a load for all others."""
+
+    jobs: Counter[str] = field(default_factory=Counter)  # by the dispatch's id
+    tests: Counter[str] = field(default_factory=Counter)  # characters
+
+    @classmethod
+    async def of(cls, tx: Transaction, told: Iterable[Job]) -> _Room:
+        """Look at the dispatches of some reports."""
+        held = await jobs.held(tx, {key for job in told if (key := job.row.get("dispatch_id"))})
+        return cls(
+            jobs=Counter({key: count for key, (count, _) in held.items()}),
+            tests=Counter({key: tests for key, (_, tests) in held.items()}),
+        )
+
+    def check(self, job: Job, *, new: bool) -> None:
+        """Raise Rejected 413 when a dispatch gets more jobs than it may have."""
+        dispatch = job.row.get("dispatch_id")
+        if not new or dispatch is None:
+            return
+        if self.jobs[dispatch] >= MOST_JOBS:
+            detail = f"this dispatch has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
+            raise Rejected(413, "too_many_jobs", detail)
+        self.jobs[dispatch] += 1
+
+    def fitting(self, job: Job, values: Row) -> Row:
+        """Return a job's columns without failed tests for which there is no room; how many there are stays."""
+        tests, dispatch = values.get("failed_tests_json"), job.row.get("dispatch_id")
+        if not tests or not dispatch:
+            return values
+        size = len(msgspec.json.encode(tests))
+        if self.tests[dispatch] + size > MOST_TESTS:
+            dropped = values["flags"].get("failed_tests_dropped", 0) + len(tests)
+            kept = {name: value for name, value in values.items() if name != "failed_tests_json"}
+            return kept | {"flags": values["flags"] | {"failed_tests_dropped": dropped}}
+        self.tests[dispatch] += size
+        return values
+
+
 def _judged(known: Known, one: Given) -> Job | Answer:
     try:
         return trust.admit(known, one) or {"status": "ignored"}
@@ -93,8 +139,9 @@ async def _record(
 ) -> dict[int, Answer]:
     """Write what is told of jobs; what somebody else wrote in between is looked at again."""
     present = await jobs.get(tx, {job.key for job in told.values()})
+    room = await _Room.of(tx, told.values())
     rows = dict(present)
-    answers = {at: _apply(job, rows, meter, now=tx.now) for at, job in told.items()}
+    answers = {at: _apply(job, rows, meter, room, now=tx.now) for at, job in told.items()}
     lost = await jobs.add(tx, {key: row for key, row in rows.items() if key not in present})
     await jobs.change(tx, {key: rows[key] for key, row in present.items() if rows[key] is not row})
     again = {at: job for at, job in told.items() if job.key in lost}
@@ -111,12 +158,13 @@ async def _record(
     return answers | dict.fromkeys(again, busy)
 
 
-def _apply(job: Job, rows: dict[str, Row], meter: _Meter, *, now: int) -> Answer:
+def _apply(job: Job, rows: dict[str, Row], meter: _Meter, room: _Room, *, now: int) -> Answer:
     """Change a job's row in `rows` to what the report says, where it may."""
     present = rows.get(job.key)
     answer: Row = {"status": job.report.status}
     try:
         change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
+        room.check(job, new=present is None)
         meter.check(job, now)
     except lifecycle.Conflict as error:
         return Rejected(409, "conflict", str(error))
@@ -124,7 +172,7 @@ def _apply(job: Job, rows: dict[str, Row], meter: _Meter, *, now: int) -> Answer
         return refusal
     if change is None:
         return answer | {"duplicate": True}
-    values = change.values
+    values = room.fitting(job, change.values)
     if job.measured:
         times = {"queue_time": job.measured.queue_time, "execution_time": job.measured.execution_time}
         values = lifecycle.as_measured(values, **times)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot import parse
+from bot import parse, settings_file
 from bot.errors import Misconfigured
+from bot.settings_file import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PREFIX = "OOTBOT_"
 CONFIG_FILE = "ootbot.toml"
 
 
@@ -266,11 +265,11 @@ def _from_file(path: Path | None, problems: list[str]) -> dict[str, tuple[str, s
             problems.append(f"--config {path}: there is no such file")
         return {}
     try:
-        content = tomllib.loads(chosen.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        problems.append(f"{chosen} is not TOML: {error}")
+        content = settings_file.read(chosen)
+    except (OSError, ValueError) as error:
+        problems.append(f"{chosen} cannot be read: {error}")
         return {}
-    return {name.lower(): (f"{chosen}: {name}", parse.as_text(value)) for name, value in content.items()}
+    return {name: (f"{chosen}: {name}", parse.as_text(value)) for name, value in content.items()}
 
 
 def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot import callback_token
 from bot.domain import contradiction
+from bot.domain.allowlist_entry import Level
 from bot.domain.envelope import commit_of
 from bot.errors import Rejected
 from bot.store import allowlists, dispatches, jobs, secrets
@@ -95,7 +96,7 @@ def admit(known: Known, one: Given) -> Job | None:
         row=row,
         report=one.report,
         dispatched_at=dispatch["dispatched_at"],
-        confirm=dispatch["level"] >= 4 and dispatch["pr_number"] is not None and entry.confirm,
+        confirm=dispatch["level"] >= Level.L4 and dispatch["pr_number"] is not None and entry.confirm,
         caller=entry.key,
         limit=limit,
     )
@@ -126,7 +127,7 @@ def _listed(known: Known, claims: Claims) -> Entry | None:
         detail = "no valid allowlist has been read yet: send this again later"
         raise Rejected(503, "no_allowlist", detail, headers={"Retry-After": "10"})
     entry = known.allowlist.find(claims.repository)
-    if entry is None or entry.level < 2:
+    if entry is None or entry.level < Level.L2:
         if known.settings.unlisted == "ignore":
             return None
         detail = f"{claims.repository} may not report: it must be in the allowlist at L2 or above"

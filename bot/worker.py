@@ -18,7 +18,7 @@ from bot import metrics, traces
 from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
-from bot.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
+from bot.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.store import bell, inbox, intents, queue
 from bot.store.queue import Task
 
@@ -237,10 +237,11 @@ class Worker:
         """Store what became of a task, in one transaction with what follows."""
         async with self._store.transaction() as tx:
             if isinstance(outcome, RetryLater):
-                wait = backoff.delay(task.attempts)
-                if outcome.after is not None:
-                    wait = max(round(outcome.after * 1000), 1)
-                await queue.retry(tx, task, due_at=tx.now + wait, error=str(outcome))
+                # what one account has to wait for may be no reason for the others' turn to come late
+                turn = self._periodic.get(task.kind)
+                due_at = tx.now + backoff.wait(task.attempts, after=outcome.after, most=turn)
+                yields = isinstance(outcome, NotYet)
+                await queue.retry(tx, task, due_at=due_at, error=str(outcome), yields=yields)
             elif outcome is not None:
                 await queue.bury(tx, task, str(outcome))
             else:

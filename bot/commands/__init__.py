@@ -1,39 +1,47 @@
-"""What every command needs: settings or a clear list of what is wrong with them, and an event loop."""
+"""What do commands share? The settings and where they are, words for what is wrong with them, an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from bot import logs, settings
+from bot import logs
 from bot.errors import Misconfigured, OotbotError
+from bot.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from pathlib import Path
 
     from bot.settings import Settings
+
+T = TypeVar("T")
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML, or lines as in ootbot.env; default: ootbot.toml if there.",
+)
 
 
 def load_settings(config: Path | None) -> Settings:
     """Read the settings and set up logging; exits with 2 and one line for everything that is wrong."""
     try:
-        chosen, warnings = settings.load(os.environ, config)
+        chosen, warnings = load(os.environ, config)
     except Misconfigured as error:
-        _say_problems(error)
-        sys.exit(2)
+        refuse(error)
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
     logs.configure(fmt=chosen.log_format, level=chosen.log_level)
     return chosen
 
 
-def run(work: Coroutine[None, None, None]) -> None:
-    """Run to the end, on uvloop where there is one; an error of ours becomes one line and exit code 1.
+def run(work: Coroutine[None, None, T]) -> T:
+    """Return what `work` returns, run on uvloop where there is one; an error of ours becomes one line and exit code 1.
 
     What only other settings can help is exit code 2.
     """
@@ -45,15 +53,16 @@ def run(work: Coroutine[None, None, None]) -> None:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     try:
         with runner:
-            runner.run(work)
+            return runner.run(work)
     except Misconfigured as error:
-        _say_problems(error)
-        sys.exit(2)
+        refuse(error)
     except (OotbotError, OSError) as error:
         click.echo(f"ootbot: {error}", err=True)
         sys.exit(1)
 
 
-def _say_problems(error: Misconfigured) -> None:
+def refuse(error: Misconfigured) -> NoReturn:
+    """Say everything that is wrong, one line each, and exit with 2."""
     for problem in error.problems:
         click.echo(f"ootbot: {problem}", err=True)
+    sys.exit(2)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings
+from bot.commands.database import look
 from bot.domain import allowlist as allowlist_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.domain.allowlist import Allowlist
-    from bot.settings import Settings
+    from bot.store import Transaction
+
+Row = dict[str, Any]
 
 
 @click.group()
@@ -49,26 +53,16 @@ def check(file: IO[bytes], *, as_json: bool) -> None:
 
 
 @allowlist.command()
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def show(config: Path | None) -> None:
     """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
-    run(_show(load_settings(config)))
+    from bot.store import allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
 
+    async def work(tx: Transaction) -> tuple[Row | None, Row | None]:
+        return await allowlists.last_good(tx), await allowlists.newest(tx)
 
-async def _show(settings: Settings) -> None:
-    from bot.clock import SystemClock  # noqa: PLC0415 - check starts without SQLAlchemy
-    from bot.store import Store, allowlists  # noqa: PLC0415 - see above
-
-    file = settings.data_dir / "ootbot.db"
-    if settings.database_url is None and not file.exists():
-        raise FileNotFoundError(f"there is no database at {file}: has the bot run here?")
-    store = Store(settings.database, clock=SystemClock())
-    try:
-        await store.open()
-        async with store.read() as tx:
-            version, newest = await allowlists.last_good(tx), await allowlists.newest(tx)
-    finally:
-        await store.close()
+    settings = load_settings(config)
+    version, newest = look(settings, work)
     if newest and not newest["valid"]:
         click.echo(f"the newest, read {_time(newest['loaded_at'])}, is not in force:", err=True)
         click.echo(newest["error"], err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
 
 if TYPE_CHECKING:
     from bot.settings import Settings
@@ -26,7 +26,7 @@ docs/operations.md says how to restore.
 
 @click.command(help=HELP)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def backup(file: Path, config: Path | None) -> None:
     """Copy the database."""
     run(_backup(load_settings(config), file))

@@ -6,17 +6,18 @@ import dataclasses
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bot import logs, settings
-from bot.commands import run
+from bot.commands import config_option, run
 from bot.doctor.finding import Finding, error
 from bot.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.settings import Settings
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -33,7 +34,7 @@ Exit code: 0 when there is no error (warnings allowed), 1 otherwise.
 
 @click.command(help=HELP)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def doctor(config: Path | None, *, as_json: bool) -> None:
     """Examine."""
     try:

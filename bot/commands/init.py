@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bot import parse
-from bot.commands import run
+from bot.commands import refuse, run
 from bot.errors import Misconfigured
 from bot.setup.files import Files
 from bot.setup.wanted import GITHUB, Wanted
@@ -129,9 +128,7 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
     try:
         files.require_room(roles)
     except Misconfigured as error:
-        for problem in error.problems:
-            click.echo(f"ootbot: {problem}", err=True)
-        sys.exit(2)
+        refuse(error)
     folder.mkdir(parents=True, exist_ok=True)
     run(_register(Wanted(upstream_repo=upstream, roles=roles, **answers), files, port))
 

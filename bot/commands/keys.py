@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings
+from bot.commands.database import change, look
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from bot.domain.allowlist import Entry
-    from bot.settings import Settings
     from bot.store import Transaction
-
-T = TypeVar("T")
-
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there."
-)
 
 
 @click.group()
@@ -56,7 +49,7 @@ def add(repo: str, note: str, config: Path | None) -> None:
         allowlist = await allowlists.in_force(tx)
         return await rows.add(tx, name, note=note), allowlist.find(name) if allowlist else None
 
-    made, entry = with_store(load_settings(config), work)
+    made, entry = change(load_settings(config), work)
     click.echo(made)
     if entry is None or entry.level < 2 or entry.static_key != "allowed":
         where = "not in the allowlist" if entry is None else f"at L{entry.level}"
@@ -72,7 +65,7 @@ def list_keys(config: Path | None) -> None:
     from bot.domain.reading import show_time  # noqa: PLC0415 - the other commands start without it
     from bot.store import keys as rows  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    for row in with_store(load_settings(config), rows.listed):
+    for row in look(load_settings(config), rows.listed):
         times = {"made": row["created_at"], "used": row["used_at"], "revoked": row["revoked_at"]}
         words = [f"{what} {show_time(at // 1000 * 1000) if at else 'never'}" for what, at in times.items()]
         click.echo("  ".join([row["id"], row["repo"], *words, row["note"]]).rstrip())
@@ -88,30 +81,7 @@ def revoke(identifier: str, config: Path | None) -> None:
     async def work(tx: Transaction) -> bool:
         return await rows.revoke(tx, identifier)
 
-    if not with_store(load_settings(config), work):
+    if not change(load_settings(config), work):
         click.echo(f"ootbot: there is no key {identifier} in use: `ootbot keys list` shows all", err=True)
         sys.exit(1)
     click.echo(f"revoked {identifier}")
-
-
-def with_store(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
-    """Return what `work` returns, once it is committed; a running server may use the database at the same time."""
-    from bot.clock import SystemClock  # noqa: PLC0415 - the other commands start without SQLAlchemy
-    from bot.store import Store  # noqa: PLC0415 - see above
-
-    done: list[T] = []
-
-    async def whole() -> None:
-        if settings.database_url is None:
-            settings.data_dir.mkdir(parents=True, exist_ok=True)
-        store = Store(settings.database, clock=SystemClock())
-        try:
-            await store.open()
-            async with store.transaction() as tx:
-                found = await work(tx)
-            done.append(found)
-        finally:
-            await store.close()
-
-    run(whole())
-    return done[0]

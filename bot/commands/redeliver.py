@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
 from bot.parse import duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.settings import Settings
 
 HELP = """Ask GitHub for the deliveries its log holds and this bot never stored.
@@ -34,7 +35,7 @@ def span(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.command(help=HELP)
 @click.option("--since", callback=span, help="How far back to look; default: to where the last sweep began.")
 @click.option("--dry-run", is_flag=True, help="Only list what is missing.")
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def redeliver(since: int | None, config: Path | None, *, dry_run: bool) -> None:
     """Sweep the delivery log."""
     run(_sweep(load_settings(config), since, dry_run=dry_run))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
 from bot.domain.reading import as_time
 from bot.errors import StoreUnavailable
 from bot.parse import duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.settings import Settings
     from bot.store.archive import Held, Selection
     from bot.store.store import Store
@@ -56,7 +57,7 @@ def moment(_context: click.Context, _option: click.Parameter, value: str | None)
 @click.option("--event", help="Only this event, such as workflow_job.")
 @click.option("--repo", help="Only this repository, owner/name.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 def replay(
     since: int | None, event: str | None, repo: str | None, config: Path | None, *, everything: bool, dry_run: bool
 ) -> None:  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import click
+
+from bot import shipped
 
 
 @click.command(
@@ -16,12 +17,5 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def report(arguments: tuple[str, ...]) -> None:
     """Tell a bot that a job began or ended; `ootbot report --help` lists the options of actions/report."""
-    command = [sys.executable, "-E", "-s", "-B", str(script()), *arguments]
+    command = [sys.executable, "-E", "-s", "-B", str(shipped.report_script()), *arguments]
     sys.exit(subprocess.run(command, check=False).returncode)  # noqa: S603 - our own script
-
-
-def script() -> Path:
-    """Return the reporting action's script: the checkout's, else the one shipped in the wheel."""
-    package = Path(__file__).parents[1]
-    checkout = package.parent / "actions" / "report" / "report.py"
-    return checkout if checkout.is_file() else package / "_report" / "report.py"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bot import __version__
-from bot.commands import load_settings, run
+from bot.commands import config_option, load_settings, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HELP = """Run the bot: webhooks, callbacks, pages and the worker, in one process, or in several on one PostgreSQL.
 
@@ -28,7 +31,7 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 
 
 @click.command(help=HELP)
-@click.option("--config", type=click.Path(path_type=Path), help="A TOML file; default: ootbot.toml if there.")
+@config_option
 @click.option(
     "--pull", is_flag=True, help="Take deliveries out of GitHub's log; the same as OOTBOT_RECEIVE=pull."
 )

@@ -1,19 +1,22 @@
-"""ootbot tasks: what is waiting, running or given up, and have it run again."""
+"""ootbot tasks: what is waiting, running or given up? Have it run again, or dismiss it."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.commands import load_settings
-from bot.commands.keys import config_option, with_store
+from bot.commands import config_option, load_settings
+from bot.commands.database import change, look
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from bot.settings import Settings
     from bot.store import Transaction
 
 STATES = ("waiting", "running", "done", "dead")  # those of bot.store.operations
@@ -43,7 +46,7 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     async def work(tx: Transaction) -> list[dict[str, Any]]:
         return await operations.tasks(tx, state=state, before=None, limit=limit)
 
-    rows = with_store(load_settings(config), work)
+    rows = look(load_settings(config), work)
     if as_json:
         click.echo(json.dumps(rows))
         return
@@ -53,19 +56,67 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
         click.echo("  ".join(words).rstrip())
 
 
+def chosen(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command be told one task's ID, or to take all dead ones."""
+    one = click.argument("identifier", metavar="[ID]", type=click.IntRange(1), required=False)
+    everyone = click.option("--all-dead", is_flag=True, help="Every task that was given up, instead of one.")
+    return one(everyone(config_option(command)))
+
+
 @tasks.command()
-@click.argument("identifier", metavar="ID", type=click.IntRange(1))
-@config_option
-def retry(identifier: int, config: Path | None) -> None:
-    """Have the dead or waiting task with this ID run now; a running server takes it within a second."""
+@chosen
+def retry(identifier: int | None, config: Path | None, *, all_dead: bool) -> None:
+    """Have the dead or waiting task with this ID run now; a running server takes it within a second.
+
+    \b
+      ootbot tasks retry 17
+      ootbot tasks retry --all-dead
+    """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.store import operations  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    async def work(tx: Transaction) -> dict[str, Any] | None:
-        return await operations.retry(tx, identifier)
+    each = _Each(act=operations.retry, states=("dead", "waiting"), said="runs again")
+    each.do(identifier, load_settings(config), all_dead=all_dead)
 
-    found = with_store(load_settings(config), work)
-    if found is None or found["state"] not in {"dead", "waiting"}:
-        what = "there is no such task" if found is None else f"it is {found['state']}"
-        click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
-        sys.exit(1)
-    click.echo(f"task {identifier} ({found['kind']} {found['key']}) runs again")
+
+@tasks.command()
+@chosen
+def dismiss(identifier: int | None, config: Path | None, *, all_dead: bool) -> None:
+    """Count the dead task with this ID as done: it cannot be, or need not be any more.
+
+    \b
+      ootbot tasks dismiss 17
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.store import operations  # noqa: PLC0415 - the other commands start without SQLAlchemy
+
+    each = _Each(act=operations.dismiss, states=("dead",), said="is dismissed")
+    each.do(identifier, load_settings(config), all_dead=all_dead)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Each:
+    """What is done to tasks, those of which states it may be done to, and what is said of them then."""
+
+    act: Callable[[Transaction, int], Awaitable[dict[str, Any] | None]]
+    states: tuple[str, ...]
+    said: str
+
+    def do(self, identifier: int | None, settings: Settings, *, all_dead: bool) -> None:
+        """Do it to one task or to all dead ones; exits with 1 where it cannot be done."""
+        from bot.store import operations  # noqa: PLC0415 - see above
+
+        if (identifier is None) is not all_dead:
+            raise click.UsageError("give one of ID and --all-dead")
+
+        async def work(tx: Transaction) -> list[dict[str, Any] | None]:
+            these = [identifier] if identifier is not None else await operations.dead(tx)
+            return [await self.act(tx, one) for one in these]
+
+        found = change(settings, work)
+        for row in found:
+            if row is None or row["state"] not in self.states:
+                what = "there is no such task" if row is None else f"it is {row['state']}"
+                click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
+                sys.exit(1)
+            click.echo(f"task {row['id']} ({row['kind']} {row['key']}) {self.said}")
+        if not found:
+            click.echo("no task is dead")

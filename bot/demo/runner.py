@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot import shipped
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -41,13 +43,6 @@ async def run(step: Step, issuer: Issuer, github_url: str) -> tuple[int, str]:
         environment |= issuer.request_env(**_claims(step.job))
         environment |= _inputs(step, folder)
         return await _run_script(environment, folder)
-
-
-def report_script() -> Path:
-    """Return the reporting action's script: the checkout's, else the one shipped in the wheel."""
-    package = Path(__file__).parents[1]
-    checkout = package.parent / "actions" / "report" / "report.py"
-    return checkout if checkout.is_file() else package / "_report" / "report.py"
 
 
 def _environment(step: Step, folder: Path, github_url: str) -> dict[str, str]:
@@ -105,7 +100,7 @@ def _claims(job: WorkflowJob) -> dict[str, Any]:
 
 async def _run_script(environment: dict[str, str], folder: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-E", "-s", "-B", str(report_script())),
+        *(sys.executable, "-E", "-s", "-B", str(shipped.report_script())),
         cwd=folder,
         env=environment,
         stdout=asyncio.subprocess.PIPE,

@@ -9,8 +9,8 @@ import msgspec
 
 from bot import manifest
 from bot.doctor.finding import Finding, error, ok, warning
+from bot.domain.urls import web_url
 from bot.errors import RetryLater
-from bot.setup.wanted import web_url
 
 if TYPE_CHECKING:
     from bot.doctor.patient import AppUnderTest, Patient
@@ -86,9 +86,12 @@ async def _installations(app: AppUnderTest, wanted: Manifest, said: dict[str, An
         elif lacks := manifest.lacks(wanted.granted, each["permissions"]):
             todo = f"an owner of {account} accepts the new permissions at {each['html_url']}"
             found.append(error(name, f"{account} has not granted {', '.join(lacks)}", todo))
+        elif missing := [event for event in wanted.events if event not in each["events"]]:
+            todo = f"an owner of {account} accepts the new events at {each['html_url']}"
+            found.append(error(name, f"{account} is not subscribed to {', '.join(missing)}", todo))
     if not listed:
         return [error(name, "installed nowhere", f"install it: {said['html_url']}/installations/new")]
-    return found or [ok(name, f"{len(listed)}, all with every permission")]
+    return found or [ok(name, f"{len(listed)}, all with every permission and event")]
 
 
 def _settings_page(patient: Patient, said: dict[str, Any]) -> str:

@@ -59,6 +59,10 @@ class Patient:
         """The App on the backends; the same one unless there are two."""
         return self.apps[-1]
 
+    def app_for(self, repo: str) -> GitHubApp:
+        """Return the App of the side a repository is on, as `Context.app_for` does."""
+        return (self.upstream if self.settings.is_upstream(repo) else self.relay).github
+
 
 def apps(settings: Settings, http: aiohttp.ClientSession, clock: Clock) -> tuple[AppUnderTest, ...]:
     """Return the App, or both; raises Misconfigured for a key that is none."""

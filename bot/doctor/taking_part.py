@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from bot import allowlist_text
 from bot.doctor.finding import Finding, error, ok, warning
 from bot.domain import allowlist as allowlist_file
-from bot.domain.allowlist_source import on_github
 from bot.errors import GitHubRefused, RetryLater
 
 if TYPE_CHECKING:
     from bot.doctor.patient import AppUnderTest, Patient
     from bot.domain.allowlist import Allowlist, Entry
-    from bot.domain.allowlist_source import OnGitHub
 
 
 async def allowlist(patient: Patient) -> tuple[Finding, Allowlist | None]:
     """Read the allowlist as the bot would."""
     source = patient.settings.allowlist
-    where = on_github(source)
     try:
-        text = (
-            await _from_github(patient, where) if where else await asyncio.to_thread(Path(source).read_bytes)
-        )
-        found = allowlist_file.parse(text)
-    except (OSError, GitHubRefused, RetryLater, KeyError) as problem:
-        todo = "check ALLOWLIST, and that the App has contents: read there" if where else "check ALLOWLIST"
-        return error("allowlist", f"{source} cannot be read: {problem}", todo), None
+        found = allowlist_file.parse(await allowlist_text.read(source, patient.app_for))
+    except RetryLater as problem:
+        return error(
+            "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
+        ), None
+    except allowlist_text.NoText as problem:
+        return error("allowlist", f"{source} cannot be read: {problem}", "check ALLOWLIST"), None
     except allowlist_file.AllowlistError as problem:
         first, *more = map(str, problem.problems)
         detail = f"{source}: {first}" + (f" (and {len(more)} more)" if more else "")
@@ -84,11 +79,3 @@ async def _installed(app: AppUnderTest, repo: str) -> bool:
     except GitHubRefused:
         return False
     return True
-
-
-async def _from_github(patient: Patient, where: OnGitHub) -> bytes:
-    app = patient.upstream if patient.settings.is_upstream(where.repo) else patient.relay
-    client = app.github.client(where.repo, contents="read")
-    wanted = {"path": where.path} | ({"ref": where.ref} if where.ref else {})
-    found = await client.getitem(client.path("contents/{+path}{?ref}"), wanted)
-    return base64.b64decode(found["content"])

@@ -9,3 +9,9 @@ MOST_ATTEMPTS = 12  # of a task that fails for a reason we do not know: about an
 def delay(attempts: int) -> int:
     """Return milliseconds to wait after that many attempts (from 1)."""
     return STEPS[min(max(attempts, 1), len(STEPS)) - 1] * 1000
+
+
+def wait(attempts: int, *, after: float | None, most: float | None) -> int:
+    """Return milliseconds to wait: `after` seconds where that is known, never more than `most`."""
+    known = delay(attempts) if after is None else max(round(after * 1000), 1)
+    return known if most is None else min(known, round(most * 1000))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import failures, inert, naming, summary, words
+from bot.domain.allowlist_entry import Level
 from bot.domain.view import State
 
 if TYPE_CHECKING:
@@ -153,11 +154,11 @@ def gate_check(
 
     `unknown` says why nobody can tell which backends block; the gate then waits.
     """
-    blocking = sorted((b for b in backends if blocks(b)), key=lambda b: (b.label, b.repo))
+    blocking = sorted((b for b in backends if b.blocks), key=lambda b: (b.label, b.repo))
     conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
     return CheckRun(
-        name=naming.joined(prefix, "gate"),
+        name=naming.gate(prefix),
         head_sha=head_sha,
         external_id=external_id,
         status="completed" if conclusion else "in_progress",
@@ -169,16 +170,11 @@ def gate_check(
     )
 
 
-def blocks(backend: Backend) -> bool:
-    """Whether a backend counts for the gate: L4, and any level nobody knows to be lower."""
-    return backend.level not in {1, 2, 3}
-
-
 def _gate_verdict(blocking: Sequence[Backend]) -> tuple[str | None, str]:
     """Return conclusion and title; whoever is neither passed nor ignored keeps the gate shut."""
-    counted = [b for b in blocking if not b.ignored_by]
+    counted = [b for b in blocking if b.decides]
     failed = [b for b in counted if b.state.finished and b.state is not State.SUCCESS]
-    missing = [b for b in counted if not b.state.finished or b.level != 4]
+    missing = [b for b in counted if not b.state.finished or b.level_unknown]
     if not blocking:
         return "success", "no blocking backend"
     if failed:
@@ -205,7 +201,7 @@ def _status(state: State) -> str:
 
 
 def _conclusion(backend: Backend, failure_conclusion: str) -> str:
-    if backend.level == 3 and backend.state.red and failure_conclusion != "failure":
+    if backend.level == Level.L3 and backend.state.red and failure_conclusion != "failure":
         return failure_conclusion  # an L3 backend never turns a pull request red unless its entry says so
     return _CONCLUSIONS[backend.state]
 
@@ -214,7 +210,11 @@ def _job_conclusion(backend: Backend, job: Job, failure_conclusion: str) -> str 
     if not job.finished:
         return None
     conclusion = job.conclusion if job.conclusion in _JOB_CONCLUSIONS else "failure"
-    if backend.level == 3 and conclusion in {"failure", "timed_out"} and failure_conclusion != "failure":
+    if (
+        backend.level == Level.L3
+        and conclusion in {"failure", "timed_out"}
+        and failure_conclusion != "failure"
+    ):
         return failure_conclusion
     return conclusion
 
@@ -232,7 +232,7 @@ def _first_start(backend: Backend) -> int | None:
 
 def _job_title(backend: Backend, job: Job) -> str:
     time = words.duration(job.execution_time)
-    outcome = words.job_word(job).partition(" ")[2]
+    outcome = words.job_word(job)
     return (f"{outcome} in {time}" if time else outcome) + f" (L{backend.level})"
 
 

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bot.domain import failures, inert, words
+from bot.domain.allowlist_entry import Level
 from bot.domain.room import ladder
 from bot.domain.view import State
 
@@ -44,7 +45,7 @@ def render(pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, li
 def worth_saying(pull: Pull) -> bool:
     """Whether a comment is due when only failures ask for one: red now, or still shown as red."""
     shown = (*pull.backends, *_told(pull).backends)
-    return any(one.state.red and (one.level == 2 or (one.asked and one.level > 2)) for one in shown)
+    return any(one.state.red and (one.level == Level.L2 or (one.asked and one.has_checks)) for one in shown)
 
 
 def calling(pull: Pull) -> list[Backend]:
@@ -78,7 +79,7 @@ def _paragraphs(pull: Pull, room: Room, mention: Collection[tuple[str, str]] | N
         yield f"Until then, as on the **previous commit {commit}**: {_standing(told)}."
     yield from filter(None, [_weight(backends), _table(backends, room, told.page_url)])
     for backend in backends:
-        if backend.state.red and backend.level >= room.lowest_level:
+        if backend.state.red and _has_section(backend, room):
             yield _section(backend, room.detail, mention)
     yield from filter(None, [_unsaid_oncalls(backends, room, mention)])
     if room.lists:
@@ -112,17 +113,18 @@ def _listed(pull: Pull) -> list[Backend]:
         stopped = backend.state.finished and not backend.state.red
         return not urgent, passed, stopped, -backend.level, backend.label, backend.repo
 
-    return sorted((b for b in pull.backends if b.asked and b.level not in {1, 2}), key=order)
+    return sorted((b for b in pull.backends if b.asked and b.has_checks), key=order)
 
 
 def _watched(pull: Pull) -> list[Backend]:
     """Return the backends that nobody here waits for: level 2, and level 3 where its label is missing."""
-    watched = (b for b in pull.backends if b.level == 2 or (b.level == 3 and not b.asked))
+    watched = (b for b in pull.backends if b.level == Level.L2 or (b.level == Level.L3 and not b.asked))
     return sorted(watched, key=lambda b: (b.label, b.repo))
 
 
-def _blocks(backend: Backend) -> bool:
-    return backend.level == 4 and not backend.ignored_by
+def _has_section(backend: Backend, room: Room) -> bool:
+    """Whether there is room for all about a red backend."""
+    return room.sections == "all" or (room.sections == "blocking" and backend.blocks)
 
 
 def _weight(backends: Sequence[Backend]) -> str:
@@ -130,7 +132,7 @@ def _weight(backends: Sequence[Backend]) -> str:
     red = [backend for backend in backends if backend.state.red]
     if not red:
         return ""
-    blocking = [inert.code(b.label) for b in red if _blocks(b)]
+    blocking = [inert.code(b.label) for b in red if b.decides]
     says = f"Blocks merging: {words.listing(blocking)}." if blocking else "No failure blocks merging."
     return f"{says} {failures.whose(red)}".rstrip()
 
@@ -152,7 +154,7 @@ def _row(backend: Backend) -> str:
     cells = [
         inert.code(backend.label),
         result,
-        f"L{backend.level}, blocking" if _blocks(backend) else f"L{backend.level}",
+        f"L{backend.level}, blocking" if backend.decides else f"L{backend.level}",
         words.job_counts(backend.jobs) if backend.jobs else "",
         words.duration(words.took(backend)),
         failures.links(("results", backend.page_url), ("run", backend.run_url)),
@@ -170,7 +172,7 @@ def _section(backend: Backend, detail: failures.Detail, mention: Collection[tupl
     ]
     says = " ".join(sentence for sentence in sentences if sentence)
     blocks = [says, *failures.failing_jobs(backend, detail)]
-    return _folded(_named(backend), "\n\n".join(blocks), wide=_blocks(backend))
+    return _folded(_named(backend), "\n\n".join(blocks), wide=backend.decides)
 
 
 def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> str:
@@ -190,7 +192,7 @@ def _unsaid_oncalls(
     lines = [
         f"- {inert.code(backend.label)}: {_oncalls(backend, mention)}"
         for backend in backends[: room.rows]
-        if backend.state.red and backend.level < room.lowest_level and backend.oncalls
+        if backend.state.red and not _has_section(backend, room) and backend.oncalls
     ]
     return "\n".join(lines)
 
@@ -200,7 +202,7 @@ def _lists(told: Pull, backends: Sequence[Backend], room: Room) -> Iterator[str]
     stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL}]
     passing = [b for b in backends if b.state is State.SUCCESS and room.passing]
     watched = _watched(told)
-    whom = "level 2, or 3 without its label" if any(b.level == 3 for b in watched) else "level 2"
+    whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
     for heading, listed in (
         (words.tally(running), running),
         (words.tally(stopped), stopped),

@@ -1,74 +1,35 @@
-"""Which check runs should a head carry, and what has to be done so that it does? Desired against present.
+"""Which check runs of backends should a head carry, and what has to be done so that it does? Desired against present.
 
 A check run is updated by its stored id and never reopened by a late report; what begins a new one is a new basis: a
-re-run, a new dispatch, or for the gate anything that makes a concluded one unfinished again.
+re-run or a new dispatch. `domain.desired_gate` has the gate.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.domain.checkrun import CheckRun, backend_check, gate_check, job_checks
+from bot.domain.allowlist_entry import Level
+from bot.domain.checkrun import CheckRun, backend_check, job_checks
 from bot.domain.labels import asks_for
 from bot.domain.marking import annotated
+from bot.domain.writes import Plan, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bot.domain.allowlist import Entry
     from bot.domain.view import Backend, Job, Pull
+    from bot.domain.writes import Terms, Write
 
 Row = dict[str, Any]
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
 DELISTED = "this backend takes no part any more: it left the allowlist"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Write:
-    """One check run to be made (`check_run_id` None) or updated."""
-
-    check: CheckRun
-    basis: str
-    label_ended: bool  # concluded only because the pull request lost the label, or the backend its entry
-    check_run_id: int | None
-    digest: str
-    urgent: bool  # a gate or a backend's verdict: goes before the rest when the budget is short
-    not_before: int  # epoch milliseconds: updates of one check run keep a distance, verdicts excepted
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What has to be written on a head, the gate and verdicts first, and how much is right already."""
-
-    writes: tuple[Write, ...] = ()
-    unchanged: int = 0
-
-    def __add__(self, other: Plan) -> Plan:
-        """Return both plans as one; each keeps its order."""
-        return Plan(writes=self.writes + other.writes, unchanged=self.unchanged + other.unchanged)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What settings and the pull request say about check runs."""
-
-    prefix: str
-    label_prefixes: tuple[str, ...]
-    labels: frozenset[str]  # the pull request's
-    gate: bool  # a gate was published on this repository before
-    interval: int  # milliseconds between two updates of one check run
-    current: bool = True  # on an older head what was begun goes on, and nothing begins
-    files: frozenset[str] = frozenset()  # those it changes: failed tests are annotated only there
-
-    @property
-    def gate_name(self) -> str:
-        """The gate's name."""
-        return f"{self.prefix} / gate"
 
 
 def backends(
@@ -83,150 +44,143 @@ def backends(
     `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds the oot_check rows of
     this head, oldest first.
     """
-    wanted: list[Write | None] = []
-    jobs: set[str] = set()
-    for backend in pull.backends:
-        key = backend.repo.casefold()
-        if key in dispatches and backend.level >= 3:
-            jobs |= {_job_id(dispatches[key], job) for job in backend.jobs}
-            wanted += _of_backend(
-                backend,
-                pull.head_sha,
-                dispatch=dispatches[key],
-                entry=entries.get(key),
-                present=present,
-                terms=terms,
-            )
-    return _plan([*wanted, *_superseded(present, terms, jobs)])
+    cases = [
+        _Case(
+            backend=backend,
+            head_sha=pull.head_sha,
+            dispatch=dispatches[key],
+            entry=entries.get(key),
+            present=present,
+            terms=terms,
+        )
+        for backend in pull.backends
+        if (key := backend.repo.casefold()) in dispatches and backend.has_checks
+    ]
+    wanted = [write for case in cases for write in (*_of_backend(case), *_of_jobs(case))]
+    latest = {_job_id(case.dispatch, job) for case in cases for job in case.backend.jobs}
+    return Plan.of([*wanted, *_superseded(present, terms, latest)])
 
 
-def gate(
-    pull: Pull, dispatches: Mapping[str, Row], present: Sequence[Row], terms: Terms, *, due: bool
-) -> Plan:
-    """Return what has to be written of the gate; `present` holds the gates made on this commit, oldest first.
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """One backend on one head: what decides which check runs it has there, and whether they go on."""
 
-    There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
-    on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
-    """
-    blocking = [backend for backend in pull.backends if backend.level >= 4]
-    if not blocking and not (terms.gate and due):
-        return Plan()
-    about = sorted(
-        f"{dispatches[key]['id'] if key in dispatches else key}/{backend.attempt}"
-        for backend in blocking
-        for key in (backend.repo.casefold(),)
-    )
-    basis = hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:16]
-    row = present[-1] if present else None
-    if row is None and not terms.current:
-        return Plan()
-    number = int(row["external_id"].rpartition("/")[2]) if row else 1
-    check = gate_check(
-        pull.backends,
-        prefix=terms.prefix,
-        head_sha=pull.head_sha,
-        external_id="",
-        page_url=pull.page_url,
-        unknown=pull.gate_unknown,
-    )
-    if row and row["status"] == "completed" and check.status != "completed":
-        row, number = None, number + 1
-    repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
-    external_id = f"gate/{repository}/{pull.head_sha}/{number}"
-    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once;
-    # and more words to an undecided gate wait: first it is said of the backends themselves
-    told = any(backend.repo.casefold() in dispatches for backend in blocking)
-    urgent = told or not blocking if row is None else not row["digest"]
-    return _plan([_write(replace(check, external_id=external_id), basis, row, terms, urgent=urgent)])
+    backend: Backend
+    head_sha: str
+    dispatch: Row
+    entry: Entry | None  # None: it left the allowlist
+    present: Sequence[Row]  # all check runs of the head, oldest first
+    terms: Terms
 
+    @property
+    def by_job(self) -> bool:
+        """Whether its entry asks for a check run of every job."""
+        return self.entry is not None and self.entry.checks == "jobs"
 
-def hope(pull: Pull, terms: Terms) -> int:
-    """Return how far a head is from a failure of the gate: 0 failed, 1 undecided, 2 passed."""
-    check = gate_check(
-        pull.backends,
-        prefix=terms.prefix,
-        head_sha="",
-        external_id="",
-        page_url="",
-        unknown=pull.gate_unknown,
-    )
-    return 2 if check.conclusion == "success" else 0 if check.conclusion else 1
+    @property
+    def in_common(self) -> dict[str, str]:
+        """What all its check runs are made with."""
+        return {
+            "prefix": self.terms.prefix,
+            "head_sha": self.head_sha,
+            "failure_conclusion": self.entry.conclusion if self.entry else "neutral",
+        }
+
+    @cached_property
+    def newest(self) -> dict[str, Row]:
+        """The newest check run of each name."""
+        return {row["name"]: row for row in self.present}
+
+    @cached_property
+    def asked_for(self) -> bool:
+        """Whether it is to be shown as things are now: it blocks, or the pull request carries its label."""
+        return self.backend.blocks or asks_for(
+            self.backend.device, self.terms.labels, self.terms.label_prefixes
+        )
+
+    def may_begin(self, name: str) -> bool:
+        """Whether a check run of this name may begin: on an older head only in place of another."""
+        return self.terms.current or name in self.newest
+
+    def goes_on(self, row: Row | None) -> bool:
+        """Whether a check run, begun already where there is a `row`, says how things stand; else it is ended."""
+        if self.entry is None and not self.backend.state.finished:
+            return False  # its reports are refused: no verdict will come
+        begun_without_label = row is not None and self.dispatch["level"] >= Level.L4
+        return self.asked_for or begun_without_label
 
 
-def digest(check: CheckRun) -> str:
-    """Return what identifies a check run's content."""
-    return hashlib.sha256(msgspec.json.encode([check.body(), check.annotations], order="sorted")).hexdigest()
+def _of_backend(case: _Case) -> Iterator[Write | None]:
+    """Yield the write of the backend's own check run."""
+    basis = f"{case.dispatch['id']}/{case.backend.attempt}"
+    check = backend_check(case.backend, external_id=basis, **case.in_common)
+    if not case.by_job:
+        check = annotated(check, case.backend.failing, case.terms.files)
+    if case.may_begin(check.name):
+        yield _write(case, check, basis, _continued(case, check.name, basis))
 
 
-def _plan(wanted: Sequence[Write | None]) -> Plan:
-    writes = [write for write in wanted if write is not None]
-    ordered = sorted(writes, key=lambda write: (not write.urgent, write.not_before))
-    return Plan(writes=tuple(ordered), unchanged=len(wanted) - len(writes))
+def _continued(case: _Case, name: str, basis: str) -> Row | None:
+    """Return the check run that is updated; None where a new one begins, as the last was about something else."""
+    row = case.newest.get(name)
+    if row is None or row["basis"] == basis:
+        return row
+    unasked = row["status"] != "completed" and not case.asked_for
+    return row if unasked else None  # it is ended, whatever it was about
 
 
-def _of_backend(
-    backend: Backend,
-    head_sha: str,
-    *,
-    dispatch: Row,
-    entry: Entry | None,
-    present: Sequence[Row],
-    terms: Terms,
-) -> Iterator[Write | None]:
-    """Yield the check run of a backend and, where its entry asks for that, those of its jobs."""
-    terms_here = {
-        "prefix": terms.prefix,
-        "head_sha": head_sha,
-        "failure_conclusion": entry.conclusion if entry else "neutral",
-    }
-    shown = backend.level > 3 or asks_for(backend.device, terms.labels, terms.label_prefixes)
-    by_name = {row["name"]: row for row in present}
-    by_id = {row["external_id"]: row for row in present}
-    basis = f"{dispatch['id']}/{backend.attempt}"
-    by_job = entry is not None and entry.checks == "jobs"
-    check = backend_check(backend, external_id=basis, **terms_here)
-    row = by_name.get(check.name)
-    if row is not None and row["basis"] != basis and (shown or row["status"] == "completed"):
-        row = None  # it was about something else; one that has lost its label is ended all the same
-    silenced = entry is None and not backend.state.finished  # its reports are refused: no verdict will come
-    begun = dispatch["level"] > 3 and row is not None  # at a level that asks for no label
-    stays, why_not = (shown or begun) and not silenced, DELISTED if entry is None else LABEL_GONE
-    if not by_job:
-        check = annotated(check, backend.failing, terms.files)
-    if terms.current or check.name in by_name:
-        yield _shown(check, basis, row, terms) if stays else _ended(check, row, terms, why_not)
-    if not by_job and not any(key.startswith(_job_id(dispatch)) for key in by_id):
+def _of_jobs(case: _Case) -> Iterator[Write | None]:
+    """Yield the writes of the jobs' check runs: where its entry asks for them, and of those once begun."""
+    ours = _job_prefix(case.dispatch)
+    begun = {row["external_id"]: row for row in case.present if row["external_id"].startswith(ours)}
+    if not case.by_job and not begun:
         return
-    jobs = job_checks(backend, external_id=lambda job: _job_id(dispatch, job), **terms_here)
-    for job, of_job in zip(backend.jobs, jobs, strict=True):
-        row = by_id.get(of_job.external_id)
-        begins = by_job and (terms.current or of_job.name in by_name)
-        if begins or row is not None:  # what was begun is concluded
-            told = annotated(of_job, [job] if job.red else [], terms.files)
-            basis = of_job.external_id
-            begun = dispatch["level"] > 3 and row is not None
-            stays = (shown or begun) and not silenced
-            due = _shown(told, basis, row, terms) if stays else _ended(told, row, terms, why_not)
-            yield due and replace(due, urgent=False)  # any number of jobs may be reported
+    checks = job_checks(case.backend, external_id=lambda job: _job_id(case.dispatch, job), **case.in_common)
+    for job, check in zip(case.backend.jobs, checks, strict=True):
+        row = begun.get(check.external_id)
+        if row is not None or (case.by_job and case.may_begin(check.name)):
+            told = annotated(check, [job] if job.red else [], case.terms.files)
+            write = _write(case, told, told.external_id, row)
+            yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
 
 
-def _job_id(dispatch: Row, job: Job | None = None) -> str:
-    """Return our key of an attempt of a job, hashed so that none can pose as two; or how those of all begin."""
-    if job is None:
-        return f"{dispatch['id']}/job/"
+def _job_id(dispatch: Row, job: Job) -> str:
+    """Return our key of an attempt of a job, hashed so that none can pose as two."""
     parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
-    return _job_id(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
+    return _job_prefix(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
+
+
+def _job_prefix(dispatch: Row) -> str:
+    """Return how our keys of all jobs of a dispatch begin."""
+    return f"{dispatch['id']}/job/"
+
+
+def _write(case: _Case, check: CheckRun, basis: str, row: Row | None) -> Write | None:
+    """Return the write after which a check run says how things stand, or is ended; None when it is right."""
+    if case.goes_on(row):
+        return _shown(check, basis, row, case.terms)
+    return _ended(check, row, case.terms, DELISTED if case.entry is None else LABEL_GONE)
 
 
 def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write | None:
     """Return the write that makes a check run what it should be; concluded ones are not opened again."""
-    if row is not None:
-        check = replace(check, external_id=row["external_id"])
-        if _taken_back(row) and not terms.current:
-            return None
-        if row["status"] == "completed" and check.status != "completed" and not _taken_back(row):
-            return None
-    return _write(check, basis, row, terms)
+    if row is None:
+        return needed(check, basis, None, terms)
+    if _is_closed(row, check, terms):
+        return None
+    return needed(replace(check, external_id=row["external_id"]), basis, row, terms)
+
+
+def _is_closed(row: Row, check: CheckRun, terms: Terms) -> bool:
+    """Whether a check run stays as it was concluded, whatever it should say now."""
+    if _taken_back(row):
+        return not terms.current  # nothing begins again on an older head
+    return bool(row["status"] == "completed" and check.status != "completed")
+
+
+def _taken_back(row: Row) -> bool:
+    """Whether a check run ended only because its label went away; the label back, it goes on."""
+    return bool(row["conclusion"] == "neutral" and row["label_ended"])
 
 
 def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | None:
@@ -241,23 +195,19 @@ def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | 
         external_id=row["external_id"],
         annotations=(),
     )
-    return _write(ended, row["basis"], row, terms, label_ended=True)
+    return needed(ended, row["basis"], row, terms, label_ended=True)
 
 
-def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterator[Write | None]:
+def _superseded(present: Sequence[Row], terms: Terms, latest: set[str]) -> Iterator[Write | None]:
     """Yield the writes that end check runs in whose place, under the same name, a newer one was made.
 
-    Those of `jobs`, the latest attempts of all jobs, have no newer one, whatever they are called.
+    Those of the `latest` attempts of jobs have no newer one, whatever they are called.
     """
     newest = {row["name"]: row for row in present}
     for row in present:
         unfinished = row["status"] != "completed" and row["check_run_id"] is not None
-        if (
-            row["external_id"] not in jobs
-            and unfinished
-            and newest[row["name"]] is not row
-            and row["name"] != terms.gate_name
-        ):
+        replaced = newest[row["name"]] is not row and row["external_id"] not in latest
+        if unfinished and replaced and row["name"] != terms.gate_name:
             check = CheckRun(
                 name=row["name"],
                 head_sha=row["head_sha"],
@@ -267,34 +217,4 @@ def _superseded(present: Sequence[Row], terms: Terms, jobs: set[str]) -> Iterato
                 title=SUPERSEDED,
                 summary=SUPERSEDED,
             )
-            yield _write(check, row["basis"], row, terms)
-
-
-def _write(
-    check: CheckRun,
-    basis: str,
-    row: Row | None,
-    terms: Terms,
-    *,
-    label_ended: bool = False,
-    urgent: bool = False,
-) -> Write | None:
-    now_is = digest(check)
-    if row is not None and row["digest"] == now_is and row["check_run_id"] is not None:
-        return None
-    concluding = row is None or (row["status"], row["conclusion"]) != (check.status, check.conclusion)
-    verdict = check.status == "completed" and concluding  # more words to the same verdict can wait
-    return Write(
-        check=check,
-        basis=basis,
-        label_ended=label_ended,
-        check_run_id=row["check_run_id"] if row else None,
-        digest=now_is,
-        urgent=urgent or verdict,
-        not_before=0 if verdict or row is None else row["written_at"] + terms.interval,
-    )
-
-
-def _taken_back(row: Row) -> bool:
-    """Whether a check run ended only because its label went away; the label back, it goes on."""
-    return bool(row["conclusion"] == "neutral" and row["label_ended"])
+            yield needed(check, row["basis"], row, terms)

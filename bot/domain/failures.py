@@ -72,8 +72,9 @@ def failing_job(job: Job, detail: Detail) -> str:
 def job_line(job: Job) -> str:
     """Return one line on a job: name, outcome, time, history and where to look."""
     time = words.duration(job.execution_time)
+    outcome = f"{words.job_sign(job)} {words.job_word(job)}"
     parts = [
-        f"**{inert.code(words.job_label(job))}** {words.job_word(job)}" + (time and f" in {time}"),
+        f"**{inert.code(words.job_label(job))}** {outcome}" + (time and f" in {time}"),
         history(job),
         links(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
@@ -125,7 +126,7 @@ def whose(backends: Sequence[Backend]) -> str:
 
 def weight(backend: Backend) -> str:
     """Return what a red backend means for the pull request."""
-    if backend.level >= 4:
+    if backend.blocks:
         return "This blocks merging."
     return f"Level {backend.level}: this does not block merging."
 

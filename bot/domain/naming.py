@@ -26,6 +26,11 @@ def joined(*parts: str) -> str:
     return _marked(name, f" ({hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]})")
 
 
+def gate(prefix: str) -> str:
+    """Return the name that branch protection requires; no backend's is the same, as no device is called so."""
+    return joined(prefix, "gate")
+
+
 def numbered(names: Iterable[str]) -> list[str]:
     """Return the names, the second of a kind with a number: two runs of one dispatch may have jobs of one name."""
     found: dict[str, None] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from bot.domain import times
+from bot.domain import histogram
 from bot.domain.tally import total
 from bot.domain.words import duration, plural
 
@@ -84,18 +84,18 @@ class Sums:
 def add_up(days: Sequence[Day], thresholds: Thresholds, *, today: int) -> Sums:
     """Return what the days of a backend amount to, up to today."""
     month = total([one.tally for one in days if one.day >= today - WINDOW])
-    week = total([one.tally for one in days if one.day > today - thresholds.demotion_days])
+    week = total([one.tally for one in days if one.day >= today - thresholds.demotion_days])
     first = min((one.day for one in days if one.tally.rated), default=today)
     return Sums(
         seasoned=first <= today - thresholds.demotion_days,
         covered=len({one.day for one in days if one.day > today - WINDOW and one.tally.rated}),
         pass_rate=month.pass_rate,
         timeout_rate=_share(month.timed_out, month.rated),
-        long_rate=times.share_over(month.whole, thresholds.long),
-        queue=times.summary(month.queue)[0],
+        long_rate=histogram.share_over(month.whole, thresholds.long),
+        queue=histogram.summary(month.queue)[0],
         week_pass_rate=week.pass_rate,
         week_timeout_rate=_share(week.timed_out, week.rated),
-        week_whole=times.summary(week.whole)[0],
+        week_whole=histogram.summary(week.whole)[0],
     )
 
 

@@ -18,7 +18,7 @@ class Room:
     left_out: str = ""
     passing: bool = True
     lists: bool = True  # of running, stopped and watching backends
-    lowest_level: int = 3  # of the failing backends that get a section; 5 is none
+    sections: str = "all"  # all | blocking | none: which failing backends get one
     detail: failures.Detail = field(default_factory=failures.Detail)
     rows: int = 200  # of the table
 
@@ -35,7 +35,7 @@ def ladder() -> Iterator[Room]:
     yield (room := replace(room, detail=bare, left_out=f"{room.left_out}, failed tests"))
     yield (room := replace(room, detail=replace(bare, jobs=5), left_out=f"{room.left_out}, most jobs"))
     left_out = f"{room.left_out}, non-blocking failures"
-    yield (room := replace(room, lowest_level=4, left_out=left_out))
-    yield (room := replace(room, lowest_level=5, lists=False, left_out="all but the table"))
+    yield (room := replace(room, sections="blocking", left_out=left_out))
+    yield (room := replace(room, sections="none", lists=False, left_out="all but the table"))
     yield replace(room, rows=20)
     yield replace(room, rows=0, left_out="all backends")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import times
+from bot.domain import histogram
 from bot.domain.tally import ENDS, Tally, tally
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class BackendStats:
 
 def numbers(of: Tally) -> BackendStats:
     """Return what people see of a tally."""
-    execution, queue = times.summary(of.execution), times.summary(of.queue)
+    execution, queue = histogram.summary(of.execution), histogram.summary(of.queue)
     return BackendStats(
         runs=of.runs,
         success=of.success,

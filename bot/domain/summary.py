@@ -45,7 +45,7 @@ def of_gate(blocking: Sequence[Backend], page_url: str) -> str:
     unknown = [
         f"The level of {inert.code(backend.label)} is unknown, so it cannot pass."
         for backend in blocking
-        if backend.level != 4
+        if backend.level_unknown
     ]
     blocks = [
         "Green once every backend below has passed on this commit.",
@@ -93,7 +93,7 @@ def _job_table(backend: Backend) -> str:
 def _row(job: Job) -> str:
     cells = [
         inert.code(words.job_label(job)),
-        words.job_word(job),
+        f"{words.job_sign(job)} {words.job_word(job)}",
         words.duration(job.execution_time),
         words.duration(job.queue_time),
         str(job.run_attempt),

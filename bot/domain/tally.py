@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import times
+from bot.domain import histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ ENDS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tally:
-    """Runs by outcome, dispatches without a report by why, and histograms of times (`domain.times`)."""
+    """Runs by outcome, dispatches without a report by why, and histograms of times (`domain.histogram`)."""
 
     runs: int = 0
     success: int = 0
@@ -91,9 +91,9 @@ def tally(jobs: Iterable[Row], dispatches: Iterable[Row]) -> Tally:
         runs=len(runs),
         **outcomes,
         **ends,
-        execution=times.pack(row["execution_time"] for row in known),
-        queue=times.pack(row["queue_time"] for row in runs if row["queue_time"] is not None),
-        whole=times.pack(row["execution_time"] + (row["queue_time"] or 0) for row in known),
+        execution=histogram.pack(row["execution_time"] for row in known),
+        queue=histogram.pack(row["queue_time"] for row in runs if row["queue_time"] is not None),
+        whole=histogram.pack(row["execution_time"] + (row["queue_time"] or 0) for row in known),
         last_at=max(map(heard_at, heard), default=0),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.domain import times
+from bot.domain import histogram
 from bot.domain.days import HOUR
 from bot.domain.stats import grade
 from bot.domain.tally import Tally, total
@@ -61,7 +61,7 @@ def rates(counts: Iterable[Count], *, first: int, last: int) -> list[float | Non
 
 def medians(tallies: Sequence[Tally | None], name: str) -> list[tuple[float | None, float | None]]:
     """Return median and p90 of a time, such as `execution`, for each tally."""
-    return [times.summary(getattr(one, name)) if one else (None, None) for one in tallies]
+    return [histogram.summary(getattr(one, name)) if one else (None, None) for one in tallies]
 
 
 def turn(counts: Iterable[Count], *, now: int) -> str:

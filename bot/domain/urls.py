@@ -1,10 +1,11 @@
-"""May this address from outside be shown as a link?"""
+"""Where may a link lead? To addresses from outside that are plain, and to the pages beside GitHub's API."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 MOST_LENGTH = 2000
+_ENTERPRISE = "/api/v3"  # where a GitHub Enterprise Server has its API; the others have a host for it
 
 
 def safe_url(text: str) -> str | None:
@@ -19,3 +20,16 @@ def safe_url(text: str) -> str | None:
     if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or "\\" in text:
         return None
     return text
+
+
+def is_enterprise_server(api_url: str) -> bool:
+    """Whether this is the API of a GitHub Enterprise Server."""
+    return api_url.endswith(_ENTERPRISE)
+
+
+def web_url(api_url: str) -> str:
+    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
+    if is_enterprise_server(api_url):
+        return api_url.removesuffix(_ENTERPRISE)
+    parts = urlsplit(api_url)
+    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"

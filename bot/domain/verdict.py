@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bot.domain.allowlist_entry import Level
 from bot.domain.view import Backend, FailedTest, Job, State
 
 if TYPE_CHECKING:
@@ -89,12 +90,12 @@ def backend(facts: Facts, entry: Entry | None, *, now: int, page_url: str, asked
 def level_of(dispatch: Row, entry: Entry | None) -> int:
     """Return the level it was dispatched at; who is not listed as blocking any more blocks nothing at once."""
     level: int = dispatch["level"]
-    return min(level, 3) if entry is None or entry.level < 4 else level
+    return min(level, Level.L3) if entry is None or entry.level < Level.L4 else level
 
 
 def is_due(entry: Entry) -> bool:
     """Return whether a backend has to say something about every open pull request's head."""
-    return entry.level >= 4 and entry.wants("pull_request")
+    return entry.level >= Level.L4 and entry.wants("pull_request")
 
 
 def blocking(facts: Facts, entry: Entry | None) -> Facts:
@@ -103,7 +104,7 @@ def blocking(facts: Facts, entry: Entry | None) -> Facts:
     What was taken with less proof than its entry asks for now does not.
     """
     counted = [job for job in facts.jobs if entry is None or _proven(job, entry)]
-    dispatch = facts.dispatch | {"level": 4}
+    dispatch = facts.dispatch | {"level": int(Level.L4)}  # a row: a plain number
     if facts.jobs and not counted:
         dispatch |= {"state": "unproven"}
     return replace(facts, dispatch=dispatch, jobs=counted)
@@ -219,7 +220,7 @@ def _state(facts: Facts, jobs: Sequence[Job], entry: Entry | None, now: int) -> 
     if red := [job for job in jobs if job.red]:
         timed_out = all(job.conclusion == "timed_out" for job in red)
         return (State.TIMED_OUT if timed_out else State.FAILURE), ""
-    blocks = facts.dispatch["level"] >= 4
+    blocks = facts.dispatch["level"] >= Level.L4
     confirmed = blocks and (entry is None or entry.confirm)
     if confirmed and (denied := _denied(facts, expected)):
         return denied

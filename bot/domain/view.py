@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bot.domain.allowlist_entry import Level
+
 
 class State(StrEnum):
     """Where a backend stands on one head. The first four are unfinished."""
@@ -101,6 +103,7 @@ class Job:
         return self.status == "completed"
 
 
+_LEVELS = frozenset(Level)
 RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
 
 
@@ -130,6 +133,26 @@ class Backend:
     def label(self) -> str:
         """The name people know it by: the device where it has one, else owner/repo."""
         return self.device or self.repo
+
+    @property
+    def level_unknown(self) -> bool:
+        """Whether it is at none of the levels there are."""
+        return self.level not in _LEVELS
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it counts for the gate: L4, and any unknown level, which must never let a commit pass."""
+        return self.level == Level.L4 or self.level_unknown
+
+    @property
+    def decides(self) -> bool:
+        """Whether the gate is green only once it has passed: it blocks, and nobody said to ignore it here."""
+        return self.blocks and not self.ignored_by
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether it has check runs where it is asked for: at L3, and wherever it blocks."""
+        return self.level == Level.L3 or self.blocks
 
     @property
     def failing(self) -> tuple[Job, ...]:

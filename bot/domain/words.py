@@ -32,15 +32,15 @@ _STATES = {
     State.DISPATCH_FAILED: ("❌", "could not be dispatched"),
 }
 _CONCLUSIONS = {
-    "success": "✅ passed",
-    "failure": "❌ failed",
-    "timed_out": "❌ timed out",
-    "action_required": "❌ needs action",
-    "startup_failure": "❌ could not start",
-    "stale": "❌ went stale",
-    "cancelled": "⚪ cancelled",
-    "skipped": "⚪ skipped",
-    "neutral": "⚪ neutral",
+    "success": ("✅", "passed"),
+    "failure": ("❌", "failed"),
+    "timed_out": ("❌", "timed out"),
+    "action_required": ("❌", "needs action"),
+    "startup_failure": ("❌", "could not start"),
+    "stale": ("❌", "went stale"),
+    "cancelled": ("⚪", "cancelled"),
+    "skipped": ("⚪", "skipped"),
+    "neutral": ("⚪", "neutral"),
 }
 _MINUTE, _HOUR = 60, 3_600  # seconds
 
@@ -87,9 +87,14 @@ def word(state: State) -> str:
     return _STATES[state][1]
 
 
+def job_sign(job: Job) -> str:
+    """Return the one sign a job's outcome is recognised by."""
+    return _outcome(job)[0]
+
+
 def job_word(job: Job) -> str:
-    """Return sign and word for a job."""
-    return _CONCLUSIONS.get(job.conclusion or "", "⚪ unknown") if job.finished else "⏳ running"
+    """Return the word for a job's outcome, as in "timed out"."""
+    return _outcome(job)[1]
 
 
 def job_label(job: Job) -> str:
@@ -150,6 +155,10 @@ def verdict(backend: Backend) -> str:
         case _:
             line = _because(backend)
     return line
+
+
+def _outcome(job: Job) -> tuple[str, str]:
+    return _CONCLUSIONS.get(job.conclusion or "", ("⚪", "unknown")) if job.finished else ("⏳", "running")
 
 
 def _because(backend: Backend) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from bot import manifest
+from bot.domain.urls import is_enterprise_server, web_url
 
 if TYPE_CHECKING:
     from bot.manifest import Manifest, Role
@@ -51,18 +52,10 @@ class Wanted:
         return f"{self.github_url}{owner}/settings/apps/new?{urlencode({'state': state})}"
 
 
-def web_url(api_url: str) -> str:
-    """Return the address of a GitHub's pages: github.com, GitHub Enterprise Server, or with data residency."""
-    parts = urlsplit(api_url)
-    if parts.path.endswith("/api/v3"):
-        return f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix('/api/v3')}"
-    return f"{parts.scheme}://{parts.netloc.removeprefix('api.')}"
-
-
 def issuer_of(api_url: str) -> str | None:
     """Return who vouches for Actions jobs of a GitHub; None for github.com, which is the default."""
-    parts = urlsplit(api_url)
-    host = parts.netloc.removeprefix("api.")
-    if parts.path.endswith("/api/v3"):
-        return f"{parts.scheme}://{parts.netloc}/_services/token"
+    pages = web_url(api_url)
+    if is_enterprise_server(api_url):
+        return f"{pages}/_services/token"
+    host = urlsplit(pages).netloc
     return f"https://token.actions.{host}" if host.endswith(RESIDENCY) else None

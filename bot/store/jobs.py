@@ -23,6 +23,10 @@ IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow
 RATE_WINDOW = 60  # seconds
 RATE_LOCK = 1  # what tells these advisory locks from others
 PAGE = 500  # silent jobs concluded in one transaction
+_WITHOUT_TESTS = sa.select(
+    *(one for one in oot_workflow_job.c if one.name != "failed_tests_json"),
+    sa.null().label("failed_tests_json"),
+)
 BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
 
 _change = (
@@ -99,6 +103,17 @@ async def change(tx: Transaction, rows: Mapping[str, Row]) -> None:
         )
 
 
+async def held(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return how many jobs these dispatches have, and how many characters of failed tests, as far as they have any."""
+    if not dispatch_ids:
+        return {}
+    job = oot_workflow_job.c
+    tests = sa.func.length(sa.cast(job.failed_tests_json, sa.Text))
+    query = sa.select(job.dispatch_id, sa.func.count().label("jobs"), sa.func.sum(tests).label("tests"))
+    query = query.where(job.dispatch_id.in_(sorted(dispatch_ids))).group_by(job.dispatch_id)
+    return {row["dispatch_id"]: (row["jobs"], int(row["tests"] or 0)) for row in await tx.rows(query)}
+
+
 async def move(tx: Transaction, job: Row, values: Row) -> bool:
     """Change a job if its status and conclusion are still what they were; returns whether they were."""
     same = (
@@ -110,10 +125,19 @@ async def move(tx: Transaction, job: Row, values: Row) -> bool:
     return bool((await tx.run(sa.update(oot_workflow_job).where(*same).values(values))).rowcount)
 
 
-async def of_dispatches(tx: Transaction, dispatch_ids: list[str]) -> list[Row]:
-    """Return the jobs of these dispatches, in the order they were first heard of."""
-    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.dispatch_id.in_(dispatch_ids))
-    return await tx.rows(query.order_by(oot_workflow_job.c.received_at, oot_workflow_job.c.job_key))
+async def of_dispatches(
+    tx: Transaction, dispatch_ids: Collection[str], *, tests_of: Collection[str] = ()
+) -> list[Row]:
+    """Return the jobs of these dispatches, in the order they were first heard of.
+
+    Failed tests can be megabytes: only of the dispatches `tests_of` are they read.
+    """
+    job = oot_workflow_job.c
+    rest = sorted(set(dispatch_ids) - set(tests_of))
+    rows = await tx.rows(_WITHOUT_TESTS.where(job.dispatch_id.in_(rest))) if rest else []
+    if tests_of:
+        rows += await tx.rows(sa.select(oot_workflow_job).where(job.dispatch_id.in_(sorted(tests_of))))
+    return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
 
 
 async def of_pull(tx: Transaction, repo: str, number: int, sha: str | None) -> list[Row]:

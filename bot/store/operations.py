@@ -1,4 +1,4 @@
-"""What does an operator look at and set going again? Single deliveries and tasks."""
+"""What does an operator look at, set going again, or dismiss? Single deliveries and tasks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ async def tasks(tx: Transaction, *, state: str | None, before: int | None, limit
     if before is not None:
         query = query.where(task.c.id < before)
     return await tx.rows(query.order_by(task.c.id.desc()).limit(limit))
+
+
+async def dead(tx: Transaction) -> list[int]:
+    """Return the ids of all tasks given up, oldest first."""
+    query = sa.select(task.c.id).where(task.c.state == "dead").order_by(task.c.id)
+    return list((await tx.run(query)).scalars())
+
+
+async def dismiss(tx: Transaction, identifier: int) -> Row | None:
+    """Have nobody look at a dead task any more; returns it as it was, None when there is none."""
+    same = task.c.id == identifier
+    found = await tx.row(sa.select(task).where(same))
+    await tx.run(sa.update(task).where(same, task.c.state == "dead").values(state="done"))
+    return found
 
 
 async def retry(tx: Transaction, identifier: int) -> Row | None:

@@ -63,12 +63,25 @@ async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
 
 
 async def owners_of_gates(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, int]:
-    """Return by commit the first opened of the open pull requests with that head: one commit has one gate."""
-    pull = records["pull_request"].c
-    query = sa.select(pull.head_sha, sa.func.min(pull.number).label("number")).where(
-        pull.head_sha.in_(sorted(heads)), sa.func.lower(pull.repo) == repo.lower(), pull.state == "open"
+    """Return by commit which of the open pull requests with that head came to it first: one commit has one gate.
+
+    Its number says nothing: anybody may push another's commit to an old pull request of theirs.
+    """
+    pull, head = records["pull_request"].c, records["pull_head"].c
+    same = (
+        head.repository_id == pull.repository_id,
+        head.number == pull.number,
+        head.head_sha == pull.head_sha,
     )
-    return {row["head_sha"]: row["number"] for row in await tx.rows(query.group_by(pull.head_sha))}
+    query = (
+        sa.select(pull.head_sha, pull.number)
+        .outerjoin_from(records["pull_request"], records["pull_head"], sa.and_(*same))
+        .where(
+            pull.head_sha.in_(sorted(heads)), sa.func.lower(pull.repo) == repo.lower(), pull.state == "open"
+        )
+    )
+    rows = await tx.rows(query.order_by(head.received_at.desc().nulls_last(), pull.number.desc()))
+    return {row["head_sha"]: row["number"] for row in rows}
 
 
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[Row]:

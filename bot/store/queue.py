@@ -128,18 +128,28 @@ async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]
 
 
 async def finish(tx: Transaction, done: Task) -> bool:
-    """A task did what it was asked to; returns False when its lease had run out and another process took it over."""
-    return await _end(tx, done, state="done", error=None)
+    """A task did what it was asked to; returns False when its lease had run out and another process took it over.
+
+    What was given up of its key is made true as well: nobody need look at it any more.
+    """
+    ended = await _end(tx, done, state="done", error=None)
+    if ended:
+        await tx.run(sa.update(task).where(*_given_up(done)).values(state="done"))
+    return ended
 
 
 async def bury(tx: Transaction, dead: Task, error: str) -> None:
-    """A task can never succeed: keep it, with why, for a person to look at."""
-    await _end(tx, dead, state="dead", error=error)
+    """A task can never succeed: keep it, with why, for a person to look at; one of a key will do, the last."""
+    if await _end(tx, dead, state="dead", error=error):
+        await tx.run(sa.delete(task).where(*_given_up(dead), task.c.id != dead.id))
 
 
-async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> None:
-    """Let a task wait again; one that was asked for again meanwhile takes its place and its patience."""
-    again = {"attempts": failed.attempts, "due_at": due_at, "error": error}
+async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yields: bool = False) -> None:
+    """Let a task wait again; one that was asked for again meanwhile takes its place and its patience.
+
+    `yields`: that one waits no longer than it had to.
+    """
+    again: dict[str, Any] = {"attempts": failed.attempts, "due_at": due_at, "error": error}
     tx.stirred |= due_at <= tx.now
     waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
     try:
@@ -147,6 +157,8 @@ async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str) -> No
             back = again | {"state": "waiting", "owner": None, "lease_until": None}
             await tx.run(sa.update(task).where(*_still(failed)).values(back))
     except sa.exc.IntegrityError:  # one waits already: there may be no two of a key
+        if yields:
+            again["due_at"] = sa.case((task.c.due_at < due_at, task.c.due_at), else_=due_at)
         await tx.run(sa.update(task).where(*waiting).values(again))
         await _end(tx, failed, state="done", error=error)
 
@@ -203,6 +215,10 @@ async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -
         .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
     )
     return bool(done.rowcount)
+
+
+def _given_up(one: Task) -> tuple[sa.ColumnElement[bool], ...]:
+    return task.c.kind == one.kind, task.c.key == one.key, task.c.state == "dead"
 
 
 def _still(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.domain import times
+from bot.domain import histogram
 from bot.domain.days import DAY, Day, days
 from bot.domain.tally import ENDS, Tally
 from bot.store import counted
@@ -219,7 +219,7 @@ async def write(tx: Transaction, place: Place, marked: int, found: Iterable[Day]
 
 def _row(one: Day, now: int) -> Row:
     row: Row = {name: getattr(one.tally, name) for name in COUNTS}
-    row |= {name: times.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
+    row |= {name: histogram.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
     row |= {"backend_key": one.key, "upstream_key": one.upstream, "event_type": one.event}
     row |= {"day": one.day, "backend": one.backend, "level": one.level, "hours": one.hours}
     return row | {"last_at": one.tally.last_at, "written_at": now}
@@ -230,7 +230,7 @@ def _day(row: Sequence[Any]) -> Day:
     day, backend, level, upstream, event, hours, last_at, *added = row
     packed, counts = added[: len(HISTOGRAMS)], added[len(HISTOGRAMS) :]
     tally = Tally(
-        **dict(zip(HISTOGRAMS, map(times.from_bytes, packed), strict=True)),
+        **dict(zip(HISTOGRAMS, map(histogram.from_bytes, packed), strict=True)),
         **dict(zip(COUNTS, counts, strict=True)),
         last_at=last_at,
     )

@@ -21,7 +21,7 @@ oot_day = sa.Table(
     _must("backend", sa.Text),
     _must("level", sa.Integer),
     *(_must(name, Big) for name in COUNTS),
-    *(_must(name, sa.LargeBinary) for name in HISTOGRAMS),  # see domain.times
+    *(_must(name, sa.LargeBinary) for name in HISTOGRAMS),  # see domain.histogram
     _must("hours", Json),
     _must("last_at", Big),
     _must("written_at", Big),

@@ -72,6 +72,7 @@ WAITING, RUNNING = task.c.state == "waiting", task.c.state == "running"
 partial_index("ux_task_waiting", task.c.kind, task.c.key, where=WAITING, unique=True)
 partial_index("ux_task_running", task.c.kind, task.c.key, where=RUNNING, unique=True)
 partial_index("ix_task_due", task.c.due_at, where=WAITING)
+partial_index("ix_task_dead", task.c.kind, task.c.key, where=task.c.state == "dead")
 sa.Index("ix_task_state", task.c.state, task.c.id)
 
 secret = sa.Table(

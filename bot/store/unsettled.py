@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain.records import TYPES
+from bot.store.rollup_tables import oot_level
 from bot.store.tables import oot_dispatch, records
 
 if TYPE_CHECKING:
@@ -49,18 +50,28 @@ async def dispatched(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict
 
 
 async def in_flight(
-    tx: Transaction, table: str, *, first_heard: tuple[int, int], limit: int, app_id: int | None = None
+    tx: Transaction,
+    table: str,
+    *,
+    upstreams: Sequence[str],
+    first_heard: tuple[int, int],
+    limit: int,
+    app_id: int | None = None,
 ) -> list[Row]:
     """Return records that are not completed, first heard of in a span of time; of one App's where it is given.
 
-    Any of them, so that those GitHub has no news of do not keep the others from being asked about.
+    Only of upstreams and of backends that are or were listed: nothing strangers send makes us ask. Any of them, so
+    that those GitHub has no news of do not keep the others from being asked about.
     """
     columns = records[table].c
+    ours = sa.func.lower(columns.repo).in_([repo.lower() for repo in upstreams])
+    listed = sa.func.lower(columns.repo).in_(sa.select(oot_level.c.backend_key))
     query = sa.select(records[table]).where(
         columns.status != "completed",
         columns.received_at >= first_heard[0],
         columns.received_at < first_heard[1],
         columns.deleted_at.is_(None),
+        ours | listed,
     )
     if app_id is not None:
         query = query.where(columns.app_id == app_id)

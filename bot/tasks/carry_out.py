@@ -55,7 +55,7 @@ class Outcome:
 async def carry_out(tx: Transaction, settings: Settings, asked: Asked, command: Command) -> Outcome:
     """Do what a command asks for, if whoever asks may."""
     await dispatches.take_turns(tx, asked.repo, asked.number)
-    state = await query.pull_state(tx, settings, asked.repo, asked.number)
+    state = await query.pull_state(tx, settings, asked.repo, asked.number, compared=0)
     head = state.current
     sha = head.view.head_sha if head else None
     try:
@@ -133,8 +133,7 @@ async def _run(tx: Transaction, state: PullState, key: str, asked: Asked) -> str
     like = head.facts.get(key) or next(iter(head.facts.values()), None)
     if like is None:
         raise Refused("no event of this commit was relayed: push again, or close and reopen")
-    about = {"backend": entry.repo, "backend_key": key, "level": int(entry.level), "device": entry.device}
-    dispatch = like.dispatch | about
+    dispatch = like.dispatch | {"backend": entry.repo}
     await _heed_policy(tx, dispatch, label)
     await relay.afresh(tx, dispatch, asked.cause)
     return f"{label} is dispatched again."
@@ -161,8 +160,8 @@ async def _cancel(tx: Transaction, head: Head, key: str) -> str:
         raise Refused(f"{label} was not told about this commit")
     if facts.dispatch["state"] == "held":
         raise Refused(f"{label} is held back: nothing of it runs")
-    if facts.dispatch["state"] == "pending":
-        await dispatches.change(tx, facts.dispatch["id"], state="superseded")
+    unsent = facts.dispatch["state"] == "pending"
+    if unsent and await dispatches.settle(tx, facts.dispatch["id"], state="superseded"):  # not sent meanwhile
         return f"{label} is not told about this commit."
     runs = {job.run_id for job in verdict.latest(facts.jobs) if not job.finished}
     ours = sorted(run for run in runs if run.isascii() and run.isdigit())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.context import Context
-    from bot.domain.desired import Write
+    from bot.domain.writes import Write
     from bot.github import Client
     from bot.query import PullState
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bot.domain import lifecycle
 from bot.domain.verdict import PASSING
-from bot.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
 from bot.store.inbox import Incoming
 
@@ -56,24 +56,24 @@ async def run(context: Context, task: Task) -> None:
             await jobs.keep_word(tx, backend, run_id, int(attempt), status)
             await _publish(tx, waiting)
             return
-    raise RetryLater(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+    raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
 
 
 async def _hear(
     context: Context, run: tuple[str, str, str], *, age: int, over: bool, wait: float
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the run, and what is to be said when it says nothing in time; raises RetryLater while there is time."""
+    """Return the run, and what is to be said when it says nothing in time; raises NotYet while there is time."""
     backend, run_id, attempt = run
     try:
         found = await _ask(context, backend, run_id, attempt)
     except GitHubRefused as error:
         missing = error.status == 404 and not isinstance(error, NotInstalled)
         if not over and not (missing and age >= YOUNG):
-            raise RetryLater(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
+            raise NotYet(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
         return None, "missing" if missing else "unreadable"
-    except RetryLater:
+    except RetryLater as error:
         if not over:
-            raise
+            raise NotYet(str(error), after=error.after) from error  # its own delivery needs no call
         return None, "unconfirmed"
     return found, "unconfirmed" if found else "missing"
 

@@ -13,6 +13,7 @@ from multidict import CIMultiDict
 from bot import metrics
 from bot.domain.headers import worth_keeping
 from bot.domain.reading import Kind, as_time, read
+from bot.domain.urls import is_enterprise_server
 from bot.errors import GitHubRefused
 from bot.store import sweeps
 from bot.store.inbox import Incoming
@@ -48,7 +49,7 @@ def apps(context: Context) -> list[GitHubApp]:
 
 def horizon(context: Context) -> int:
     """Return how far back looking makes sense (epoch milliseconds): GitHub's log, and what we would still hold."""
-    enterprise = context.settings.github_api_url.endswith("/api/v3")
+    enterprise = is_enterprise_server(context.settings.github_api_url)
     days = min(KEPT_DAYS_ENTERPRISE if enterprise else KEPT_DAYS, context.settings.raw_retention_days)
     return context.clock.now() - days * DAY
 

@@ -6,25 +6,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot import query
-from bot.domain import desired, merge_queue
+from bot.domain import desired_gate, merge_queue
 from bot.domain.view import Pull
+from bot.domain.writes import Plan
 from bot.query import Head
 from bot.store import merge_groups, pulls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.domain.writes import Terms
     from bot.query import PullState
     from bot.settings import Settings
     from bot.store import Transaction
 
 
 async def plan(
-    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: desired.Terms
-) -> desired.Plan:
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: Terms
+) -> Plan:
     """Return what has to be written of the gates on some heads.
 
-    Of several open pull requests with one head, the first decides: a commit has one gate.
+    Of several open pull requests with one head, the one that came to it first decides: a commit has one gate.
     """
     owners = await pulls.owners_of_gates(tx, state.repo, [head.view.head_sha for head in chosen])
     heads: list[tuple[str, Head, bool]] = [
@@ -36,36 +38,28 @@ async def plan(
     for sha in [group["head_sha"] for group in groups if group["pr_number"] == state.number]:
         others = merge_queue.chain(groups, sha)[1:]
         inside = [await _head_of(tx, settings, state, number) for number in [state.number, *others]]
-        worst = min(inside, key=lambda head: desired.hope(head.view, terms))
+        worst = min(inside, key=lambda head: desired_gate.hope(head.view, terms))
         heads.append((sha, worst, True))
     made = await pulls.gates_on(tx, state.repo, [sha for sha, *_ in heads], terms.gate_name)
-    wanted = desired.Plan()
+    wanted = Plan()
     for sha, head, current in heads:
         view = replace(head.view, head_sha=sha)
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         on_it = [row for row in made if row["head_sha"] == sha]
-        wanted += desired.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
+        wanted += desired_gate.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
     return wanted
 
 
 async def follow(tx: Transaction, state: PullState) -> None:
-    """Have the gates looked at again that others decide from now on, or for which this pull request counts.
-
-    Those are of commits which a later pull request is at and this one is not any more, and of the pull requests that
-    come next in a merge queue: they build on this one.
-    """
-    left = [head.view.head_sha for head in state.heads]
-    owners = await pulls.owners_of_gates(tx, state.repo, left)
-    heirs = {number for number in owners.values() if number > state.number}
-    queued = merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
-    for number in heirs | queued:
+    """Have the gates looked at again for which this pull request counts: of those behind it in a merge queue."""
+    for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
         tx.enqueue("publish", f"{state.repo}#{number}")
 
 
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:
     """Return the head of a pull request of the queue that people look at now."""
     if number != state.number:
-        state = await query.pull_state(tx, settings, state.repo, number)
+        state = await query.pull_state(tx, settings, state.repo, number, compared=0)
     if state.current is not None:
         return state.current
     unknown = f"nothing is known of pull request {number}, which is before this one in the queue"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.domain.reading import as_time
-from bot.errors import GitHubRefused, NotInstalled
+from bot.errors import GitHubAway, GitHubRefused, NotInstalled, RetryLater
 from bot.store import inbox, unsettled
 from bot.tasks.delivery_log import as_incoming
 
@@ -25,6 +25,7 @@ Row = dict[str, Any]
 QUIET = 15 * 60_000  # milliseconds something may run before we ask
 LONGEST = 36 * 86_400_000  # milliseconds: no run lasts longer than 35 days
 MOST = 50  # questions a kind and run
+MOST_UNANSWERED = 3  # questions of a kind: then it is GitHub that is away, and each may take half a minute
 MOST_LISTED = 100  # runs of a status and repository
 GOING_ON = ("in_progress", "queued")
 GONE = frozenset({404, 410})
@@ -63,23 +64,36 @@ KINDS = (
 
 
 async def ask(context: Context) -> int:
-    """Ask GitHub about everything that runs for long; returns how many records were behind."""
-    found = 0
-    for kind in KINDS:
-        now = context.clock.now()
-        ours = context.github.app_id if kind.name == "check_run" else None
-        async with context.store.read() as tx:
-            rows = await unsettled.in_flight(
-                tx, kind.name, first_heard=(now - LONGEST, now - QUIET), limit=MOST, app_id=ours
-            )
-        found += sum([await _ask_about(context, kind, row) for row in rows])
+    """Ask GitHub about everything of ours that runs for long; returns how many records were behind."""
+    return sum([await _ask_about_all(context, kind) for kind in KINDS])
+
+
+async def _ask_about_all(context: Context, kind: Kind) -> int:
+    """Ask about what runs of one kind; one GitHub has no answer for keeps the others from theirs only this time."""
+    now, found, unanswered = context.clock.now(), 0, 0
+    async with context.store.read() as tx:
+        rows = await unsettled.in_flight(
+            tx,
+            kind.name,
+            upstreams=context.settings.upstream_repo,
+            first_heard=(now - LONGEST, now - QUIET),
+            limit=MOST,
+            app_id=context.github.app_id if kind.name == "check_run" else None,
+        )
+    for row in rows:
+        try:
+            found += await _ask_about(context, kind, row)
+        except RetryLater as error:
+            log.info("no answer", kind=kind.name, repo=row["repo"], id=row["id"], reason=str(error))
+            unanswered += isinstance(error, GitHubAway)
+        if unanswered == MOST_UNANSWERED:
+            break
     return found
 
 
 async def _ask_about(context: Context, kind: Kind, row: Row) -> bool:
-    """Store what GitHub says of one of them, if that is news."""
-    app = context.github if context.settings.is_upstream(row["repo"]) else context.relay
-    client = app.client(row["repo"], **{kind.permission: "read"})
+    """Store what GitHub says of one of them, if that is news; raises RetryLater when it says nothing."""
+    client = context.app_for(row["repo"]).client(row["repo"], **{kind.permission: "read"})
     try:
         found = await client.getitem(client.path(kind.path.format_map(row)))
     except GitHubRefused as error:
@@ -97,7 +111,7 @@ async def _ask_about(context: Context, kind: Kind, row: Row) -> bool:
 async def find(context: Context, repo: str) -> int:
     """Store the runs of a repository that go on and of which we know nothing; returns how many.
 
-    Raises GitHubRefused when they cannot be listed.
+    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub has no answer.
     """
     client, found = context.github.client(repo, actions="read"), 0
     for status in GOING_ON:

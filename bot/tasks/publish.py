@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, verdict
+from bot.domain import desired, naming, verdict
+from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
 from bot.tasks import comment, gates, merge_base
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.context import Context
-    from bot.domain.desired import Plan, Write
+    from bot.domain.writes import Plan, Write
     from bot.query import Head, PullState
     from bot.settings import Settings
     from bot.store import Transaction
@@ -137,8 +138,8 @@ async def _plan(
 ) -> Plan:
     """Return everything that has to be written: gates and verdicts, then the rest and mere words of a gate last."""
     settings = context.settings
-    gate_name = f"{settings.check_prefix} / gate"
-    terms = desired.Terms(
+    gate_name = naming.gate(settings.check_prefix)
+    terms = Terms(
         prefix=settings.check_prefix,
         label_prefixes=settings.label_prefixes,
         labels=state.labels,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from bot.domain.reading import as_time
-from bot.errors import GitHubRefused
+from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
 from bot.tasks import in_flight, redeliver
 from bot.tasks.delivery_log import as_incoming
@@ -66,18 +67,18 @@ async def run(context: Context, _task: Task) -> None:
         since = (await sweeps.begin(tx, context.github.app_id, NAME))["created_at"]
         relaying = await allowlists.in_force(tx) is not None  # else even what came in waits to be relayed
         settled = await _settled_until(tx, context.github.app_id) if relaying else 0
-    found, refusals = await in_flight.ask(context), []
+    found, failures = await in_flight.ask(context), []
     for repo in context.settings.upstream_repo:
-        try:
-            found += await _pulls(context, repo, since=since, settled=settled)
-            found += await in_flight.find(context, repo)
-        except GitHubRefused as error:
-            log.warning("what is open and running cannot be listed", repo=repo, reason=str(error))
-            refusals.append(error)
+        for look in (partial(_pulls, since=since, settled=settled), in_flight.find):
+            try:
+                found += await look(context, repo)
+            except (GitHubRefused, RetryLater) as error:  # no reason to leave the others alone
+                log.warning("what is open and running cannot be listed", repo=repo, reason=str(error))
+                failures.append(error)
     if found:
         log.warning("records were behind", repaired=found)
-    if refusals:
-        raise refusals[0]  # not finished: its age tells the operator
+    if failures:
+        raise failures[0]  # not finished: its age tells the operator
     async with context.store.transaction() as tx:
         await sweeps.finish(tx, context.github.app_id, NAME, reached=settled, found=found)
 
@@ -99,7 +100,7 @@ async def _settled_until(tx: Transaction, app_id: int) -> int:
 async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> int:
     """Repair what is recorded of one repository's pull requests; returns how many were behind.
 
-    Raises GitHubRefused when they cannot be listed.
+    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub has no answer, also in their midst.
     """
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
@@ -116,7 +117,9 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
         ]
         heard = await inbox.known(tx, [one.guid for one in news])
     fresh = [one for one in news if one.guid not in heard]
-    some = random.sample(fresh, min(len(fresh), MOST_PULLS))  # any: some may be refused every time
+    some = random.sample(
+        fresh, min(len(fresh), MOST_PULLS)
+    )  # any: some may be refused, or end this, every time
     return sum([await _store(context, client, one, settled) for one in some])
 
 

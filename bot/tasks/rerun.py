@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
-from bot.domain import verdict
+from bot.domain import naming, verdict
 from bot.domain.reading import Kind, decode, read
 from bot.errors import GiveUp
 from bot.store import dispatches, inbox, pulls
@@ -61,7 +61,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     check = await pulls.check_by_id(tx, wish["check_run_id"]) if wish["check_run_id"] else None
     if wish["check_run_id"] and check is None:
         return []
-    gate = f"{context.settings.check_prefix} / gate"
+    gate = naming.gate(context.settings.check_prefix)
     if check is None or check["name"] == gate:
         await pulls.doubt(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
     about = [*await dispatches.on_head(tx, repo, sha), *await pulls.gates_on(tx, repo, [sha], gate)]
@@ -69,7 +69,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     found = []
     for number in sorted(number for number in numbers if number is not None):
         tx.enqueue("publish", f"{repo}#{number}")
-        state = await query.pull_state(tx, context.settings, repo, number)
+        state = await query.pull_state(tx, context.settings, repo, number, compared=0)
         head = state.head(sha)
         for backend in head.view.backends if head else ():
             facts = head.facts.get(backend.repo.casefold()) if head else None

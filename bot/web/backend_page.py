@@ -11,6 +11,7 @@ from bot.domain.days import DAY
 from bot.domain.failing import most_failing
 from bot.domain.readiness import percent
 from bot.domain.reading import show_time
+from bot.domain.urls import web_url
 from bot.domain.words import duration
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
@@ -18,7 +19,7 @@ from bot.web import access, health, parameters, refresh
 from bot.web.backend_api import UNANSWERED
 from bot.web.grid import cells
 from bot.web.health import Window
-from bot.web.html import page, render, web_url
+from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.domain import own, verdict
+from bot.domain.urls import web_url
 from bot.store import commit_reads, reads
 from bot.web import access, parameters, refresh
-from bot.web.html import job_counts, page, render, web_url
+from bot.web.html import job_counts, page, render
 from bot.web.keys import CONTEXT
 from bot.web.pulls import FULL, NOWHERE
 

@@ -92,7 +92,15 @@ class Figures:
     heard_at: int  # 0: never
 
 
-NO_TREND = (None,) * (SPARK + 1)
+NO_FIGURES = Figures(
+    repo="",
+    level=0,
+    counts=False,
+    stats=BackendStats(),
+    trend=(None,) * (SPARK + 1),
+    turned="",
+    heard_at=0,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,13 +126,13 @@ async def of_all(
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
     asked = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
-    heard = {key: None for key, one in figures.items() if one.counts}
-    before = await rollup.last_heard(tx, entries.keys() - figures.keys(), hidden=hidden.names)
+    shown = {key: figures.get(key, NO_FIGURES) for key in entries}
+    shown |= {key: one for key, one in figures.items() if one.counts}
+    silent = [key for key, one in shown.items() if not one.heard_at]
+    before = await rollup.last_heard(tx, silent, hidden=hidden.names)
     found = [
-        _health(
-            entries.get(key), figures.get(key) or _silent_since(before.get(key)), window, asked.get(key, 0)
-        )
-        for key in {**entries, **heard}
+        _health(entries.get(key), _or_before(one, before.get(key)), window, asked.get(key, 0))
+        for key, one in shown.items()
     ]
     return sorted(found, key=_worst_first)
 
@@ -165,10 +173,9 @@ async def of_one(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> 
     day: tuple[Tally, ...] = ()
     if window.days == 1:
         day = _tallies(_Seen(hidden=hidden), (await rollup.since(tx, window.since, [key]))[key].days)
-    if known:
-        figures = _together(window, None, _part(_Seen(hidden=hidden), window, known), day)
-    else:
-        figures = _silent_since((await rollup.last_heard(tx, [key], hidden=hidden.names)).get(key))
+    figures = _together(window, None, _part(_Seen(hidden=hidden), window, known), day)
+    if not figures.heard_at:
+        figures = _or_before(figures, (await rollup.last_heard(tx, [key], hidden=hidden.names)).get(key))
     return _health(entry, figures, window, asked.get(key, 0)), known
 
 
@@ -237,10 +244,9 @@ def _figure(window: Window, part: _Part) -> Figures:
     )
 
 
-def _silent_since(at: int | None) -> Figures:
-    """Return the figures of a backend that did nothing in the days looked at."""
-    nothing = BackendStats()
-    return Figures(repo="", level=0, counts=False, stats=nothing, trend=NO_TREND, turned="", heard_at=at or 0)
+def _or_before(seen: Figures, at: int | None) -> Figures:
+    """Return the figures of a backend that may not have said anything in the days looked at, but once before."""
+    return seen if seen.heard_at else replace(seen, heard_at=at or 0)
 
 
 def _health(entry: Entry | None, seen: Figures, window: Window, asked: int) -> Health:

@@ -70,7 +70,7 @@ def environment() -> jinja2.Environment:
         "path": path,
         "plural": words.plural,
         "state": words.word,
-        "job_word": lambda job: words.job_word(job).partition(" ")[2],
+        "job_word": words.job_word,
         "tally": tally,
         "tone_of_state": tone_of_state,
         "tone_of_job": tone_of_job,
@@ -159,11 +159,6 @@ def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
 def path(repo: str) -> str | None:
     """Return /owner/name of a repository, None when its name could lead somewhere else."""
     return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
-
-
-def web_url(api_url: str) -> str:
-    """Return where people see GitHub, given where programs do."""
-    return api_url.removesuffix("/api/v3").replace("://api.", "://", 1)
 
 
 def tone_of_state(state: State) -> str:

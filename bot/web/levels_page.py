@@ -11,10 +11,11 @@ from aiohttp import web
 from bot.domain import readiness
 from bot.domain.days import DAY
 from bot.domain.readiness import HIGHEST, Thresholds, Word
+from bot.domain.urls import web_url
 from bot.store import allowlists
 from bot.web import access, parameters, shown
 from bot.web.aside import aside
-from bot.web.html import page, render, web_url
+from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST
 

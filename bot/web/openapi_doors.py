@@ -75,6 +75,7 @@ UNKNOWN_CALLER: tuple[Refusal, ...] = (
     (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
     (503, "no_allowlist", "no valid allowlist has been read yet"),
 )
+TOO_MANY: Refusal = (413, "too_many_jobs", "the dispatch has as many jobs as it may")
 MALFORMED: Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
 CONFLICT: Refusal = (
     409,
@@ -144,6 +145,7 @@ def _report(name: str) -> Schema:
             *UNKNOWN_CALLER,
             (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
             CONFLICT,
+            TOO_MANY,
             *SENDING,
         ],
     )

@@ -17,6 +17,7 @@ from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
     from bot.context import Context
+    from bot.settings import Settings
     from bot.store import Transaction
     from bot.store.backlog import Backlog
 
@@ -94,12 +95,18 @@ async def metrics(request: web.Request) -> web.Response:
         ALLOWLIST_OK.set(bool(newest and newest["valid"]))
         counts.waiting(waiting, heard_at=heard)
         counts.DATABASE_OK.set(not _refused_writes(context))
-    with contextlib.suppress(OSError):
-        counts.DISK_FREE.set(shutil.disk_usage(context.settings.data_dir).free)
+    _measure_disk(context.settings)
     return web.Response(
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},
     )
+
+
+def _measure_disk(settings: Settings) -> None:
+    counts.DISK_FREE.clear()  # an alert on what is not known would be a false one
+    if settings.database_url is None:
+        with contextlib.suppress(OSError):
+            counts.DISK_FREE.labels("sqlite").set(shutil.disk_usage(settings.data_dir).free)
 
 
 routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]

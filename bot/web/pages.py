@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from bot.domain import own, words
+from bot.domain.urls import web_url
 from bot.errors import Rejected
 from bot.store import allowlists
 from bot.web import (
@@ -27,7 +28,7 @@ from bot.web import (
     serving,
 )
 from bot.web.commit_page import unknown, upstreams_own
-from bot.web.html import STATIC, page, render, web_url
+from bot.web.html import STATIC, page, render
 from bot.web.keys import CONTEXT
 from bot.web.past import PAST, Past
 from bot.web.serving import KEPT, Kept, Sent

@@ -104,8 +104,9 @@ async def read(
     if record is not None and hidden.has_row(record):
         where, record = NOWHERE, None
     names = _names(settings, where, record)
-    only = None if full is None else sha or ""
-    state = await pull_state(tx, settings, names[0], number, compared=0, only=only)
+    state = await pull_state(
+        tx, settings, names[0], number, compared=0, shown=sha or "", sparing=full is not None
+    )
     relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
     seen = await pulls.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:

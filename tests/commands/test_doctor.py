@@ -154,6 +154,38 @@ async def test_permissions_that_were_not_accepted_yet(serving, github, tmp_path)
     assert "accepts the new permissions" in found[name][0]["next"]
 
 
+async def test_events_that_were_not_accepted_yet(serving, github, tmp_path):
+    for installation in github.world.installations.values():
+        installation.without = frozenset({"check_run"})
+    _, found, _ = await doctor(serving.options, tmp_path)
+    name = f"App {github.app.app_id} installations"
+    assert errors(found) == {name}
+    assert "is not subscribed to check_run" in found[name][0]["detail"]
+    assert "accepts the new events" in found[name][0]["next"]
+
+
+async def test_settings_as_systemd_and_containers_have_them(serving, tmp_path):
+    one_line = {name: value for name, value in serving.options.items() if "\n" not in value}
+    key = tmp_path / "ootbot.pem"
+    key.write_text(serving.options["PRIVATE_KEY"])
+    lines = [f"OOTBOT_{name}={value}" for name, value in one_line.items()]
+    lines += [
+        f'OOTBOT_PRIVATE_KEY_PATH="{key}"',
+        "",
+        "# of others",
+        "POSTGRES_PASSWORD=x",
+        "OOTBOT_DATABASE_URL=",
+    ]
+    (tmp_path / "ootbot.env").write_text("\n".join(lines))
+    in_environment = {"PRIVATE_KEY": serving.options["PRIVATE_KEY"]}
+    code, _, said = await doctor(in_environment, tmp_path, "--config", "ootbot.env")
+    assert (code, "missing" in said) == (0, False), said
+    (tmp_path / "ootbot.env").write_text("OOTBOT_APP_ID")
+    code, _, said = await doctor(in_environment, tmp_path, "--config", "ootbot.env")
+    assert code == 1
+    assert "ootbot.env cannot be read: line 1 is not NAME=VALUE" in said
+
+
 async def test_an_app_that_is_installed_nowhere_yet(serving, github, tmp_path):
     for repo in (UPSTREAM, L1, L2, L3, L4):
         github.uninstall(repo, github.app)
@@ -230,6 +262,29 @@ async def test_a_wrong_allowlist_an_issuer_without_keys_and_readable_keys(servin
     assert found["key"][0]["next"] == f"chmod 600 {key}"
     assert "OOTBOT_TYPO" in found["settings"][0]["detail"]
     assert stat.S_IMODE(key.stat().st_mode) == 0o644
+
+
+async def test_an_allowlist_that_the_bot_cannot_read_is_said_as_the_bot_would(github, tmp_path, app_key):
+    github.set_file(UPSTREAM, "oot/allowlist.yml", "x" * 2_000_000)
+    (tmp_path / "large.yml").write_text("ä" * 2_000_000)
+    options = options_for(tmp_path, private_key=app_key, app_id=github.app.app_id, api_url=github.api_url)
+    for source, reason in {
+        f"{UPSTREAM}:oot": "oot is no file",
+        f"{UPSTREAM}:oot/allowlist.yml": "oot/allowlist.yml is larger than 1 MiB",
+        f"{UPSTREAM}:allowlist.yml": "404",
+        str(tmp_path): "Is a directory",
+        str(tmp_path / "large.yml"): "large.yml is larger than 1 MiB",
+    }.items():
+        _, found, _ = await doctor(options | {"ALLOWLIST": source, "DATA_DIR": str(tmp_path)}, tmp_path)
+        (check,) = found["allowlist"]
+        assert check["status"] == "error"
+        assert check["detail"].startswith(f"{source} cannot be read: ")
+        assert reason in check["detail"]
+    github.faults.add(path="/contents/", status=502)
+    away = {"ALLOWLIST": f"{UPSTREAM}:allowlist.yml", "DATA_DIR": str(tmp_path)}
+    _, found, _ = await doctor(options | away, tmp_path)
+    assert "GitHub is away" in found["allowlist"][0]["detail"]
+    assert found["allowlist"][0]["next"] == "check the network and try again"
 
 
 async def test_where_deliveries_are_pulled_nobody_has_to_reach_us(serving, github, tmp_path):

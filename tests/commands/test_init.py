@@ -17,7 +17,8 @@ import pytest
 from bot import manifest, settings
 from bot.demo.github import SimulatedGitHub
 from bot.demo.github.registration import wrong_with
-from bot.setup.wanted import issuer_of, web_url
+from bot.domain.urls import web_url
+from bot.setup.wanted import issuer_of
 from tests.browser_of_pages import Visitor
 
 ROOT = Path(__file__).parents[2]
@@ -224,6 +225,11 @@ def test_every_permission_the_code_uses_is_asked_for():
             "https://git.example.org/api/v3",
             "https://git.example.org",
             "https://git.example.org/_services/token",
+        ),
+        (
+            "https://api.example.org/api/v3",
+            "https://api.example.org",
+            "https://api.example.org/_services/token",
         ),
         ("https://api.acme.ghe.com", "https://acme.ghe.com", "https://token.actions.acme.ghe.com"),
     ],

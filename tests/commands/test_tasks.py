@@ -7,10 +7,15 @@ import json
 from tests.command import ootbot
 
 
-async def give_up(bot):
+async def give_up(bot, *keys):
     async with bot.store.transaction() as tx:
-        tx.enqueue("relay", "a key")
+        for key in keys or ("a key",):
+            tx.enqueue("relay", key)
     await bot.settle()
+
+
+async def states(bot):
+    return {row["key"]: row["state"] for row in await bot.rows("task") if row["kind"] == "relay"}
 
 
 async def test_a_dead_task_is_listed_and_runs_again(bot):
@@ -35,3 +40,39 @@ async def test_what_cannot_run_again_is_said(bot):
     assert "there is no such task" in err
     code, _, _ = await ootbot(bot, "tasks", "retry", "none")
     assert code == 2
+
+
+async def test_all_that_was_given_up_runs_again_at_a_word(bot):
+    await give_up(bot, "a", "b")
+    async with bot.store.transaction() as tx:
+        tx.enqueue("relay", "b", delay=60)  # asked for again already
+    code, out, _ = await ootbot(bot, "tasks", "retry", "--all-dead")
+    assert (code, [line.split(" ", 2)[2] for line in out.splitlines()]) == (
+        0, ["(relay a) runs again", "(relay b) runs again"])  # fmt: skip
+    assert await states(bot) == {"a": "waiting", "b": "waiting"}
+    assert await ootbot(bot, "tasks", "retry", "--all-dead") == (0, "no task is dead\n", "")
+
+
+async def test_what_is_hopeless_is_dismissed(bot):
+    await give_up(bot, "a", "b", "c")
+    assert "3 given up" in " ".join((await bot.get("/readyz"))[1]["notes"])
+    (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
+    assert await ootbot(bot, "tasks", "dismiss", str(first)) == (
+        0,
+        f"task {first} (relay a) is dismissed\n",
+        "",
+    )
+    assert await states(bot) == {"a": "done", "b": "dead", "c": "dead"}
+    code, _, err = await ootbot(bot, "tasks", "dismiss", str(first))
+    assert code == 1
+    assert "it is done" in err
+    assert (await ootbot(bot, "tasks", "dismiss", "--all-dead"))[0] == 0
+    assert (await bot.get("/readyz"))[1]["notes"] == []
+
+
+async def test_either_one_task_is_meant_or_all_dead_ones(bot):
+    for verb in ("retry", "dismiss"):
+        for told in ([], ["1", "--all-dead"]):
+            code, _, err = await ootbot(bot, "tasks", verb, *told)
+            assert code == 2
+            assert "one of ID and --all-dead" in err

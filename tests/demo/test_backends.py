@@ -13,7 +13,6 @@ from aiohttp import web
 from bot.demo.backends import Backends, PlannedJob
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
-from bot.demo.runner import report_script
 
 HEAD = "a" * 40
 REPO = "org/npu"
@@ -298,7 +297,3 @@ async def test_stopping_ends_a_report_under_way(stage):
     await asyncio.wait_for(stage.bot.hung_up.wait(), 5)
     assert backend.reports == []
     assert stage.bot.heard == [("in_progress", 1, None)]
-
-
-def test_the_reporting_action_is_found():
-    assert report_script().is_file()

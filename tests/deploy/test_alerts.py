@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import prometheus_client
@@ -57,6 +59,15 @@ def test_every_rule_asks_for_metrics_and_labels_that_exist():
         for name, selector in re.findall(r"(ootbot_[a-z_]+)(?:\{([^}]*)\})?", rule["expr"]):
             assert name in known, rule["alert"]
             assert set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)", selector)) <= known[name], rule["alert"]
+
+
+def test_what_an_alert_counts_from_nothing_is_there_before_it_happens():
+    """increase() of a series sees no first value: one that appears with its first event counts that as none."""
+    fresh = "import bot.app, prometheus_client as it; print(it.generate_latest().decode())"
+    shown = subprocess.run([sys.executable, "-c", fresh], capture_output=True, text=True, check=True).stdout
+    counted = [re.match(r"increase\(([^[]+)\[", rule["expr"]) for rule in rules() if "> 0" in rule["expr"]]
+    for series in filter(None, counted):
+        assert f"\n{series[1]} 0.0" in shown
 
 
 def test_the_page_explains_every_alert_and_every_metric():

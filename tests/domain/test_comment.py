@@ -191,6 +191,14 @@ def test_a_backend_without_checks_mentions_nobody():
     assert "❌ 1 failed" in body
 
 
+@pytest.mark.parametrize("level", [0, 5])
+def test_a_failure_of_unknown_level_blocks_as_the_gate_says(level):
+    body = render(pull(npu_red(level=level)))
+    assert "Blocks merging: `npu`." in body
+    assert f"| L{level}, blocking |" in body
+    assert "This blocks merging. On call: @alice, @bob." in body
+
+
 def test_on_calls_not_to_be_mentioned_are_named_in_code():
     body = render(pull(npu_red()), mention={("org/npu", "bob")})
     assert "On call: `alice`, @bob." in body
@@ -260,6 +268,7 @@ def test_blocking_failures_come_first_and_open():
         (one_new_failure(), True),
         (pull(npu_red(level=2)), True),
         (pull(npu_red(level=1)), False),
+        (pull(npu_red(level=0)), True),
         (pull(backend("npu", state=State.CANCELLED)), False),
         (pull(backend("npu", state=State.NEVER_STARTED)), True),
         (new_head(), True),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain import times
+from bot.domain import histogram
 from bot.domain.stats import BackendStats, backend_stats, grade
 
 DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
@@ -201,7 +201,7 @@ def test_numbers_agree_with_counting_by_hand(rows, asked):
 
 
 def check_times(values, middle, high):
-    known = [times.rounded(value) for value in values if value is not None]
+    known = [histogram.rounded(value) for value in values if value is not None]
     if not known:
         assert (middle, high) == (None, None)
         return

@@ -319,14 +319,3 @@ async def test_the_version_in_force_is_shown_with_what_is_wrong_with_the_newest(
     assert "line 1" in err
     assert "line 2" in err
     assert L4 in out
-
-
-async def test_without_a_database_there_is_nothing_to_show(settings, tmp_path):
-    if settings.database_url:
-        pytest.skip("the database is there")
-    code, out, err = await ootbot(
-        "allowlist", "show", OOTBOT_APP_ID="1", OOTBOT_WEBHOOK_SECRET="x", OOTBOT_PRIVATE_KEY=settings.private_key,
-        OOTBOT_UPSTREAM_REPO=UPSTREAM, OOTBOT_ALLOWLIST="a.yml", OOTBOT_DATA_DIR=str(tmp_path / "nowhere"),
-    )  # fmt: skip
-    assert (code, out) == (1, "")
-    assert "there is no database" in err

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
 HOUR = 3600
+
+
+@pytest.fixture
+def clock():
+    return HoldingClock()
 
 
 @pytest.fixture
@@ -108,4 +116,25 @@ async def test_the_patience_with_a_rerun_begins_with_the_rerun(bot, github, pull
     assert tpu(bot, pull)[:2] == ("in_progress", None)
     await github.finish_run(run, "success")
     await bot.wait(900)
+    assert tpu(bot, pull)[:2] == ("completed", "success")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"status": 200}, {"status": 502}, {"status": 403, "headers": {"Retry-After": "7200"}}],
+    ids=["it goes on", "no answer", "ask me later"],
+)
+async def test_a_word_that_comes_while_github_is_asked_is_heard_at_once(bot, github, pull, answer):
+    run = await github.start_run(L4)
+    await green(bot, run)
+    await bot.wait(HOUR)
+    told = next(one.payload for one in github.deliveries if one.action == "in_progress")["workflow_run"]
+    github.faults.add(path=rf"{L4}/actions/runs/", body=told, delay=HANGS, **answer)
+    bot.clock.advance(600)
+    working = asyncio.create_task(bot.settle())
+    await asyncio.wait_for(bot.clock.hanging.wait(), 30)
+    await github.finish_run(run, "success")
+    await bot.worker.apply()
+    bot.clock.let_go.set()
+    await working
     assert tpu(bot, pull)[:2] == ("completed", "success")

@@ -299,6 +299,20 @@ async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, githu
     assert (await bot.report(sent, status="in_progress"))[0] == 200
 
 
+async def test_who_is_dispatched_afresh_takes_part_at_the_level_it_has_now(bot, github):
+    await list_backends(bot, f"L2: [{L4}]\n")
+    github.uninstall(L4, github.app)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await list_backends(bot, f"L4: {{tpu: {{{L4}: [dave]}}}}\n")
+    installation = github.install(L4, github.app)
+    await github.announce_installation(installation, "created", github.world.repo(L4))
+    await bot.settle(horizon=30)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
+    await bot.report(bot.dispatch(L4))
+    assert [row["downstream_repo_level"] for row in await bot.rows("oot_workflow_job")] == [4]
+
+
 async def test_an_app_installed_anew_is_found_though_its_old_installation_is_remembered(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()

@@ -246,6 +246,27 @@ async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github,
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+async def test_nobody_takes_a_gate_by_pushing_anothers_commit_to_an_older_pull_request(bot, github):
+    await list_backends(bot, f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
+    older = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM, author="octocat", author_association="MEMBER")
+    await bot.settle()
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    bot.clock.advance(1)
+    await github.push_commit(older, commit=pull.head_sha)
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    bot.clock.advance(1)
+    await github.push_commit(pull)
+    await bot.settle(horizon=20)
+    assert gate(bot, older.head_sha) == (
+        None,
+        "needs oot/ok-to-test",
+    )  # who moved on has left it to the other
+
+
 @pytest.mark.parametrize("leaves", ["closed", "moved"])
 async def test_where_the_first_of_two_leaves_their_commit_the_second_decides(bot, github, pull, leaves):
     second = await github.open_pull(UPSTREAM, author="mallory")

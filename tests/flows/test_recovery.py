@@ -13,7 +13,7 @@ import pytest
 
 from bot.demo.github.records import Delivery
 from tests.command import ootbot
-from tests.harness import L4, SECRET, UPSTREAM, make_settings, running
+from tests.harness import L3, L4, SECRET, UPSTREAM, make_settings, running
 from tests.serving import SQLITE
 
 NOWHERE = "http://127.0.0.1:9/nobody"
@@ -374,7 +374,12 @@ async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
     github.faults.add(method="GET", path=r"/pulls$", status=403, body={"message": "No"}, times=10_000)
     for _ in range(26):
         await bot.wait(3600)
-    assert "open and running" in " ".join((await bot.get("/readyz"))[1]["notes"])
+    notes = (await bot.get("/readyz"))[1]["notes"]
+    assert "open and running" in " ".join(notes)
+    assert "tasks: 1 given up; see /admin/tasks?state=dead" in notes, "once, however often it was tried"
+    github.faults.clear()
+    await bot.wait(ROUND)
+    assert (await bot.get("/readyz"))[1]["notes"] == []
 
 
 async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled(bot, github):
@@ -388,6 +393,65 @@ async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled
         await bot.wait(ROUND)
     assert [row["status"] for row in await bot.rows("workflow_run")] == ["completed"]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+async def test_a_run_github_cannot_tell_of_keeps_nothing_else_from_being_reconciled(bot, github):
+    stuck, ended = await github.start_run(L4, name="CI"), await github.start_run(L3, name="CI")
+    await bot.settle()
+    pull = await unseen(github)
+    await silently(github, github.finish_run(ended, "success"))
+    github.faults.add(method="GET", path=rf"/actions/runs/{stuck.id}/", status=502, times=10_000)
+    for _ in range(3):
+        await bot.wait(ROUND)
+    states = {row["id"]: row["status"] for row in await bot.rows("workflow_run")}
+    assert states == {stuck.id: "in_progress", ended.id: "completed"}
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+    age = await metric(bot, f'ootbot_sweep_age_seconds{{app="{bot.app.app_id}",sweep="reconcile"}}')
+    assert age < 2 * ROUND, "what one run's GitHub cannot tell is nobody's alert"
+
+
+async def test_a_pull_request_github_cannot_show_keeps_nothing_else_from_being_reconciled(bot, github):
+    pull = await unseen(github)
+    run = await silently(github, github.start_run(UPSTREAM, event="push", name="CI"))
+    fault = github.faults.add(method="GET", path=rf"/pulls/{pull.number}$", status=502, times=10_000)
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
+    assert bot.checks(UPSTREAM, pull.head_sha) == {}
+    github.faults.waiting.remove(fault)
+    for _ in range(2):
+        await bot.wait(ROUND)
+    assert "oot / gate" in bot.checks(UPSTREAM, pull.head_sha)
+
+
+async def test_an_upstream_github_wants_no_calls_for_keeps_no_other_from_being_reconciled(
+    settings, github, issuer, clock
+):
+    other = "mirror/pytorch"
+    github.add_repo(other)
+    two = replace(settings, upstream_repo=(other, UPSTREAM))
+    async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull = await unseen(github)
+        github.faults.add(
+            method="GET", path=rf"{other}/pulls$", status=403, headers={"Retry-After": "7200"}, times=10_000
+        )
+        for _ in range(3):
+            await bot.wait(ROUND)
+        assert "oot / gate" in bot.checks(UPSTREAM, pull.head_sha)
+        await bot.wait(26 * 3600)
+        assert "open and running" in " ".join((await bot.get("/readyz"))[1]["notes"])
+
+
+async def test_nobody_asks_github_about_what_runs_at_strangers(bot, github):
+    stranger = "stranger/project"
+    github.add_repo(stranger)
+    run = await github.start_run(stranger, name="CI")
+    await github.start_job(run, "build")
+    await bot.settle()
+    assert [row["repo"] for row in await bot.rows("workflow_job")] == [stranger]
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert [call.path for call in github.calls if stranger in call.path] == []
 
 
 async def test_when_the_log_was_not_read_for_a_day_the_operator_is_told(bot, github):

@@ -188,6 +188,19 @@ async def test_a_failed_task_joins_a_newer_one_and_keeps_its_patience(store, clo
     assert again.attempts == 2
 
 
+async def test_a_task_that_yields_does_not_push_the_newer_one_back(store, clock):
+    await ask(store)
+    (early,) = await claim(store)
+    await ask(store, delay=2)
+    await end(store, queue.retry, early, due_at=clock.now() + 5_000, error="not yet", yields=True)
+    assert await tasks(store, "state", "due_at") == [("done", clock.now()), ("waiting", clock.now() + 2_000)]
+    clock.advance(2)
+    (again,) = await claim(store)
+    await ask(store, delay=9)
+    await end(store, queue.retry, again, due_at=clock.now() + 5_000, error="not yet", yields=True)
+    assert (await tasks(store, "state", "due_at"))[-1] == ("waiting", clock.now() + 5_000)
+
+
 async def test_a_buried_task_stays_to_be_seen_and_does_not_block_its_key(store):
     await ask(store)
     (hopeless,) = await claim(store)
@@ -195,6 +208,30 @@ async def test_a_buried_task_stays_to_be_seen_and_does_not_block_its_key(store):
     await ask(store)
     assert await tasks(store, "state", "error") == [("dead", "GitHub answered 422"), ("waiting", None)]
     assert len(await claim(store)) == 1
+
+
+async def test_a_task_given_up_again_is_seen_once_with_its_last_reason(store):
+    for reason in ("may not", "still may not"):
+        await ask(store)
+        await ask(store, key="b")
+        for one in await claim(store):
+            await end(store, queue.bury, one, error=reason)
+    assert await tasks(store, "key", "state", "error") == [
+        ("a", "dead", "still may not"), ("b", "dead", "still may not"),
+    ]  # fmt: skip
+
+
+async def test_once_a_task_succeeds_nothing_of_its_key_is_given_up_any_more(store):
+    await ask(store)
+    await ask(store, key="b")
+    for one in await claim(store):
+        await end(store, queue.bury, one, error="may not")
+    await ask(store)
+    (again,) = await claim(store)
+    await end(store, queue.finish, again)
+    assert await tasks(store, "key", "state", "error") == [
+        ("a", "done", "may not"), ("b", "dead", "may not"), ("a", "done", None),
+    ]  # fmt: skip
 
 
 async def test_tasks_of_a_transaction_that_failed_were_never_asked_for(store):

@@ -154,3 +154,9 @@ async def test_tasks_are_listed_page_by_page_newest_first(bot, github):
         assert (await bot.get(f"/api/admin/tasks?{query}", headers=ADMIN))[0] == 400
     for identifier in ("0", "x", "999999", "9" * 30):
         assert (await bot.request("POST", f"/api/admin/tasks/{identifier}/retry", headers=ADMIN))[0] == 404
+
+
+async def test_room_is_watched_where_the_database_is_a_file_of_ours(bot, database_url):
+    _, text = await bot.get("/metrics")
+    assert ('ootbot_disk_free_bytes{database="sqlite"}' in text) is (database_url is None)
+    assert "\nootbot_disk_free_bytes 0" not in text

@@ -71,6 +71,33 @@ async def test_each_report_is_answered_with_the_status_it_would_have_had_alone(b
     assert rows == {"a": "success", "e": "success"}
 
 
+async def test_one_dispatch_has_so_many_jobs_at_most(bot, pull):
+    dispatch = bot.dispatch(L4)
+    codes = []
+    for first in (0, 400, 800):
+        some = [report(dispatch, f"job {number}") for number in range(first, min(first + 400, 1_002))]
+        codes += [one["code"] for one in (await send(bot, some))[1]["reports"]]
+        bot.clock.advance(61)
+    assert codes == [200] * 1_000 + [413] * 2
+    again, last = report(dispatch, "job 7"), report(dispatch, "one too many")
+    _, answer = await send(bot, [again, last])
+    assert [one.get("error", one.get("duplicate")) for one in answer["reports"]] == [True, "too_many_jobs"]
+    await bot.settle()
+    assert (await bot.report(bot.dispatch(L3), conclusion="success"))[0] == 200
+
+
+async def test_one_dispatch_holds_so_much_of_its_failed_tests_at_most(bot, pull):
+    dispatch, long = bot.dispatch(L4), "x" * 4_000
+    many = [{"name": f"test_{number}", "stacktrace": long} for number in range(400)]
+    for job in ("a", "b", "c"):
+        counts = {"passed": 1, "failed": 400}
+        one = report(dispatch, job, conclusion="failure", failed_tests=many, test_results=counts)
+        assert (await send(bot, [one]))[1]["reports"][0]["code"] == 200
+    rows = {row["job_name"]: row for row in await bot.rows("oot_workflow_job")}
+    assert [len(rows[job]["failed_tests_json"] or ()) for job in ("a", "b", "c")] == [400, 400, 0]
+    assert (rows["c"]["failed_tests"], rows["c"]["flags"]["failed_tests_dropped"]) == (400, 400)
+
+
 async def test_350_reports_are_one_batch_and_all_are_kept(bot, pull):
     dispatch = bot.dispatch(L4)
     failed = [{"name": "test_add", "message": "expected 1"}]

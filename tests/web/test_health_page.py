@@ -76,6 +76,21 @@ async def test_who_has_not_been_heard_of_for_36_hours_is_marked_however_long_ago
     assert "Values" not in text  # no charts of nothing
 
 
+@SQLITE
+async def test_who_is_asked_and_does_not_answer_is_still_marked_silent(bot, github):
+    await put(bot)
+    await rollup.run(bot, None)
+    bot.clock.advance(40 * 24 * HOUR)
+    await github.open_pull(UPSTREAM, author="octocat")
+    await bot.wait(30 * HOUR)  # nobody answered, and nobody is expected to any more
+    assert (await of(bot, L4))["stale"] is True
+    for path in ("/oot", f"/oot/{L4}"):
+        text = await see(bot, path)
+        assert "! silent for 41 d" in text
+    _, body = await bot.get(f"/api/oot/backends/{L4}")
+    assert body["backend"]["stale"] is True
+
+
 async def test_open_pull_requests_wait_for_who_has_not_answered_on_their_newest_commit(bot, github):
     pulls = []
     for _ in range(3):

@@ -53,6 +53,17 @@ async def test_a_bad_first_day_is_no_reason_to_go_down(bot):
     assert (await judged(bot, L3))["advice"] == "demotion to L2 is due: pass rate, timeout rate"
 
 
+async def test_the_last_days_are_those_of_the_summary(bot):
+    for conclusion in ("failure", *["success"] * 5):
+        await days_of_results(bot, L4, 1, conclusion=conclusion, level=4)
+    for back in range(9):
+        measured = (await judged(bot, L4))["demotion_measures"][0]["value"]
+        _, body = await bot.get("/api/oot/summary?days=7")
+        shown = next(one for one in body["backends"] if one["repo"] == L4)
+        assert measured == shown["pass_rate"], back
+        bot.clock.advance(DAY // 3)
+
+
 async def test_nothing_known_is_unknown_not_good(bot):
     one = await judged(bot, L2)
     words = {measure["name"]: measure["word"] for measure in one["measures"]}

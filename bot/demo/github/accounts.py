@@ -50,6 +50,12 @@ class Installation:
     permissions: dict[str, str]
     created_at: int
     suspended_at: int | None = None
+    without: frozenset[str] = frozenset()  # events that the App has asked for since and nobody has accepted
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """What it is subscribed to."""
+        return tuple(event for event in self.app.events if event not in self.without)
 
 
 @dataclass(frozen=True, kw_only=True)

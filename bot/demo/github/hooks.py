@@ -168,7 +168,7 @@ def hears(installation: Installation, event: Event) -> bool:
         return True
     return (
         event.only is None
-        and event.name in installation.app.events
+        and event.name in installation.events
         and any(name in granted for name in NEEDED[event.name])
     )
 

@@ -68,17 +68,16 @@ class People(Stage):
         await self.tell(*pushed, opened, *labelled)
         return pull
 
-    async def push_commit(self, pull: Pull) -> str:
-        """Push one more commit to a pull request; returns the new head."""
+    async def push_commit(self, pull: Pull, *, commit: str | None = None) -> str:
+        """Push one more commit to a pull request, or one that is there already; returns the new head."""
         before = pull.head_sha
         title = f"Change {len(pull.commits) + 1}"
-        made = self._commit(pull.repo, before, title, pull.author, pull.files)
-        pull.head_sha = made.sha
-        pull.commits.append(made.sha)
-        moved = {"before": before, "after": made.sha}
+        pull.head_sha = commit or self._commit(pull.repo, before, title, pull.author, pull.files).sha
+        pull.commits.append(pull.head_sha)
+        moved = {"before": before, "after": pull.head_sha}
         pushed = self._head_pushed(pull, before=before)
         await self.tell(*pushed, self._touch(pull, "synchronize", pull.author, **moved))
-        return made.sha
+        return pull.head_sha
 
     async def label(self, pull: Pull, name: str, by: str = MAINTAINER) -> None:
         """Put a label on."""

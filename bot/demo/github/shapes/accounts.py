@@ -99,7 +99,7 @@ def installation(world: World, which: Installation) -> dict[str, Any]:
         "target_id": account.id,
         "target_type": account.type,
         "permissions": dict(which.permissions),
-        "events": list(which.app.events),
+        "events": list(which.events),
         "created_at": iso(which.created_at),
         "updated_at": iso(which.suspended_at or which.created_at),
         "single_file_name": None,

@@ -760,6 +760,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_task")),
     )
     op.create_index(
+        "ix_task_dead",
+        "task",
+        ["kind", "key"],
+        unique=False,
+        sqlite_where=sa.text("state = 'dead'"),
+        postgresql_where=sa.text("state = 'dead'"),
+    )
+    op.create_index(
         "ix_task_due",
         "task",
         ["due_at"],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain import times
+from bot.domain import histogram
 
 SECONDS = st.lists(st.floats(0, 2e6), max_size=40)
 
@@ -21,27 +21,27 @@ SECONDS = st.lists(st.floats(0, 2e6), max_size=40)
     ],
 )  # fmt: skip
 def test_times_are_counted_in_steps(seconds, counted_as):
-    assert times.rounded(seconds) == counted_as
+    assert histogram.rounded(seconds) == counted_as
 
 
 def test_a_step_is_at_most_a_twelfth_of_what_it_stands_for():
-    for low, high in zip(times.STEPS, times.STEPS[1:], strict=False):
+    for low, high in zip(histogram.STEPS, histogram.STEPS[1:], strict=False):
         assert low < high
         assert high - low <= max(1, low / 12)
 
 
 @given(SECONDS, SECONDS)
 def test_parts_add_up_to_the_whole(some, others):
-    assert times.pack(some) + times.pack(others) == times.pack([*others, *some])
-    packed = times.pack(some)
-    assert times.from_bytes(times.to_bytes(packed)) == packed
+    assert histogram.pack(some) + histogram.pack(others) == histogram.pack([*others, *some])
+    packed = histogram.pack(some)
+    assert histogram.from_bytes(histogram.to_bytes(packed)) == packed
 
 
 @given(SECONDS, st.sampled_from([60, 3_600, 10_800]))
 def test_middle_nine_tenths_and_share_are_those_of_the_rounded_times(seconds, limit):
-    steps = sorted(map(times.rounded, seconds))
-    middle, high = times.summary(times.pack(seconds))
-    over = times.share_over(times.pack(seconds), limit)
+    steps = sorted(map(histogram.rounded, seconds))
+    middle, high = histogram.summary(histogram.pack(seconds))
+    over = histogram.share_over(histogram.pack(seconds), limit)
     if not steps:
         assert (middle, high, over) == (None, None, None)
         return

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
+from bot import parse
 from bot.settings import Settings
 
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 INTRODUCTION = """# Settings
 
-Environment `OOTBOT_<NAME>`, or a key of `ootbot.toml` (`--config FILE`); environment wins. Missing or wrong ones are
-all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`, `2d`. Plain http is accepted only to loopback.
-`ootbot settings` prints them as a file to copy from.
+Environment `OOTBOT_<NAME>`, a key of `ootbot.toml`, or a line of an `.env` file (`--config FILE`); environment
+wins. Missing or wrong ones are all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`, `2d`.
+Plain http is accepted only to loopback. `ootbot settings` prints them as a file to copy from.
 
 | name | default | meaning |
 |---|---|---|
@@ -66,7 +67,7 @@ def _default(field: dataclasses.Field[Any]) -> str | int:
     value: Any = field.default
     if value is None:
         return ""
-    if field.metadata["read"].__name__ == "parse_duration":
+    if field.metadata["read"] is parse.duration:
         return next(f"{value // unit}{name}" for unit, name in UNITS if value % unit == 0)
     if field.name == "oidc_issuers":
         return "github-actions"
