@@ -16,6 +16,8 @@
   if (all("meta[http-equiv=refresh]").length !== Number(stops)) found.push("loads itself anew and cannot be stopped, or not");
   if (document.documentElement.scrollWidth > window.innerWidth)
     found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} > ${window.innerWidth}`);
+  for (const box of all(".scroll:has(> .jobs, > .health)"))
+    if (window.innerWidth < 600 && seen(box) && box.scrollWidth > box.clientWidth + 1) say("to be scrolled on a phone", box);
 
   let level = 0;
   for (const heading of all("h1, h2, h3, h4")) {

@@ -26,12 +26,15 @@ L4:
   gpu: {{org/gpu-next: [grace]}}
 """
 JOBS = ("build", "test (default, 1, 3)", "test (default, 2, 3)", "test (default, 3, 3)", "benchmark")
+UNINSTALLED = "org/optical"
 TESTS = ("test_add", "test_matmul_small", "test_scatter_empty_index", "test_conv_dilated")
 
 
 async def tell(bot, github):
     """Fill the bot."""
     chance = random.Random(7)
+    for name in sorted({*BACKENDS, "quiet/never-reported", "watch/other"} - {L2, L3, L4, UNINSTALLED}):
+        github.add_repo(name)
     pulls = []
     for title, author in (
         ("Multiply small matrices without a copy", "octocat"), ("Reject empty indices in scatter_add", "hubot"),
@@ -39,8 +42,8 @@ async def tell(bot, github):
     ):  # fmt: skip
         pulls.append(await github.open_pull(UPSTREAM, title=title, author=author))
     await bot.settle()
-    await _live(bot, pulls)
     await _past(bot, chance)
+    await _live(bot, github)
     await task.run(bot, None)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(
@@ -50,23 +53,42 @@ async def tell(bot, github):
     return pulls
 
 
-async def _live(bot, pulls):
-    """The open pull requests, through the front door."""
+async def _live(bot, github):
+    """One more pull request, of which everything there is can be seen, through the front door."""
+    pull = await github.open_pull(
+        UPSTREAM, title="scatter_add: look at the indices before the kernel starts", author="hubot"
+    )
+    for _ in range(2):
+        await bot.settle()
+        bot.clock.advance(600)
+        await github.push_commit(pull)
+    await bot.settle()
     bot.clock.advance(60)
     failing = [{"name": name, "classname": "ops", "file": "tests/ops.py", "line": 12, "message": "AssertionError: 3 != 4",
                 "stacktrace": 'Traceback (most recent call last):\n  File "ops.py", line 12, in test\n'} for name in TESTS[:2]]  # fmt: skip
-    for job in JOBS[:3]:
-        await bot.report(bot.dispatch(L4), status="in_progress", job=job)
+
+    async def report(backend, job, **said):
+        assert (await bot.report(bot.dispatch(backend), job=job, **{"name": "Device CI"} | said))[0] == 200
+
+    for backend, jobs_of in (
+        (L4, JOBS[:3]),
+        (L3, JOBS[:1]),
+        ("org/gpu-next", JOBS[:2]),
+        ("vela/riscv-vector", JOBS[:1]),
+    ):
+        for job in jobs_of:
+            await report(backend, job, status="in_progress")
     bot.clock.advance(1_900)
-    await bot.report(bot.dispatch(L4), job="build", environment={"driver": "24.1", "firmware": "9.3.1"})
-    await bot.report(
-        bot.dispatch(L4), job=JOBS[1], conclusion="failure", failed_tests=failing,
-        test_results={"passed": 8430, "failed": 2, "skipped": 20},
-    )  # fmt: skip
-    await bot.report(bot.dispatch(L3), job="build", test_results={"passed": 3140, "failed": 0, "skipped": 2})
-    await bot.report(bot.dispatch(L2), job="smoke", conclusion="timed_out")
+    await report(L4, "build", environment={"driver": "24.1", "firmware": "9.3.1"})
+    tests = {"passed": 8430, "failed": 2, "skipped": 20}
+    await report(L4, JOBS[1], conclusion="failure", failed_tests=failing, test_results=tests)
+    await report("org/gpu-next", "build")
+    await report(L3, "build", test_results={"passed": 3140, "failed": 0, "skipped": 2})
+    await report("vela/riscv-vector", "build", conclusion="failure")
+    await report(L2, "smoke", conclusion="timed_out")
+    await report("lab/analog-with-a-rather-long-name-indeed", "build")
     await bot.settle()
-    sha = pulls[-1].head_sha
+    sha = pull.head_sha
     for number, (name, conclusion) in enumerate(
         (("lint", "success"), ("linux-build", "success"), ("docs", "failure"))
     ):

@@ -18,13 +18,14 @@ SIZES = (390, 1440)
 PAGES = {
     "health": "/oot",
     "health-24h": "/oot?days=1&level=4",
-    "health-wall": "/oot?refresh=60",
+    "wall": "/oot?refresh=60",
     "backend": f"/oot/{L4}",
     "backend-trunk": f"/oot/{L4}?tab=trunk&days=90",
     "metrics": "/oot/metrics",
     "levels": "/oot/levels",
-    "pull": f"/{UPSTREAM}/pull/3",
-    "pull-quiet": f"/{UPSTREAM}/pull/1",
+    "backend-silent": f"/oot/{story.UNINSTALLED}",
+    "pull": f"/{UPSTREAM}/pull/4",
+    "pull-many-commits": f"/{UPSTREAM}/pull/3",
     "unknown": f"/{UPSTREAM}/pull/99",
     "error": "/oot?days=0",
     "nowhere": "/oot/nowhere",
@@ -90,7 +91,7 @@ async def test_pages_have_nothing_that_troubles_a_reader(bot, tab):
 
 async def test_everything_can_be_reached_by_keyboard_in_order(bot, tab):
     await tab.look(width=1440, dark=False)
-    for path in ("/oot", f"/{UPSTREAM}/pull/3", "/oot/levels"):
+    for path in ("/oot", f"/{UPSTREAM}/pull/4", "/oot/levels"):
         await tab.open(bot.url + path)
         mark = f"""[...document.querySelectorAll({REACHABLE!r})].filter((one) => one.checkVisibility())
             .map((one, at) => one.dataset.at = at).length"""

@@ -37,7 +37,8 @@ async def test_a_dispatch_nobody_answered_leads_to_the_pull_request_at_that_comm
     assert link == f"/{UPSTREAM}/pull/{pull.number}?sha={first}#backend-{L4.replace('/', '-')}"
     assert "#unanswered" in links(page, "#unanswered")  # from the number to the list
     text = await see(bot, f"/oot/{L4}")
-    assert f"{TITLE} For State Why Sent #{pull.number} {first[:7]} ✕ never started" in text
+    assert f"{TITLE} For State Why Asked #{pull.number} {first[:7]} ✕ never started" in text
+    assert "no report within 24 h 24 h ago" in text
     assert TITLE not in await see(bot, f"/oot/{L2}")  # it answered the first, and has time for the second
     assert await unanswered(bot, L2) == []
     (one,) = await unanswered(bot, L4)
