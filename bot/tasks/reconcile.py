@@ -32,6 +32,7 @@ log = structlog.get_logger("bot.tasks.reconcile")
 Row = dict[str, Any]
 NAME = "reconcile"
 MOST_PULLS = 100  # asked about one by one in a run; the others' turn comes ten minutes later
+PAGE = 50  # pull requests listed at once: each has 25 KB, and two pages are held at a time
 MARGIN = 5 * 60_000  # milliseconds news of a pull request may take before we look ourselves
 SOON = 5.0  # seconds until what was stored is surely recorded
 LOG_BROKEN = 3_600_000  # milliseconds without a complete sweep of the log until we no longer wait for it
@@ -132,7 +133,7 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
 async def _list(client: Client) -> list[Listed]:
     url = client.path("pulls{?state,per_page}")
     listed = []
-    async for pull in client.getiter(url, {"state": "open", "per_page": "100"}):
+    async for pull in client.getiter(url, {"state": "open", "per_page": str(PAGE)}):
         base = pull["base"]["repo"]
         listed.append(
             Listed(
