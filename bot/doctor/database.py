@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.doctor.finding import Finding, error, ok, warning
 from bot.errors import StoreUnavailable
-from bot.store import allowlists, backlog, migrate, shared_time, sweeps
+from bot.store import backlog, migrate, shared_time, sweeps
 
 if TYPE_CHECKING:
     from bot.doctor.patient import Patient
@@ -75,13 +75,6 @@ async def activity(patient: Patient) -> list[Finding]:
     """Look at when something last came in, at the sweeps, and at what is stuck."""
     async with patient.store.read() as tx:
         return [_heard(tx, await backlog.last_heard(tx)), *await _swept(tx, patient), await _stuck(tx)]
-
-
-async def newest_allowlist_problem(patient: Patient) -> str | None:
-    """Return what is wrong with the allowlist the server read last."""
-    async with patient.store.read() as tx:
-        newest = await allowlists.newest(tx)
-    return str(newest["error"]) if newest and not newest["valid"] else None
 
 
 def _heard(tx: Transaction, at: int | None) -> Finding:

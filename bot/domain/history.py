@@ -45,13 +45,6 @@ class Compared:
     elsewhere: bool = False  # shown by another pull request
 
 
-def compare(
-    failed: Past, *, same_head: Sequence[Past], base: Sequence[Past], others: Sequence[Past]
-) -> Compared:
-    """Say what a failure is; every sequence holds the newest first."""
-    return flaky(same_head) or compare_elsewhere(failed, base=base, others=others)
-
-
 def flaky(same_head: Sequence[Past]) -> Compared | None:
     """Say that a failure is flaky where the same head also passed, whatever happened elsewhere."""
     passed = next((past for past in same_head if past.conclusion == "success"), None)

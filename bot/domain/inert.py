@@ -62,11 +62,6 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
 
 
-def clip(text: str, max_bytes: int) -> str:
-    """Return the longest start of `text` that fits `max_bytes` of UTF-8, no character split."""
-    return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
-
-
 def cut(markdown: str, max_bytes: int, *, all_of_it: str | None) -> str:
     """Return whole lines of our own Markdown within `max_bytes`, then how much is missing.
 

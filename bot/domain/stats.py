@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.domain import histogram
-from bot.domain.tally import ENDS, Tally, tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-Row = dict[str, Any]
+    from bot.domain.tally import Tally
 
 GREEN_FROM = 0.95
 AMBER_FROM = 0.80
@@ -69,43 +66,6 @@ def numbers(of: Tally) -> BackendStats:
     )
 
 
-def backend_stats(jobs: Iterable[Row], dispatches: Sequence[Row]) -> BackendStats:
-    """Return the numbers of one backend from all rows there are of it."""
-    return numbers(tally(*counted(jobs, dispatches)))
-
-
-def counted(jobs: Iterable[Row], dispatches: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return rows that say whether they count, given all rows there are of a backend.
-
-    Where there are too many to be looked at, the store says the same of each row (`store.counted`).
-    """
-    dropped = {row["id"] for row in dispatches if row["state"] == "superseded"}
-    kept = [row for row in jobs if "refused" not in row["flags"]]
-    latest = {id(row) for row in latest_attempts(kept)}
-    heard = {row["dispatch_id"] for row in kept}
-    said = [
-        row
-        | {
-            "counts": id(row) in latest and row["dispatch_id"] not in dropped,
-            "swept": "swept" in row["flags"],
-        }
-        for row in kept
-    ]
-    ended = [row | {"counts": row["id"] not in heard} for row in dispatches if row["state"] in ENDS]
-    return said, ended
-
-
-def latest_attempts(jobs: Iterable[Row]) -> list[Row]:
-    """Return of each job of each run only the latest attempt; of one told twice, what the backend told."""
-    latest: dict[tuple[str, ...], Row] = {}
-    for row in jobs:
-        name = (row["delivery_id"], row["run_id"], row["workflow_name"], row["job_name"])
-        known = latest.get(name)
-        if known is None or _precedence(row) > _precedence(known):
-            latest[name] = row
-    return list(latest.values())
-
-
 def grade(pass_rate: float | None) -> str:
     """Return green, amber, red, or none when there is no rate."""
     if pass_rate is None:
@@ -113,7 +73,3 @@ def grade(pass_rate: float | None) -> str:
     if pass_rate >= GREEN_FROM:
         return "green"
     return "amber" if pass_rate >= AMBER_FROM else "red"
-
-
-def _precedence(row: Row) -> tuple[int, bool]:
-    return row["run_attempt"], row["source"] == "callback"

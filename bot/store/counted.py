@@ -1,6 +1,6 @@
 """Which rows count? Jobs and silent dispatches of some days, each with the word whether it belongs to the numbers.
 
-What docs/statistics.md says of runs, said in SQL: `domain.stats.counted` is the same for rows that are all at hand.
+What docs/statistics.md says of runs, said in SQL: `tests.by_hand` says the same of rows that are all at hand.
 """
 
 from __future__ import annotations

@@ -41,11 +41,6 @@ async def get(tx: Transaction, identifier: str) -> Row | None:
     return await tx.row(sa.select(oot_dispatch).where(oot_dispatch.c.id == identifier))
 
 
-async def find(tx: Transaction, *, delivery_id: str, backend: str) -> Row | None:
-    """Return the dispatch of a delivery to a backend."""
-    return await get(tx, identity(delivery_id, backend))
-
-
 async def heads_of_pull(tx: Transaction, repo: str, number: int) -> dict[str, int]:
     """Return how many dispatches that ask for a verdict each head of a pull request has, the oldest head first."""
     newest = sa.func.max(oot_dispatch.c.created_at)

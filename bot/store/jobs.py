@@ -140,25 +140,6 @@ async def of_dispatches(
     return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
 
 
-async def of_pull(tx: Transaction, repo: str, number: int, sha: str | None) -> list[Row]:
-    """Return every job row of a pull request, of one head when `sha` is given."""
-    query = sa.select(oot_workflow_job).where(
-        sa.func.lower(oot_workflow_job.c.upstream_repo) == repo.lower(),
-        oot_workflow_job.c.pr_number == number,
-    )
-    if sha:
-        query = query.where(oot_workflow_job.c.head_sha == sha)
-    return await tx.rows(query.order_by(oot_workflow_job.c.received_at, oot_workflow_job.c.job_key))
-
-
-async def since(tx: Transaction, at: int, *, backend: str | None = None) -> list[Row]:
-    """Return the jobs first heard of since a time (epoch milliseconds), newest first."""
-    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.received_at >= at)
-    if backend:
-        query = query.where(sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower())
-    return await tx.rows(query.order_by(oot_workflow_job.c.received_at.desc(), oot_workflow_job.c.job_key))
-
-
 async def silent(tx: Transaction, limits: Limits) -> list[Row]:
     """Return jobs that are in progress for longer than their backends may take, oldest first."""
     job = oot_workflow_job.c

@@ -201,13 +201,6 @@ async def renew(tx: Transaction, *, owner: str) -> None:
     await tx.run(sa.update(task).where(*mine).values(lease_until=tx.now + LEASE))
 
 
-async def next_due(tx: Transaction) -> int | None:
-    """Return when the next waiting task is due, epoch milliseconds."""
-    found = await tx.run(sa.select(sa.func.min(task.c.due_at)).where(task.c.state == "waiting"))
-    at: int | None = found.scalar()
-    return at
-
-
 async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
     done = await tx.run(
         sa.update(task)

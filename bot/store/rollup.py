@@ -193,13 +193,6 @@ async def last_heard(
     return {row["backend_key"]: row["at"] for row in await tx.rows(query.group_by(key))}
 
 
-async def heard_of(tx: Transaction, first: int) -> set[str]:
-    """Return the case folded names of the backends that did anything from a day on."""
-    kept = sa.select(oot_day.c.backend_key).where(oot_day.c.day >= first)
-    stale = sa.select(oot_stale_day.c.backend_key).where(oot_stale_day.c.day >= first)
-    return set((await tx.run(kept.union(stale))).scalars())
-
-
 async def write(tx: Transaction, place: Place, marked: int, found: Iterable[Day]) -> bool:
     """Keep a day as counted when it bore this mark; returns False when it was marked again meanwhile."""
     day, backend = place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.history import Compared, Past, compare
+from bot.domain.history import Compared, Past, compare_elsewhere, flaky
 from bot.domain.view import History
 
 NEW, KNOWN, FLAKY, NONE = History.NEW, History.KNOWN, History.FLAKY, History.NO_BASELINE
@@ -13,6 +13,10 @@ NEW, KNOWN, FLAKY, NONE = History.NEW, History.KNOWN, History.FLAKY, History.NO_
 def past(conclusion="failure", *tests, at=0, pull=None, url=None):
     told = frozenset((None, name) for name in tests) if tests else None
     return Past(conclusion=conclusion, tests=told, at=at, url=url or f"https://ci.example/{at}", pull=pull)
+
+
+def compare(failed, *, same_head, base, others):
+    return flaky(same_head) or compare_elsewhere(failed, base=base, others=others)
 
 
 def told(failed, *, same_head=(), base=(), others=()):

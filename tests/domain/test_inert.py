@@ -59,13 +59,6 @@ def test_a_title_is_one_visible_line(word):
     assert len(line.splitlines()) == 1
 
 
-@given(st.text(st.characters(codec=None)), st.integers(0, 40))
-def test_clipping_keeps_whole_characters_within_the_bytes(text, size):
-    clipped = inert.clip(text, size)
-    assert len(clipped.encode()) <= size
-    assert text.encode("utf-8", "replace").decode().startswith(clipped)
-
-
 @pytest.mark.parametrize(
     ("word", "shown"),
     [

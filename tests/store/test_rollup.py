@@ -13,6 +13,7 @@ from bot.domain.tally import tally, total
 from bot.store import dispatches, jobs, rollup
 from bot.store.tables import oot_dispatch, oot_workflow_job
 from bot.tasks import rollup as task
+from tests import by_hand
 from tests.store.opened import opened, url_of
 
 BACKENDS = ("org/npu", "Org/TPU")
@@ -64,7 +65,7 @@ async def naive(store, first):
     }:
         mine = [row for row in rows if row["downstream_repo"].casefold() == backend]
         told_it = [row for row in asked if row["backend_key"] == backend]
-        heard, ended = stats.counted(mine, told_it)
+        heard, ended = by_hand.counted(mine, told_it)
         heard = [row for row in heard if row["received_at"] // DAY >= first]
         ended = [row for row in ended if row["created_at"] // DAY >= first]
         if heard or ended:

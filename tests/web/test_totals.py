@@ -15,6 +15,7 @@ from bot.domain.readiness import percent
 from bot.domain.tally import tally
 from bot.store.tables import oot_dispatch, oot_workflow_job
 from bot.tasks import rollup as task
+from tests import by_hand
 from tests.harness import L2, L3, L4
 from tests.web.seeing import put, see
 
@@ -33,7 +34,7 @@ async def naive(bot, days):
     for backend in {row["downstream_repo"].casefold() for row in rows}:
         mine = [row for row in rows if row["downstream_repo"].casefold() == backend]
         told = [row for row in asked if row["backend_key"] == backend]
-        heard, ended = stats.counted(mine, told)
+        heard, ended = by_hand.counted(mine, told)
         heard = [row for row in heard if row["received_at"] >= since]
         ended = [row for row in ended if row["created_at"] >= since]
         found[backend] = asdict(stats.numbers(tally(heard, ended)))
