@@ -319,9 +319,8 @@ def measure(folder: str, options) -> dict:
         found["resident_mb"] = server.resident_mb()
     many = [f"/oot/{backend(number)}" for number in range(1, 17)] + list(PAGES.values())[:4]
     with started(folder, 5) as server:
-        uvloop.run(
-            views(server.port, many, rate=10, seconds=len(many) / 10)
-        )  # each once: what it reads is warm
+        # each once: what it reads is warm
+        uvloop.run(views(server.port, many, rate=10, seconds=len(many) / 10))
         kept = uvloop.run(together(server.port, many, rate=200, seconds=options.seconds))
     found |= {f"20_views_a_second_{name}": value for name, value in fresh.items()}
     return found | {f"200_cached_views_a_second_{name}": value for name, value in kept.items()}

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from bot.parse import IssuerConfig
 
 COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
-REFRESH = (
-    3600 * 1000
-)  # milliseconds after which keys are looked at again: one taken back is believed no longer
+# milliseconds after which keys are looked at again: one taken back is believed no longer
+REFRESH = 3600 * 1000
 KEYS_LIFE = 24 * 3600 * 1000  # milliseconds old keys serve while the issuer is down
 TIMEOUT = aiohttp.ClientTimeout(total=5)
 MOST_KEYS = 1024 * 1024  # bytes of a key set

@@ -38,9 +38,8 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
     current, live = head, not closing
-    if record is not None and _is_newer(
-        record, event, body["action"]
-    ):  # GitHub has told us of what came later
+    # GitHub has told us of what came later
+    if record is not None and _is_newer(record, event, body["action"]):
         current, live = record["head_sha"], record["state"] == "open"
     stale = not closing and not (live and current == head)
     await dispatches.supersede_unsent(tx, repo, number, but_head=current if live else None)

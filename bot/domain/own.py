@@ -56,9 +56,8 @@ def own(jobs: Iterable[Row], checks: Iterable[Row], *, ours: int) -> list[Own]:
             latest[name] = row
     newest: dict[tuple[Any, ...], Row] = {}
     for row in checks:
-        if (
-            row["id"] not in identifiers and row["app_id"] != ours
-        ):  # a workflow job is a check run of the same id
+        # a workflow job is a check run of the same id
+        if row["id"] not in identifiers and row["app_id"] != ours:
             newest[row["app_slug"], row["name"]] = row
     found = [*map(_job, latest.values()), *map(_check, newest.values())]
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}

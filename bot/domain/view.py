@@ -123,9 +123,8 @@ class Backend:
     finished_at: int | None = None  # epoch milliseconds of the last completion
     run_url: str | None = None  # the newest run of this dispatch on the backend's CI
     page_url: str = ""  # this pull request and backend on the HUD
-    asked: bool = (
-        True  # somebody waits for it here: it blocks, or its label was put on; others are only watched
-    )
+    # somebody waits for it here: it blocks, or its label was put on; others are only watched
+    asked: bool = True
     ignored_by: str | None = None  # login, with write access on upstream
     ignored_reason: str | None = None
 

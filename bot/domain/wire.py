@@ -1,7 +1,7 @@
 """What does a backend's report say? One JSON body, checked field by field and cut to what we keep.
 
 The field names are those existing backends send. Nothing here is believed: who reports, for which pull request and
-at which level is decided elsewhere (`bot.results`).
+at which level is decided elsewhere (`bot.trust`).
 """
 
 from __future__ import annotations

@@ -105,9 +105,8 @@ def job_label(job: Job) -> str:
 def took(backend: Backend) -> float | None:
     """Return seconds from first start to last completion of the newest attempt; None while a job is unfinished."""
     newest = max((job.run_attempt for job in backend.jobs), default=0)
-    jobs = [
-        job for job in backend.jobs if job.run_attempt == newest
-    ]  # idle time between attempts is nobody's
+    # idle time between attempts is nobody's
+    jobs = [job for job in backend.jobs if job.run_attempt == newest]
     starts = [job.started_at for job in jobs if job.started_at is not None]
     ends = [job.completed_at for job in jobs if job.completed_at is not None]
     if not starts or not ends or not all(job.finished for job in backend.jobs):

@@ -15,9 +15,8 @@ oot_budget = sa.Table(
     _must("next_write", Big),  # when the write after those reserved may go
     _must("blocked_until", Big),  # GitHub asked for it
     _must("pressed_until", Big),  # until then gates and verdicts go first
-    _must(
-        "creations", Json
-    ),  # when each of the last hour went: an hour that slides can be told in no fewer words
+    # when each of the last hour went: an hour that slides can be told in no fewer words
+    _must("creations", Json),
     _must("dispatches", Json),  # the same of the last minute
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
 )
@@ -25,7 +24,6 @@ oot_budget = sa.Table(
 schema_support = sa.Table(  # one row
     "schema_support",
     metadata,
-    sa.Column(
-        "oldest", sa.Text, primary_key=True
-    ),  # the revision that the oldest program knows which may use it
+    # the revision that the oldest program knows which may use it
+    sa.Column("oldest", sa.Text, primary_key=True),
 )

@@ -41,9 +41,8 @@ def job_key(row: Row) -> str:
     parts = [row[name] for name in IDENTITY]
     parts[0] = parts[0].casefold()
     if row["source"] != "callback":
-        parts.append(
-            row["source"]
-        )  # what a relay tells is never mistaken for what the backend told us itself
+        # what a relay tells is never mistaken for what the backend told us itself
+        parts.append(row["source"])
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 

@@ -51,9 +51,8 @@ class Store:
         self._elsewhere: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
         self._turn = asyncio.Lock()
         self.intake = Intake(self)
-        self.failure: tuple[int, str] | None = (
-            None  # when the database refused a write and why, until a delivery is stored
-        )
+        # when the database refused a write and why, until a delivery is stored
+        self.failure: tuple[int, str] | None = None
         self._file: tuple[int, int] | None = None
         self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
         self._leader: asyncio.Task[None] | None = None

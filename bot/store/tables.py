@@ -111,9 +111,8 @@ oot_dispatch = sa.Table(
     _must("backend_key", sa.Text),  # the name, case folded
     _must("level", sa.Integer),
     _column("device", sa.Text),
-    _must(
-        "state", sa.Text
-    ),  # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
+    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
+    _must("state", sa.Text),
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
@@ -127,9 +126,10 @@ sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
 UNHEARD = oot_dispatch.c.heard_at.is_(None)
 partial_index("ix_oot_dispatch_unheard", oot_dispatch.c.state, oot_dispatch.c.created_at, where=UNHEARD)
+# written out in statements too: only so does SQLite see that the index is about the same
 UNANSWERED = oot_dispatch.c.state.in_(
     [sa.literal_column(f"'{state}'") for state in ("failed", "never_started", "not_installed")]
-)  # written out in statements too: only so does SQLite see that the index is about the same
+)
 _silent = (oot_dispatch.c.backend_key, oot_dispatch.c.created_at)
 partial_index("ix_oot_dispatch_unanswered", *_silent, where=UNANSWERED)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)

@@ -67,9 +67,8 @@ class Transaction:
         by_table: dict[str, dict[tuple[Any, ...], list[Record]]] = {}
         for record in gathered:
             by_table.setdefault(record.type.table, {}).setdefault(record.key, []).append(record)
-        for table in sorted(
-            by_table
-        ):  # one order for all, so that two transactions never wait for each other
+        # one order for all, so that two transactions never wait for each other
+        for table in sorted(by_table):
             await self._merge(table, by_table[table])
         await names.keep(self, gathered)
         requests, self._requests = self._requests, {}

@@ -162,9 +162,8 @@ async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
         raise Refused(f"{label} is held back: nothing of it runs")
     unsent, identifier = facts.dispatch["state"] == "pending", facts.dispatch["id"]
     reason = f"dropped by {asked.login} before it was sent"  # what has a reason is not taken up again
-    if unsent and await dispatches.settle(
-        tx, identifier, state="superseded", error=reason
-    ):  # not sent meanwhile
+    # not sent meanwhile
+    if unsent and await dispatches.settle(tx, identifier, state="superseded", error=reason):
         return f"{label} is not told about this commit."
     runs = {job.run_id for job in verdict.latest(facts.jobs) if not job.finished}
     ours = sorted(run for run in runs if run.isascii() and run.isdigit())

@@ -124,9 +124,8 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
             async with context.store.transaction() as tx:
                 await relay.resume(tx, name, pull.number)
     fresh = [one for one in news if one.guid not in heard]
-    some = random.sample(
-        fresh, min(len(fresh), MOST_PULLS)
-    )  # any: some may be refused, or end this, every time
+    # any: some may be refused, or end this, every time
+    some = random.sample(fresh, min(len(fresh), MOST_PULLS))
     return sum([await _store(context, client, one, settled) for one in some])
 
 

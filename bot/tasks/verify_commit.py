@@ -38,9 +38,8 @@ async def run(context: Context, task: Task) -> None:
     homes = [*pushed, *(row["upstream_repo"] for row in told if "refused" not in row["flags"])]
     if homes:
         home: str | None = homes[0]
-    elif _backends(waiting.values()) <= _backends(
-        told
-    ):  # nobody spoils a commit for others by naming it too early
+    # nobody spoils a commit for others by naming it too early
+    elif _backends(waiting.values()) <= _backends(told):
         home = None
     else:
         home = await _ask(context, task.key, since=min(row["received_at"] for row in waiting.values()))

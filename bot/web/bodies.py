@@ -15,9 +15,8 @@ from bot.web.limits import ROOM, SMALL
 if TYPE_CHECKING:
     from aiohttp import web
 
-LARGE = (
-    256 * 1024
-)  # bytes; larger bodies are worked on in a thread, so that everybody else is served meanwhile
+# bytes; larger bodies are worked on in a thread, so that everybody else is served meanwhile
+LARGE = 256 * 1024
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:

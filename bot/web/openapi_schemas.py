@@ -255,9 +255,8 @@ def _plain(kind: type) -> Schema:
 def _made(types: Iterable[Any]) -> tuple[list[Schema], Schema]:
     """Return the schemas of some types, and by name those they refer to."""
     schemas, parts = msgspec.json.schema_components(list(types), ref_template=REF)
-    plain = msgspec.json.encode([schemas, parts]).replace(
-        b"schemas/_", b"schemas/"
-    )  # names without underscore
+    # names without underscore
+    plain = msgspec.json.encode([schemas, parts]).replace(b"schemas/_", b"schemas/")
     schemas, parts = msgspec.json.decode(plain)
     for schema in parts.values():
         del schema["title"]

@@ -34,12 +34,10 @@ class Town:
         self.github, self.issuer, self.http = github, issuer, http
         self.address = address  # of the bot, or of one of several: a function
         self.chance = chance
-        self.reports: dict[
-            tuple[str, ...], tuple[str, str | None]
-        ] = {}  # acknowledged: which job -> what was said
-        self.in_doubt: Counter = (
-            Counter()
-        )  # (delivery id, backend) -> kills that came between intent and answer
+        # acknowledged: which job -> what was said
+        self.reports: dict[tuple[str, ...], tuple[str, str | None]] = {}
+        # (delivery id, backend) -> kills that came between intent and answer
+        self.in_doubt: Counter = Counter()
         self.unanswered = 0  # reports
         self.wrong: list[str] = []
         self.calm = asyncio.Event()

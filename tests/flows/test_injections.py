@@ -26,9 +26,8 @@ async def told(bot, github, words, *, by_job):
         (bot.context.settings.data_dir / "allowlist.yml").write_text(ALLOWLIST)
         await bot.wait(60)
     github.set_permission(UPSTREAM, "wendy", "write")
-    sent = [
-        word for word in words if not re.search("[\ud800-\udfff]", word)
-    ]  # GitHub's own JSON is well formed
+    # GitHub's own JSON is well formed
+    sent = [word for word in words if not re.search("[\ud800-\udfff]", word)]
     reason = {"message": " ".join(sent)[:900]}
     github.faults.add(method="POST", path=f"{L3}/dispatches", status=422, body=reason)
     labels = ["ciflow/oot/npu", *sent[:20]]

@@ -25,9 +25,8 @@ PARTIAL = {
 ALLOWED = (
     re.compile(r"FROM task$"),  # the harness, to know what is due
     re.compile(r"\.received_at < \?( AND \w+\.state IS NOT \?)? LIMIT"),  # prune, once a day, in a snapshot
-    re.compile(
-        r"^SELECT delivery\.received_at .* ORDER BY delivery\.received_at DESC LIMIT"
-    ),  # ends at the first
+    # ends at the first
+    re.compile(r"^SELECT delivery\.received_at .* ORDER BY delivery\.received_at DESC LIMIT"),
 )
 PAGES = (
     "/oot", "/oot?days=90", f"/oot/{L4}", f"/oot/{L4}?tab=trunk", "/oot/metrics", "/oot/levels", f"/{UPSTREAM}/pull/1",
@@ -47,9 +46,8 @@ def statements():
         if text.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
             seen.setdefault(text, parameters[0] if many else parameters)
 
-    sa.event.listen(
-        sa.Engine, "before_cursor_execute", note
-    )  # pages are read through another engine than the rest
+    # pages are read through another engine than the rest
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
     yield seen
     sa.event.remove(sa.Engine, "before_cursor_execute", note)
 

@@ -131,9 +131,8 @@ async def test_jobs_come_as_a_sheet_without_formulas(bot):
     assert rows[0]["job_name"].startswith("'=")
 
 
-@pytest.mark.parametrize(
-    "database_url", ["sqlite"], indirect=True
-)  # no word reaches a database's own language
+# no word reaches a database's own language
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("word", [*injections.HTML, *injections.UNSEEN[:20]], ids=injections.short)
 async def test_hostile_words_are_inert(bot, word):
     clean = word.encode("utf-8", "replace").decode().replace("\x00", "")
