@@ -235,8 +235,10 @@ def readable(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:
     kind = answer.headers.get("content-type", "")
     if answer.body and "json" in kind:
         try:
-            msgspec.json.decode(answer.body)
-        except msgspec.DecodeError as error:
+            # checked without making objects of it: a page of pull requests has megabytes, and gidgethub reads it again
+            msgspec.json.decode(answer.body, type=msgspec.Raw)
+            answer.body.decode()
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RetryLater(f"GitHub's answer {answer.status} is not JSON") from error
     kept = {name: answer.headers[name] for name in ("link", "etag") if name in answer.headers}
     if "json" in kind:

@@ -11,7 +11,7 @@ import structlog
 from bot.domain.authors import trusted
 from bot.domain.reading import Kind, read
 from bot.errors import RetryLater
-from bot.store import allowlists, dispatches, pulls
+from bot.store import allowlists, dispatches, pulls, unsettled
 
 if TYPE_CHECKING:
     from bot.domain.allowlist import Allowlist, Entry
@@ -110,6 +110,28 @@ async def installed(tx: Transaction, account: str) -> int:
         if row["pr_number"] is not None:
             tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
     return len(waiting)
+
+
+async def resume(tx: Transaction, repo: str, number: int) -> int:
+    """Send afresh what was dropped for another head though its own is the one after all; returns how many dispatches.
+
+    Of two pushes in one second the older may be heard of last, and drop what is due.
+    """
+    await dispatches.take_turns(tx, repo, number)
+    record, allowlist = await pulls.get(tx, repo, number), await allowlists.in_force(tx)
+    if record is None or record["state"] != "open" or allowlist is None:
+        return 0
+    taking_part = {entry.key for entry in allowlist.for_event("pull_request")}
+    due = [
+        row
+        for row in await unsettled.dropped(tx, repo, [number])
+        if row["head_sha"] == record["head_sha"] and row["backend_key"] in taking_part
+    ]
+    for row in due:
+        await afresh(tx, row, "its head stands")
+    if due:
+        tx.enqueue("publish", f"{repo}#{number}")
+    return len(due)
 
 
 async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:

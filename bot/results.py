@@ -15,10 +15,11 @@ from bot import trust
 from bot.domain import contradiction, lifecycle
 from bot.errors import Rejected
 from bot.store import jobs, keys
-from bot.trust import SELF_TRIGGERED, Job
+from bot.store.commits import named
+from bot.trust import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bot.domain.envelope import Envelope
     from bot.settings import Settings
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Answer = Row | Rejected
+MINUTE, HOUR = 60, 3600  # seconds
+NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
 MOST_JOBS = 1_000  # of one dispatch
 MOST_TESTS = (
     4_000_000  # characters of failed tests of one dispatch: every look at its pull request reads them
@@ -48,8 +51,7 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     known = await trust.look_up(tx, settings, given)
     judged = [_judged(known, one) for one in given]
     admitted = {at: job for at, job in enumerate(judged) if isinstance(job, Job)}
-    await jobs.take_turns(tx, {job.caller for job in admitted.values()})
-    meter = _Meter(spent=await jobs.accepted_lately(tx, {job.caller for job in admitted.values()}))
+    meter = await _meter(tx, admitted.values())
     recorded = await _record(tx, admitted, meter)
     answers = [recorded[at] if isinstance(said, Job) else said for at, said in enumerate(judged)]
     await jobs.count_accepted(tx, +meter.taken)
@@ -65,26 +67,69 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
 
 async def relay(tx: Transaction, envelope: Envelope) -> Answer:
     """Take what an outside relay passes on; returns the answer."""
-    return (await _record(tx, {0: trust.relayed(envelope)}, _Meter()))[0]
+    job = trust.relayed(envelope)
+    meter = await _meter(tx, [job])
+    answers = await _record(tx, {0: job}, meter)
+    await jobs.count_accepted(tx, +meter.taken)
+    return answers[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """How much of something is accepted in a span of time."""
+
+    key: str  # what it is counted under
+    most: int
+    window: int  # seconds
+    rule: str  # as it is told to whoever has used it up
+
+
+def _of_reports(job: Job) -> _Share | None:
+    if job.limit is None:
+        return None
+    rule = f"{job.caller} may send {job.limit} reports a minute"
+    return _Share(key=job.caller, most=job.limit, window=MINUTE, rule=rule)
+
+
+def _of_commits(job: Job) -> _Share | None:
+    if job.names is None:
+        return None
+    backend, _ = job.names
+    rule = f"{backend} may report on {NEW_COMMITS} commits an hour that it was not told of"
+    return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
+
+
+async def _meter(tx: Transaction, told: Collection[Job]) -> _Meter:
+    """Return what these jobs' callers have used up; nobody else takes of it until the transaction ends."""
+    reports = {share.key for job in told if (share := _of_reports(job))}
+    commits = {share.key for job in told if (share := _of_commits(job))}
+    await jobs.take_turns(tx, reports | commits)
+    spent = await jobs.accepted_lately(tx, reports, window=MINUTE)
+    spent |= await jobs.accepted_lately(tx, commits, window=HOUR)
+    return _Meter(spent=spent, named=await named(tx, {job.names for job in told if job.names}))
 
 
 @dataclass(kw_only=True)
 class _Meter:
-    """How many reports each caller has had accepted in the last minute."""
+    """What callers have used up of their shares."""
 
-    spent: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # count, second of the oldest
+    spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
+    named: set[tuple[str, str]]  # commits, as Job.names, that were reported on before: they count once
     taken: Counter[str] = field(default_factory=Counter)  # here and now
 
     def check(self, job: Job, now: int) -> None:
-        """Raise Rejected 429 when the caller has used up its share."""
-        if job.limit is None:
-            return
-        count, oldest = self.spent.get(job.caller, (0, now // 1000))
-        if count + self.taken[job.caller] >= job.limit:
-            wait = max(oldest + jobs.RATE_WINDOW - now // 1000, 1)
-            detail = f"{job.caller} may send {job.limit} reports a minute: send this one again in {wait} s"
-            raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self.taken[job.caller] += 1
+        """Raise Rejected 429 when the caller has used up a share."""
+        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job)]
+        taken = [share for share in shares if share]
+        for share in taken:
+            count, oldest = self.spent.get(share.key, (0, now // 1000))
+            if count + self.taken[share.key] >= share.most:
+                wait = max(oldest + share.window - now // 1000, 1)
+                detail = f"{share.rule}: send this one again in {wait} s"
+                raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
+        self.taken.update(share.key for share in taken)
+        if job.names:
+            self.named.add(job.names)
 
 
 @dataclass(kw_only=True)
@@ -187,8 +232,8 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
         return
     if row.get("dispatch_id") and row["pr_number"] is not None:
         tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
-    if row["event_type"] in SELF_TRIGGERED and "unverified" in row["flags"] and row["head_sha"]:
-        tx.enqueue("verify_commit", row["head_sha"])
+    if job.names:
+        tx.enqueue("verify_commit", job.names[1])
     if job.confirm and job.report.status == "completed":
         key = f"{row['downstream_repo'].casefold()}/{row['run_id']}/{row['run_attempt']}"
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

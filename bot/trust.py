@@ -13,6 +13,7 @@ from bot import callback_token
 from bot.domain import contradiction
 from bot.domain.allowlist_entry import Level
 from bot.domain.envelope import commit_of
+from bot.domain.wire import SELF_TRIGGERED
 from bot.errors import Rejected
 from bot.store import allowlists, dispatches, jobs, secrets
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from bot.store import Transaction
 
 Row = dict[str, Any]
-SELF_TRIGGERED = frozenset({"nightly", "periodic"})  # runs that nobody dispatched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,12 @@ class Job:
         """What makes two reports speak of the same attempt of the same job."""
         key: str = self.row["job_key"]
         return key
+
+    @property
+    def names(self) -> tuple[str, str] | None:
+        """The backend, case folded, and the commit that only its word makes upstream's; None for what we know."""
+        commit = self.row["head_sha"] if "unverified" in self.row["flags"] else None
+        return (self.row["downstream_repo"].casefold(), commit) if commit else None
 
 
 async def look_up(tx: Transaction, settings: Settings, given: Sequence[Given]) -> Known:

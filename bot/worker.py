@@ -237,9 +237,8 @@ class Worker:
         """Store what became of a task, in one transaction with what follows."""
         async with self._store.transaction() as tx:
             if isinstance(outcome, RetryLater):
-                # what one account has to wait for may be no reason for the others' turn to come late
-                turn = self._periodic.get(task.kind)
-                due_at = tx.now + backoff.wait(task.attempts, after=outcome.after, most=turn)
+                periodic = task.kind in self._periodic
+                due_at = tx.now + backoff.wait(task.attempts, after=outcome.after, periodic=periodic)
                 yields = isinstance(outcome, NotYet)
                 await queue.retry(tx, task, due_at=due_at, error=str(outcome), yields=yields)
             elif outcome is not None:

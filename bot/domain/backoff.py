@@ -11,7 +11,10 @@ def delay(attempts: int) -> int:
     return STEPS[min(max(attempts, 1), len(STEPS)) - 1] * 1000
 
 
-def wait(attempts: int, *, after: float | None, most: float | None) -> int:
-    """Return milliseconds to wait: `after` seconds where that is known, never more than `most`."""
+def wait(attempts: int, *, after: float | None, periodic: bool) -> int:
+    """Return milliseconds to wait: `after` seconds where that is known.
+
+    A periodic task waits no longer than the last step: what one account has to wait for keeps no other waiting.
+    """
     known = delay(attempts) if after is None else max(round(after * 1000), 1)
-    return known if most is None else min(known, round(most * 1000))
+    return min(known, STEPS[-1] * 1000) if periodic else known

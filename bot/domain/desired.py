@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from bot.domain.writes import Terms, Write
 
 Row = dict[str, Any]
+# GitHub lets 500 check runs and comments an hour be made: no backend may use up what all of them share
+MOST_JOB_CHECKS = 50  # of one dispatch
+MOST_ATTEMPTS = 20  # of one dispatch; what comes later is written into the last one
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
 DELISTED = "this backend takes no part any more: it left the allowlist"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
@@ -125,6 +128,9 @@ def _continued(case: _Case, name: str, basis: str) -> Row | None:
     row = case.newest.get(name)
     if row is None or row["basis"] == basis:
         return row
+    tries = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
+    if sum(one["name"] == name for one in tries) >= MOST_ATTEMPTS:
+        return row
     unasked = row["status"] != "completed" and not case.asked_for
     return row if unasked else None  # it is ended, whatever it was about
 
@@ -135,10 +141,13 @@ def _of_jobs(case: _Case) -> Iterator[Write | None]:
     begun = {row["external_id"]: row for row in case.present if row["external_id"].startswith(ours)}
     if not case.by_job and not begun:
         return
+    room = MOST_JOB_CHECKS - len(begun)
     checks = job_checks(case.backend, external_id=lambda job: _job_id(case.dispatch, job), **case.in_common)
     for job, check in zip(case.backend.jobs, checks, strict=True):
         row = begun.get(check.external_id)
-        if row is not None or (case.by_job and case.may_begin(check.name)):
+        begins = row is None and room > 0 and case.by_job and case.may_begin(check.name)
+        room -= begins
+        if begins or row is not None:
             told = annotated(check, [job] if job.red else [], case.terms.files)
             write = _write(case, told, told.external_id, row)
             yield replace(write, urgent=False) if write else None  # any number of jobs may be reported

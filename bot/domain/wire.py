@@ -29,6 +29,8 @@ CONCLUSIONS = frozenset(
     }
 )  # fmt: skip
 
+SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that nobody dispatched
+
 Name = Annotated[str, Meta(min_length=1, max_length=1000)]
 Id = Annotated[str, Meta(min_length=1, max_length=200)] | Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = str | None

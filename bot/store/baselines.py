@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain.wire import SELF_TRIGGERED
 from bot.store.pull_tables import oot_compared
 from bot.store.record_tables import records
 from bot.store.tables import oot_dispatch, oot_workflow_job
@@ -23,7 +24,6 @@ SEEN = (
     JOB.completed_at, JOB.flags,
 )  # fmt: skip
 KEYS_PER_QUERY = 500
-SELF_TRIGGERED = ("nightly", "periodic")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
-RATE_WINDOW = 60  # seconds
+LONGEST_WINDOW = 3600  # seconds what was accepted is remembered
 RATE_LOCK = 1  # what tells these advisory locks from others
 PAGE = 500  # silent jobs concluded in one transaction
 _WITHOUT_TESTS = sa.select(
@@ -180,23 +180,6 @@ async def of_run(tx: Transaction, backend: str, run_id: str) -> list[Row]:
     return await tx.rows(query)
 
 
-async def on_commit(tx: Transaction, sha: str) -> dict[str, Row]:
-    """Return the jobs that nobody dispatched on one upstream commit, by key."""
-    query = sa.select(oot_workflow_job.c.job_key).where(
-        oot_workflow_job.c.head_sha == sha,
-        oot_workflow_job.c.dispatch_id.is_(None),
-        oot_workflow_job.c.pr_number.is_(None),
-    )
-    return await get(tx, list((await tx.run(query)).scalars()))
-
-
-async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:
-    """Return whether a commit was pushed to a repository itself, as the newest of a branch or tag."""
-    push = records["push"].c
-    query = sa.select(push.guid).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
-    return await tx.row(query.limit(1)) is not None
-
-
 async def reported(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether anybody has reported on a dispatch."""
     query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)
@@ -261,18 +244,22 @@ async def take_turns(tx: Transaction, callers: Collection[str]) -> None:
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(RATE_LOCK, ordered.c.digest)))
 
 
-async def accepted_lately(tx: Transaction, callers: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return how many reports of each caller were accepted in the last minute, and when the oldest of them was."""
+async def accepted_lately(
+    tx: Transaction, callers: Collection[str], *, window: int
+) -> dict[str, tuple[int, int]]:
+    """Return how much of each caller was accepted in so many seconds, and when the oldest of it was."""
+    if not callers:
+        return {}
     count, oldest = sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)
     query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
-        oot_rate.c.caller.in_(sorted(callers)), oot_rate.c.second > tx.now // 1000 - RATE_WINDOW
+        oot_rate.c.caller.in_(sorted(callers)), oot_rate.c.second > tx.now // 1000 - window
     )
     rows = await tx.rows(query.group_by(oot_rate.c.caller))
     return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
 
 
 async def count_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
-    """Count accepted reports by caller."""
+    """Count what was accepted by caller."""
     if not accepted:
         return
     second = tx.now // 1000
@@ -286,4 +273,4 @@ async def count_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
 
 async def forget_rates(tx: Transaction) -> None:
     """Drop counts that no window reaches any more."""
-    await tx.run(sa.delete(oot_rate).where(oot_rate.c.second < tx.now // 1000 - 10 * RATE_WINDOW))
+    await tx.run(sa.delete(oot_rate).where(oot_rate.c.second < tx.now // 1000 - LONGEST_WINDOW))

@@ -49,6 +49,33 @@ async def dispatched(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict
     return found
 
 
+async def dropped(tx: Transaction, repo: str, numbers: Sequence[int]) -> list[Row]:
+    """Return dispatches of these pull requests that were dropped unsent, and their heads' backends never told.
+
+    Not what somebody dropped on purpose, which has a reason.
+    """
+    mine, other = oot_dispatch.c, oot_dispatch.alias("other")
+    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    newer = sa.tuple_(other.c.created_at, other.c.id) > sa.tuple_(mine.created_at, mine.id)
+    told = (other.c.state != "superseded") | other.c.dispatched_at.is_not(None)
+    taken_up = sa.exists().where(
+        *(other.c[name] == mine[name] for name in same), other.c.id != mine.id, newer | told
+    )
+    found: list[Row] = []
+    for start in range(0, len(numbers), NUMBERS_PER_QUERY):
+        query = sa.select(oot_dispatch).where(
+            mine.upstream_repo == repo,
+            mine.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
+            mine.state == "superseded",
+            mine.dispatched_at.is_(None),
+            mine.error.is_(None),
+            mine.action != "closed",
+            ~taken_up,
+        )
+        found += await tx.rows(query.order_by(mine.id))
+    return found
+
+
 async def in_flight(
     tx: Transaction,
     table: str,

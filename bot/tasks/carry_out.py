@@ -100,7 +100,7 @@ async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command
         case "rerun":
             return await _rerun(tx, head, key, asked, "all" if command.everything else "failed")
         case "cancel":
-            return await _cancel(tx, head, key)
+            return await _cancel(tx, head, key, asked)
     row = {
         "upstream_repo": asked.repo,
         "pr_number": asked.number,
@@ -154,14 +154,17 @@ async def _heed_policy(tx: Transaction, dispatch: Row, label: str) -> None:
         raise Refused(f"{label} is held back: it needs the label {words.OK_TO_TEST}")
 
 
-async def _cancel(tx: Transaction, head: Head, key: str) -> str:
+async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
     facts, label = head.facts.get(key), _label(head, key)
     if facts is None:
         raise Refused(f"{label} was not told about this commit")
     if facts.dispatch["state"] == "held":
         raise Refused(f"{label} is held back: nothing of it runs")
-    unsent = facts.dispatch["state"] == "pending"
-    if unsent and await dispatches.settle(tx, facts.dispatch["id"], state="superseded"):  # not sent meanwhile
+    unsent, identifier = facts.dispatch["state"] == "pending", facts.dispatch["id"]
+    reason = f"dropped by {asked.login} before it was sent"  # what has a reason is not taken up again
+    if unsent and await dispatches.settle(
+        tx, identifier, state="superseded", error=reason
+    ):  # not sent meanwhile
         return f"{label} is not told about this commit."
     runs = {job.run_id for job in verdict.latest(facts.jobs) if not job.finished}
     ours = sorted(run for run in runs if run.isascii() and run.isdigit())

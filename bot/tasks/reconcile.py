@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot import relay
 from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
@@ -31,6 +32,7 @@ log = structlog.get_logger("bot.tasks.reconcile")
 Row = dict[str, Any]
 NAME = "reconcile"
 MOST_PULLS = 100  # asked about one by one in a run; the others' turn comes ten minutes later
+PAGE = 50  # pull requests listed at once: each has 25 KB, and two pages are held at a time
 MARGIN = 5 * 60_000  # milliseconds news of a pull request may take before we look ourselves
 SOON = 5.0  # seconds until what was stored is surely recorded
 LOG_BROKEN = 3_600_000  # milliseconds without a complete sweep of the log until we no longer wait for it
@@ -104,18 +106,23 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
     """
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
+    name = listed[0].repo if listed else repo
     ripe = [pull for pull in listed if pull.updated_at < settled]
+    numbers = [pull.number for pull in ripe]
     async with context.store.read() as tx:
-        known = await unsettled.pulls(tx, repo, [pull.number for pull in ripe])
-        relayed = await unsettled.dispatched(
-            tx, listed[0].repo if listed else repo, [pull.number for pull in ripe]
-        )
+        known = await unsettled.pulls(tx, repo, numbers)
+        relayed = await unsettled.dispatched(tx, name, numbers)
+        dropped = {(row["pr_number"], row["head_sha"]) for row in await unsettled.dropped(tx, name, numbers)}
         news = [one for pull in ripe if (one := _news(pull, known, relayed, since=since))]
         there = {pull.number for pull in listed}
         news += [
             _gone(row) for number, row in known.items() if row["state"] == "open" and number not in there
         ]
         heard = await inbox.known(tx, [one.guid for one in news])
+    for pull in ripe:
+        if (pull.number, pull.head) in dropped:
+            async with context.store.transaction() as tx:
+                await relay.resume(tx, name, pull.number)
     fresh = [one for one in news if one.guid not in heard]
     some = random.sample(
         fresh, min(len(fresh), MOST_PULLS)
@@ -126,7 +133,7 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
 async def _list(client: Client) -> list[Listed]:
     url = client.path("pulls{?state,per_page}")
     listed = []
-    async for pull in client.getiter(url, {"state": "open", "per_page": "100"}):
+    async for pull in client.getiter(url, {"state": "open", "per_page": str(PAGE)}):
         base = pull["base"]["repo"]
         listed.append(
             Listed(

@@ -2,7 +2,7 @@
 
 They are taken at their word and marked unverified; a commit nobody knows marks them refused, out of all statistics.
 GitHub shows the commits of forks in a repository, too: it has to be on the default branch, or the head of a branch, or
-have been pushed there.
+have been pushed there. GitHub is asked once a commit and backend, whatever comes of it: answers are upstream's budget.
 """
 
 from __future__ import annotations
@@ -10,47 +10,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.errors import GitHubRefused, NotInstalled, RetryLater
-from bot.store import jobs
+from bot.store import commits, jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bot.context import Context
     from bot.store.queue import Task
 
+Row = dict[str, Any]
 AGAIN, PATIENCE = 3600.0, 24 * 3_600_000  # seconds until GitHub is asked again, milliseconds it is asked for
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
 UNKNOWN = frozenset({404, 409, 422})  # what GitHub answers when there is no such commit
 
 
 async def run(context: Context, task: Task) -> None:
-    """Ask for the commit in every watched repository, and settle what was reported on it."""
+    """Find out whose the commit is, from our own rows where they tell, and settle what was reported on it."""
     async with context.store.transaction() as tx:
-        waiting = _unverified(await jobs.on_commit(tx, task.key))
+        rows = await commits.reported(tx, task.key)
+        waiting = _unverified(rows)
+        pushed = [
+            repo for repo in context.settings.upstream_repo if await commits.was_pushed(tx, repo, task.key)
+        ]
     if not waiting:
         return
-    try:
-        home = await _home(context, task.key)
-    except GitHubRefused as error:  # we may not look: that may be mended, but nobody waits for ever
-        if context.clock.now() - min(row["received_at"] for row in waiting.values()) < PATIENCE:
-            raise RetryLater(f"commit {task.key} cannot be asked for: {error}", after=AGAIN) from error
+    told = [row for key, row in rows.items() if key not in waiting]
+    homes = [*pushed, *(row["upstream_repo"] for row in told if "refused" not in row["flags"])]
+    if homes:
+        home: str | None = homes[0]
+    elif _backends(waiting.values()) <= _backends(
+        told
+    ):  # nobody spoils a commit for others by naming it too early
         home = None
+    else:
+        home = await _ask(context, task.key, since=min(row["received_at"] for row in waiting.values()))
     async with context.store.transaction() as tx:
-        rows = _unverified(await jobs.on_commit(tx, task.key))
+        rows = _unverified(await commits.reported(tx, task.key))
         await jobs.change(tx, {key: _settled(row, home, tx.now) for key, row in rows.items()})
 
 
-def _unverified(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _backends(rows: Iterable[Row]) -> set[str]:
+    return {row["downstream_repo"].casefold() for row in rows}
+
+
+def _unverified(rows: dict[str, Row]) -> dict[str, Row]:
     return {key: row for key, row in rows.items() if "unverified" in row["flags"]}
 
 
-def _settled(row: dict[str, Any], home: str | None, now: int) -> dict[str, Any]:
+def _settled(row: Row, home: str | None, now: int) -> Row:
     flags = {name: value for name, value in row["flags"].items() if name != "unverified"}
     if home is None:
         return row | {"flags": flags | {"refused": True}, "updated_at": now}
     return row | {"flags": flags, "upstream_repo": home, "updated_at": now}
 
 
-async def _home(context: Context, sha: str) -> str | None:
-    """Return the watched repository that has the commit; raises GitHubRefused when one could not be asked for it."""
+async def _ask(context: Context, sha: str, *, since: int) -> str | None:
+    """Return the watched repository that has the commit, None when none has, or none could be asked for a day.
+
+    Raises RetryLater when one could not be asked, `since` less than a day.
+    """
     refusal: GitHubRefused | None = None
     for repo in context.settings.upstream_repo:
         try:
@@ -58,25 +76,24 @@ async def _home(context: Context, sha: str) -> str | None:
                 return repo
         except GitHubRefused as error:
             refusal = error
-    if refusal is not None:
-        raise refusal
+    # we may not look: that may be mended, but nobody waits for ever
+    if refusal is not None and context.clock.now() - since < PATIENCE:
+        raise RetryLater(f"commit {sha} cannot be asked for: {refusal}", after=AGAIN) from refusal
     return None
 
 
 async def _is_in(context: Context, repo: str, sha: str) -> bool:
-    """Return whether a commit is a repository's own."""
+    """Return whether a commit is on a repository's default branch or the head of a branch; raises GitHubRefused."""
     client = context.github.client(repo, contents="read")
-    about = await client.getitem(client.path("").rstrip("/"))
-    ends = {"basehead": f"{about['default_branch']}...{sha}"}
+    async with context.store.read() as tx:
+        branch = await commits.default_branch(tx, repo)
+    if branch is None:
+        branch = (await client.getitem(client.path("").rstrip("/")))["default_branch"]
     try:
-        compared = await client.getitem(
-            client.path("compare/{basehead}{?per_page}"), ends | {"per_page": "1"}
-        )
+        url = client.path("compare/{basehead}{?per_page}")
+        compared = await client.getitem(url, {"basehead": f"{branch}...{sha}", "per_page": "1"})
         if compared["status"] in ON_DEFAULT_BRANCH:
             return True
-        async with context.store.read() as tx:
-            if await jobs.was_pushed(tx, repo, sha):
-                return True
         heads = await client.getitem(client.path("commits/{sha}/branches-where-head"), {"sha": sha})
     except GitHubRefused as error:
         if isinstance(error, NotInstalled) or error.status not in UNKNOWN:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections import Counter
+from collections import Counter, deque
+from typing import Any
 
 import aiohttp
 
@@ -22,6 +23,7 @@ ALLOWLIST = f"L1: [{L1}]\nL2: [{L2}]\nL3: {{npu: {{{L3}: [carol]}}}}\nL4: {{tpu:
 LABEL = "ciflow/oot/npu"
 REFUSALS = {429, 503}  # come again later, the bot says
 PATIENCE = 20.0  # seconds an author waits for a verdict
+MOST_OPEN = 50  # pull requests of an author: a project has about as many open as it had an hour before
 DEADLINE = aiohttp.ClientTimeout(total=10)
 
 
@@ -88,6 +90,7 @@ class Town:
             self.wrong.append(repr(error))
 
     async def _author(self, name):
+        mine: deque[Any] = deque()
         while not self.calm.is_set():
             labels = [LABEL] if self.chance.random() < 0.5 else []
             pull = await self.github.open_pull(UPSTREAM, author=name, labels=labels)
@@ -99,6 +102,10 @@ class Town:
                 await self.try_again(pull)
             if self.chance.random() < 0.3:
                 await self.github.close(pull)
+            else:
+                mine.append(pull)
+            if len(mine) > MOST_OPEN:
+                await self.github.close(mine.popleft())
 
     async def try_again(self, pull):
         """Wait for a failure, and ask for another try."""

@@ -165,6 +165,21 @@ async def test_cancel_stops_a_run_and_concludes_its_jobs(bot, github, pull):
     assert "@dave" not in await ours(bot, github, pull)
 
 
+async def test_what_was_cancelled_before_it_was_sent_stays_so(bot, github):
+    github.faults.add(
+        method="POST", path=rf"{L4}/dispatches", status=403, headers={"Retry-After": "900"}, times=9
+    )
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert await say(bot, github, pull, "/oot cancel tpu", AUTHOR) == ["eyes", "rocket"]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == (
+        "completed", "cancelled", f"cancelled: dropped by {AUTHOR} before it was sent")  # fmt: skip
+    github.faults.clear()
+    for _ in range(4):
+        await bot.wait(1000)
+    assert told(github, L4) == []
+
+
 async def test_a_job_that_ended_well_while_it_was_cancelled_may_still_say_so(bot, github, pull):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))

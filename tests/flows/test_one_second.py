@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.demo.github import payloads
-from tests.harness import L4, UPSTREAM
+from tests.harness import L1, L2, L3, L4, UPSTREAM
 
 ROUND = 660  # seconds in which each periodic task runs once more
 
@@ -23,6 +23,45 @@ async def test_of_two_edits_in_one_second_the_last_is_shown_in_the_end(bot, gith
     for _ in range(3):
         await bot.wait(ROUND)
     assert [row["title"] for row in await bot.rows("pull_request")] == ["last"] * len(pulls)
+
+
+async def test_of_two_pushes_in_one_second_told_in_the_wrong_order_the_last_is_relayed_in_the_end(
+    bot, github
+):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    bot.clock.advance(60)
+    first, last = [await pushed(bot, github, pull) for _ in range(2)]
+    busy = github.faults.add(path="/dispatches$", status=403, headers={"Retry-After": "60"}, times=100)
+    for event in (last, first):
+        await bot.send("pull_request", event)
+        await bot.settle()
+    github.faults.waiting.remove(busy)
+    await bot.wait(120)
+    assert sorted(told(github)[4:]) == sorted((name, first["after"]) for name in (L1, L2, L3, L4))
+    for _ in range(4):
+        await bot.wait(ROUND)
+    assert sorted(told(github)[8:]) == sorted((name, last["after"]) for name in (L1, L2, L3, L4))
+    assert bot.checks(UPSTREAM, last["after"])["oot / gate"][0] == "in_progress"
+
+
+def told(github):
+    """Which backends were told of which heads, in order."""
+    return [
+        (one.repo.full_name, one.client_payload["payload"]["pull_request"]["head"]["sha"])
+        for one in github.dispatches
+    ]
+
+
+async def pushed(bot, github, pull):
+    """Push to a pull request; returns what GitHub would tell of it, were it not silent."""
+    address, bot.app.webhook_url = bot.app.webhook_url, None
+    before = pull.head_sha
+    await github.push_commit(pull)
+    bot.app.webhook_url = address
+    moved = {"before": before, "after": pull.head_sha}
+    event = payloads.pull_request(github.world, pull, "synchronize", "alice", **moved)
+    return payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
 
 
 async def test_a_check_run_opened_again_shows_its_last_end(bot, github):

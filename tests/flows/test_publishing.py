@@ -11,6 +11,7 @@ from bot.errors import RetryLater
 from bot.pace import Pace
 from tests import harness
 from tests.harness import L3, L4, UPSTREAM
+from tests.serving import SQLITE
 
 JOBS = f"""
 L3: {{npu: {{repo: {L3}, oncalls: [carol], checks: jobs}}}}
@@ -52,6 +53,23 @@ async def test_each_job_has_a_check_of_its_own_where_that_is_asked_for(bot, gith
         "oot / tpu / CI / slow": ("in_progress", None),
     }
     assert len({run.external_id for run in github.check_runs_all(UPSTREAM, pull.head_sha)}) == 5
+
+
+@SQLITE
+async def test_no_backend_uses_up_what_all_may_make_by_its_jobs_or_its_attempts(bot, github):
+    pull = await opened(bot, github, JOBS)
+    for number in range(52):
+        await bot.report(bot.dispatch(L4), status="in_progress", job=f"job {number}", run_id="1")
+    await bot.report(bot.dispatch(L4), conclusion="failure", job="last", run_id="1")
+    await bot.wait(120)
+    names = [run.name for run in github.check_runs_all(UPSTREAM, pull.head_sha)]
+    assert sum(name.startswith("oot / tpu / CI / ") for name in names) == 50
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+    for attempt in range(2, 24):
+        conclusion = "success" if attempt % 2 else "failure"
+        await bot.report(bot.dispatch(L4), conclusion=conclusion, job="last", run_id="1", attempt=attempt)
+        await bot.settle(horizon=30)
+    assert len(made(github, pull, "oot / tpu")) == 20
 
 
 async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):

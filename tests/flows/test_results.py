@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import random
+import re
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,6 +280,73 @@ async def test_an_upstream_we_may_not_read_leaves_nothing_unverified_for_ever(bo
     (row,) = await bot.rows("oot_workflow_job")
     assert "refused" in row["flags"]
     assert "unverified" not in row["flags"]
+
+
+async def post_all(bot, bodies, repo):
+    token = bot.issuer.mint(repository=repo, run_id="77", run_attempt=1)
+    status, answer = await bot.request(
+        "POST", "/api/oot/callback/batch", json={"reports": bodies}, headers={"Authorization": f"Bearer {token}"}
+    )  # fmt: skip
+    assert status == 200
+    return answer["reports"]
+
+
+def asked_of_upstream(github):
+    return [call.path for call in github.calls if re.search(f"{UPSTREAM}($|/compare|/commits)", call.path)]
+
+
+async def test_nobody_spends_upstreams_budget_by_naming_commits(bot, github, pull):
+    await put_in_force(bot, NIGHTLY)
+    commits = [f"{number:040x}" for number in range(100)]
+    answers = await post_all(bot, [nightly(commit) for commit in commits], L2)
+    assert [one["code"] for one in answers] == [200] * 60 + [429] * 40
+    assert (answers[60]["error"], answers[60]["retry_after"]) == ("rate_limited", 3600)
+    assert "60 commits an hour" in answers[60]["detail"]
+    await bot.wait(1800)
+    asked = asked_of_upstream(github)
+    assert len(set(asked)) == 60
+    again = [nightly(commits[0], job_name=f"{number}") for number in range(3)]
+    answers = await post_all(bot, [*again, nightly(commits[99])], L2)
+    assert [one["code"] for one in answers] == [200, 200, 200, 429]
+    await bot.wait(60)
+    assert asked_of_upstream(github) == asked, "what GitHub has said of a commit once is not asked again"
+    rows = await bot.rows("oot_workflow_job")
+    assert {(row["flags"].get("refused"), row["flags"].get("unverified")) for row in rows} == {(True, None)}
+    await bot.wait(1800)
+    assert (await post_all(bot, [nightly(commits[99])], L2))[0]["code"] == 200
+
+
+@SQLITE
+async def test_a_commit_named_too_early_by_one_backend_counts_for_another_once_it_is_upstreams(
+    bot, github, pull
+):
+    await put_in_force(bot, f"L2: [{{repo: {L2}, events: nightly}}, {{repo: {L3}, events: nightly}}]")
+    main = github.world.repo(UPSTREAM).branches
+    before, commit = main["main"], github.set_file(UPSTREAM, "soon.txt", "soon")
+    main["main"] = before  # as a fork's: known in the repository, and of none of its branches
+    assert (await post(bot, nightly(commit), L2))[0] == 200
+    await bot.settle(horizon=60)
+    main["main"] = commit
+    assert (await post(bot, nightly(commit), L3))[0] == 200
+    await bot.settle(horizon=60)
+    refused = {
+        row["downstream_repo"]: row["flags"].get("refused") for row in await bot.rows("oot_workflow_job")
+    }
+    assert refused == {L2: True, L3: None}
+
+
+@SQLITE
+async def test_a_commit_upstream_told_of_is_known_without_a_question(bot, github, pull):
+    await put_in_force(bot, NIGHTLY)
+    told = await github.push(UPSTREAM, "main")
+    await bot.settle()
+    before = len(asked_of_upstream(github))
+    assert (await post(bot, nightly(told), L2))[0] == 200
+    await bot.settle(horizon=60)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert row["upstream_repo"] == UPSTREAM
+    assert row["flags"].keys().isdisjoint({"unverified", "refused"})
+    assert len(asked_of_upstream(github)) == before
 
 
 @SQLITE
