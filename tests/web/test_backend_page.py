@@ -99,6 +99,10 @@ async def test_pull_requests_trunk_and_nightly_are_told_apart(bot):
         page = (await bot.get(f"/oot/{L4}?tab={tab}"))[1]
         grid = page[page.index('class="grid"') : page.index('id="tests"')]
         assert [name for name in ("of a pull", "of a push", "by night") if name in grid] == [mine]
+    latest = page[page.index('id="latest"') :]
+    for sha in ("b" * 40, "c" * 40):
+        (commit,) = links(latest, f"/commit/{sha}#")
+        assert (await bot.get(commit))[0] == 200
     said = "tab must be one of pulls, trunk, nightly, or left out"
     assert said in await see(bot, f"/oot/{L4}?tab=x", status=400)
 
