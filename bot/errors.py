@@ -1,4 +1,4 @@
-"""What can go wrong in a way that somebody must hear of? Refused callers, refusals of GitHub, what may be tried again."""
+"""What can go wrong in a way somebody must hear of? Refused callers, GitHub's refusals, and what may be tried again."""
 
 from __future__ import annotations
 
