@@ -58,7 +58,7 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         state = "superseded" if stale else "held" if held and not closing else "pending"
         new += await _record(tx, about, entry, state)
     for one in {number, *await _heirs(tx, repo, number, record)}:
-        tx.enqueue("publish", f"{repo}#{one}")
+        tx.publish(repo, one)
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
     return new
 
@@ -98,7 +98,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
         # its time to start counts from now
         await dispatches.change(tx, row["id"], state="pending", created_at=tx.now)
         tx.enqueue("dispatch", row["id"])
-    tx.enqueue("publish", f"{repo}#{number}")
+    tx.publish(repo, number)
 
 
 async def installed(tx: Transaction, account: str) -> int:
@@ -106,8 +106,7 @@ async def installed(tx: Transaction, account: str) -> int:
     waiting = await dispatches.not_installed(tx, account)
     for row in waiting:
         await afresh(tx, row, "the App may reach it now")
-        if row["pr_number"] is not None:
-            tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
+        tx.publish(row["upstream_repo"], row["pr_number"])
     return len(waiting)
 
 
@@ -129,7 +128,7 @@ async def resume(tx: Transaction, repo: str, number: int) -> int:
     for row in due:
         await afresh(tx, row, "its head stands")
     if due:
-        tx.enqueue("publish", f"{repo}#{number}")
+        tx.publish(repo, number)
     return len(due)
 
 

@@ -231,7 +231,7 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
     if isinstance(answer, Rejected) or "duplicate" in answer:
         return
     if row.get("dispatch_id") and row["pr_number"] is not None:
-        tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
+        tx.publish(row["upstream_repo"], row["pr_number"])
     if job.names:
         tx.enqueue("verify_commit", job.names[1])
     if job.confirm and job.report.status == "completed":

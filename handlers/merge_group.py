@@ -34,6 +34,6 @@ async def merge_group(event: Delivery, tx: Transaction) -> None:
         base = group.get("base_sha")
         known = base if isinstance(base, str) else None
         await merge_groups.begin(tx, event.repo, sha, base_sha=known, number=int(found[1]))
-        tx.enqueue("publish", f"{event.repo}#{found[1]}")
+        tx.publish(event.repo, int(found[1]))
     elif event.action == "destroyed":
         await merge_groups.end(tx, event.repo, sha, number=int(found[1]))

@@ -35,6 +35,6 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
         if event.action == "labeled" and is_label(label or "", OK_TO_TEST):
             tx.enqueue("approve", event.delivery_id)
     if event.action in {"labeled", "unlabeled", "reconciled"}:
-        tx.enqueue("publish", f"{event.repo}#{kept['number']}")
+        tx.publish(event.repo, kept["number"])
     if event.action in RELAYED:
         tx.enqueue("relay", event.delivery_id)

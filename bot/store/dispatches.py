@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain import pull_key
 from bot.domain.tally import ENDS
 from bot.store import rollup
 from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
@@ -144,7 +145,7 @@ async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bo
 async def take_turns(tx: Transaction, repo: str, number: int) -> None:
     """Let nobody else relay or approve this pull request until the transaction ends."""
     if not tx.sqlite:  # which has one writer at a time
-        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(f"{repo}#{number}"))))
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(pull_key.of(repo, number)))))
 
 
 async def not_installed(tx: Transaction, account: str) -> list[Row]:

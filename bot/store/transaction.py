@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from bot.domain import pull_key
 from bot.domain.merging import Record, merge
 from bot.store import names, queue, rollup
 from bot.store.queue import Request
@@ -40,6 +41,11 @@ class Transaction:
     def record(self, record: Record) -> None:
         """Merge one record into its table before the transaction ends."""
         self._records.append(record)
+
+    def publish(self, repo: str, number: int | None, *, delay: float = 0) -> None:
+        """Have what is shown on a pull request looked at; a push, without a number, shows nothing."""
+        if number is not None:
+            self.enqueue("publish", pull_key.of(repo, number), delay=delay)
 
     def enqueue(self, kind: str, key: str, *, delay: float = 0, patience: float | None = None) -> None:
         """Say that a task should run, `delay` seconds from now or when it already waits for an earlier time.

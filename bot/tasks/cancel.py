@@ -43,7 +43,7 @@ async def run(context: Context, task: Task) -> None:
             return
     async with context.store.transaction() as tx:
         await _conclude(tx, identifier, run_id)
-        tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
+        tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("cancelled", backend=dispatch["backend"], run=run_id)
 
 
@@ -59,7 +59,7 @@ async def _take_back(tx: Transaction, dispatch: Row, run_id: str, reason: str) -
     name = dispatch["device"] or dispatch["backend"]
     answer = f"GitHub does not cancel run {run_id} of {name}, so it goes on: {reason}"
     await commands.amend(tx, repo, number, verb="cancel", answer=answer)
-    tx.enqueue("publish", f"{repo}#{number}")
+    tx.publish(repo, number)
 
 
 async def _conclude(tx: Transaction, dispatch_id: str, run_id: str) -> None:

@@ -109,7 +109,7 @@ async def _one(context: Context, row: Row, command: Command, *, by_author: bool)
         outcome = await carry_out(tx, context.settings, asked, command)
         state = "done" if outcome.done else "refused"
         await commands.settle(tx, row, state=state, answer=outcome.answer, head_sha=outcome.head_sha)
-        tx.enqueue("publish", f"{repo}#{number}")
+        tx.publish(repo, number)
     log.info("command", repo=repo, pull=number, login=login, verb=command.verb, state=state)
     return state
 

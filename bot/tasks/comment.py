@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics
-from bot.domain import comment
-from bot.errors import GitHubRefused, GiveUp
+from bot.domain import comment, pull_key
+from bot.errors import GitHubRefused
 from bot.store import pulls
 from bot.tasks.labels import state_of
 from bot.tasks.making import making
@@ -49,12 +49,10 @@ class Text:
 
 async def run(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
-    repo, _, number = task.key.rpartition("#")
-    if not number.isdigit():
-        raise GiveUp(f"{task.key!r} names no pull request")
-    state = await state_of(context, repo, int(number))
+    repo, number = pull_key.parse(task.key)
+    state = await state_of(context, repo, number)
     async with context.store.read() as tx:
-        present = await pulls.comment(tx, repo, int(number))
+        present = await pulls.comment(tx, repo, number)
         text = await _text(tx, state)
         anew = await _text(tx, state, anew=True)
     if text is None or anew is None or state.current is None:
@@ -66,15 +64,15 @@ async def run(context: Context, task: Task) -> None:
     edited = known if known is not None and await _edit(client, known, text.body) else None
     made = None
     if edited is None:
-        async with making(context, partial(pulls.intend_comment, repo=repo, number=int(number))) as one:
-            edited = await _edit_found(context, client, int(number), text.body)
+        async with making(context, partial(pulls.intend_comment, repo=repo, number=number)) as one:
+            edited = await _edit_found(context, client, number, text.body)
             if edited is None and _is_due(context.settings, state.current.view, present):
                 made = await one.make(partial(_create, client, state, anew.body))
     written, said = edited or made, anew if made else text
     async with context.store.transaction() as tx:
-        await pulls.wrote_comment(tx, repo, int(number), comment_id=written, digest=said.digest)
+        await pulls.wrote_comment(tx, repo, number, comment_id=written, digest=said.digest)
         head = state.current.view.head_sha
-        await pulls.mentioned(tx, repo, int(number), head, said.live if written else (), anew=not edited)
+        await pulls.mentioned(tx, repo, number, head, said.live if written else (), anew=not edited)
 
 
 async def follow(tx: Transaction, settings: Settings, state: PullState) -> None:
@@ -90,7 +88,7 @@ async def follow(tx: Transaction, settings: Settings, state: PullState) -> None:
         metrics.WRITES_SAVED.inc()
         return
     interval = settings.publish_interval
-    tx.enqueue("comment", f"{state.repo}#{state.number}", delay=interval, patience=6 * interval)
+    tx.enqueue("comment", pull_key.of(state.repo, state.number), delay=interval, patience=6 * interval)
 
 
 def _is_due(settings: Settings, pull: Pull, present: Row | None) -> bool:

@@ -128,5 +128,5 @@ async def _end(tx: Transaction, reported: list[dict[str, Any]], conclusion: str)
 async def _publish(tx: Transaction, waiting: list[dict[str, Any]]) -> None:
     for identifier in {job["dispatch_id"] for job in waiting}:
         dispatch = await dispatches.get(tx, identifier)
-        if dispatch and dispatch["pr_number"] is not None:
-            tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
+        if dispatch:
+            tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])

@@ -159,5 +159,4 @@ async def _store(context: Context, dispatch: Row, state: str, error: str | None,
         if now and state == "sent" != now["state"]:  # its reports count, so it stays visible that it went
             log.warning("dispatched although it was dropped meanwhile", backend=dispatch["backend"])
             await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **more)
-        if dispatch["pr_number"] is not None:
-            tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
+        tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])

@@ -53,7 +53,7 @@ async def plan(
 async def follow(tx: Transaction, state: PullState) -> None:
     """Have the gates looked at again for which this pull request counts: of those behind it in a merge queue."""
     for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
-        tx.enqueue("publish", f"{state.repo}#{number}")
+        tx.publish(state.repo, number)
 
 
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, naming, verdict
+from bot.domain import desired, naming, pull_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
@@ -41,7 +41,7 @@ MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 async def run(context: Context, task: Task) -> None:
     """Make the check runs of a pull request what they should be, and see that its comment follows."""
-    repo, number = parse_key(task.key)
+    repo, number = pull_key.parse(task.key)
     state = await state_of(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return
@@ -83,15 +83,7 @@ async def all_open(tx: Transaction, settings: Settings, *, account: str | None =
     for repo, number in await pulls.all_open(tx):
         mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
         if mine and settings.is_upstream(repo):
-            tx.enqueue("publish", f"{repo}#{number}")
-
-
-def parse_key(key: str) -> tuple[str, int]:
-    """Return repository and number of a `owner/repo#number` key; raises GiveUp."""
-    repo, _, number = key.rpartition("#")
-    if not repo or not number.isdigit():
-        raise GiveUp(f"{key!r} names no pull request")
-    return repo, int(number)
+            tx.publish(repo, number)
 
 
 async def _write_all(

@@ -201,7 +201,7 @@ async def _store(context: Context, client: Client, news: News, settled: int) -> 
     }
     async with context.store.transaction() as tx:
         if news.shown:
-            tx.enqueue("publish", f"{body['repository']['full_name']}#{news.number}", delay=SOON)
+            tx.publish(body["repository"]["full_name"], news.number, delay=SOON)
         return await inbox.put(tx, as_incoming(news.guid, "pull_request", body, source="api"))
 
 

@@ -39,7 +39,7 @@ async def run(context: Context, task: Task) -> None:
         await dispatches.settle_rerun(tx, wish, "sent" if again else "impossible")
         if not again:
             await relay.afresh(tx, dispatch, f"{run_id} attempt {attempt}")
-        tx.enqueue("publish", f"{dispatch['upstream_repo']}#{dispatch['pr_number']}")
+        tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("re-run", backend=dispatch["backend"], run=run_id, fresh_dispatch=not again, cause=wish["cause"])
 
 

@@ -66,8 +66,7 @@ async def _reruns(tx: Transaction, limits: Limits) -> bool:
 
 
 def _publish(tx: Transaction, row: Row) -> None:
-    if row["pr_number"] is not None:
-        tx.enqueue("publish", f"{row['upstream_repo']}#{row['pr_number']}")
+    tx.publish(row["upstream_repo"], row["pr_number"])
 
 
 def _limits(allowlist: Allowlist | None, name: str, default: int) -> Limits:
