@@ -223,6 +223,11 @@ class Client(AppClient):
                 return readable(answer)
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)
 
+    async def repository(self) -> dict[str, Any]:
+        """Return what GitHub says of the repository itself."""
+        found: dict[str, Any] = await self.getitem(self.path("").rstrip("/"))
+        return found
+
     def path(self, rest: str) -> str:
         """Return the URL of something inside this client's repository."""
         owner, _, name = self._repo.partition("/")

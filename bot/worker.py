@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,6 +21,7 @@ from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
 from bot.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.store import bell, inbox, intents, queue
+from bot.store.insistence import insist
 from bot.store.queue import Task
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ POLL = 1.0  # seconds between looks at the database when nobody rang
 TOGETHER = 0.05  # seconds between looks while somebody rings all the time: few are done together
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one runs out
 GRACE = 7.0  # seconds running tasks get to finish on shutdown
-STORING = (1.0, 5.0, 15.0)  # seconds until a task's end is stored again where the database refused it
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
 UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
@@ -227,11 +228,7 @@ class Worker:
                 span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
         metrics.TASK_RUNS.labels(task.kind, ended).inc()
-        for wait in STORING:
-            with contextlib.suppress(StoreUnavailable):
-                return await self._end_task(task, outcome)
-            await self._clock.sleep(wait)
-        return await self._end_task(task, outcome)
+        await insist(self._clock, partial(self._end_task, task, outcome))
 
     async def _end_task(self, task: Task, outcome: Exception | None) -> None:
         """Store what became of a task, in one transaction with what follows."""

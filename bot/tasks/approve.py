@@ -12,9 +12,8 @@ import structlog
 
 from bot import relay
 from bot.domain.authors import may_approve
-from bot.domain.reading import decode
 from bot.errors import GiveUp
-from bot.store import inbox
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -26,10 +25,7 @@ log = structlog.get_logger("bot.tasks.approve")
 async def run(context: Context, task: Task) -> None:
     """Let the head go to the backends that held it back, if whoever labelled it may say so."""
     async with context.store.read() as tx:
-        stored = await inbox.find(tx, task.key)
-    if stored is None:
-        raise GiveUp(f"delivery {task.key} is not stored any more")
-    body = decode(stored["body"])
+        _, body = await told.by_delivery(tx, task)
     try:
         repo, login = body["repository"]["full_name"], body["sender"]["login"]
         number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]

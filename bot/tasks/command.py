@@ -13,9 +13,9 @@ import structlog
 
 from bot.domain import commands as language
 from bot.domain.authors import may_approve
-from bot.domain.reading import decode
 from bot.errors import GitHubRefused, GiveUp, RetryLater
-from bot.store import commands, inbox
+from bot.store import commands
+from bot.tasks import told
 from bot.tasks.carry_out import Asked, carry_out
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ OPEN_TO_ALL = frozenset({"help", "status", ""})
 async def run(context: Context, task: Task) -> None:
     """Carry out every command of one comment."""
     async with context.store.read() as tx:
-        stored = await inbox.find(tx, task.key)
-    if stored is None:
-        raise GiveUp(f"delivery {task.key} is not stored any more")
-    body = decode(stored["body"])
+        _, body = await told.by_delivery(tx, task)
     try:
         about = _about(body, task.key)
         given = language.parse(body["comment"]["body"])

@@ -6,7 +6,7 @@ shows that it did is looked for before it is sent again, with the same delivery_
 
 from __future__ import annotations
 
-import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,8 +14,9 @@ import structlog
 from bot import callback_token
 from bot.domain.dispatch import client_payload, inputs, may_pass, refusal
 from bot.domain.reading import decode
-from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater, StoreUnavailable
+from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
 from bot.store import allowlists, dispatches, inbox, secrets
+from bot.store.insistence import insist
 from bot.tasks import arrival
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ log = structlog.get_logger("bot.tasks.dispatch")
 Row = dict[str, Any]
 SENT_LATE = "superseded while it was being sent"
 TRIES = 3  # against a refusal that may pass
-STORING = (1.0, 5.0, 15.0)  # seconds until what became of it is stored again where the database refused it
 REPLICATED = 6.0  # seconds a fresh token's permissions take to be known everywhere
 
 
@@ -114,7 +114,7 @@ async def _send(client: Client, dispatch: Row, entry: Entry, payload: Row, about
 
 async def _about(client: Client, entry: Entry) -> Row:
     """Return the repository; raises GiveUp when it is not the one the allowlist pins."""
-    about: Row = await client.getitem(client.path("").rstrip("/"))
+    about: Row = await client.repository()
     if entry.repository_id not in {None, about["id"]}:
         raise GiveUp(
             f"{entry.repo} is repository {about['id']} now: the allowlist pins repository_id {entry.repository_id}"
@@ -145,11 +145,7 @@ async def _settle(
     """
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
-    for wait in STORING:
-        with contextlib.suppress(StoreUnavailable):
-            return await _store(context, dispatch, state, error, more)
-        await context.clock.sleep(wait)
-    return await _store(context, dispatch, state, error, more)
+    await insist(context.clock, partial(_store, context, dispatch, state, error, more))
 
 
 async def _store(context: Context, dispatch: Row, state: str, error: str | None, more: Row) -> None:

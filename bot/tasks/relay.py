@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot import relay
-from bot.domain.reading import decode
 from bot.errors import GiveUp
-from bot.store import inbox
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -20,11 +19,8 @@ async def run(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.transaction() as tx:
         tx.cause = task.key
-        stored = await inbox.find(tx, task.key)
-        if stored is None:
-            raise GiveUp(f"delivery {task.key} is not stored any more")
-        to_be_told = RELAYS[stored["event"]]
+        event, body = await told.by_delivery(tx, task)
         try:
-            await to_be_told(tx, context.settings, task.key, decode(stored["body"]))
+            await RELAYS[event](tx, context.settings, task.key, body)
         except (KeyError, TypeError, AttributeError) as error:
-            raise GiveUp(f"the {stored['event']} event lacks what a dispatch needs: {error!r}") from error
+            raise GiveUp(f"the {event} event lacks what a dispatch needs: {error!r}") from error

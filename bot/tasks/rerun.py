@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
 from bot.domain import naming, verdict
-from bot.domain.reading import Kind, decode, read
-from bot.errors import GiveUp
-from bot.store import dispatches, inbox, pulls
+from bot.domain.reading import Kind, read
+from bot.store import dispatches, pulls
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -27,10 +27,8 @@ SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}
 async def run(context: Context, task: Task) -> None:
     """Do what the button asked for, if it was on a check run or suite of ours."""
     async with context.store.transaction() as tx:
-        stored = await inbox.find(tx, task.key)
-        if stored is None:
-            raise GiveUp(f"delivery {task.key} is not stored any more")
-        wish = _wish(decode(stored["body"]), context.github.app_id) or {}
+        _, body = await told.by_delivery(tx, task)
+        wish = _wish(body, context.github.app_id) or {}
         for facts in await _chosen(tx, context, wish) if wish else ():
             await ask(tx, facts, wish["scope"], cause=task.key)
 

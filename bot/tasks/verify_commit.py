@@ -87,7 +87,7 @@ async def _is_in(context: Context, repo: str, sha: str) -> bool:
     async with context.store.read() as tx:
         branch = await commits.default_branch(tx, repo)
     if branch is None:
-        branch = (await client.getitem(client.path("").rstrip("/")))["default_branch"]
+        branch = (await client.repository())["default_branch"]
     try:
         url = client.path("compare/{basehead}{?per_page}")
         compared = await client.getitem(url, {"basehead": f"{branch}...{sha}", "per_page": "1"})
