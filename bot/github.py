@@ -66,7 +66,7 @@ class GitHubApp:
         self._clock = clock
         self._pace = Pace(clock, writes_per_min=writes_per_min, books=books)
         self.budgets = self._pace.budgets
-        self.tokens = Tokens(self._as_app, clock)
+        self.tokens = Tokens(self._ask, clock)
         self._gate = asyncio.Semaphore(IN_FLIGHT)
         self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(
             10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000
@@ -102,25 +102,25 @@ class GitHubApp:
         """Return a client that speaks as the App itself: installations, the delivery log."""
         return AppClient(self)
 
-    async def _as_app(self, method: str, path: str, body: object = None) -> Any:
+    async def _ask(self, method: str, path: str, body: object = None) -> Any:
         sent = b"" if body is None else msgspec.json.encode(body)
         headers = {"accept": "application/vnd.github+json", "content-type": "application/json"}
-        answer = await self.call_as_app(method, self.api_url + path, headers, sent)
+        answer = await self.request_as_app(method, self.api_url + path, headers, sent)
         raise_for(answer)
         return msgspec.json.decode(answer.body)
 
-    async def call_as_app(
+    async def request_as_app(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Answer:
         """Make a call as the App itself; a clock of ours that is wrong is noticed, and made up for from then on."""
         for last_try in (False, True):
             signed = {**headers, "authorization": f"Bearer {self._identity.jwt()}"}
-            answer = await self.call("app", method, url, signed, body)
+            answer = await self.request("app", method, url, signed, body)
             if answer.status != 401 or last_try or not self._identity.learn(answer.headers.get("date", "")):
                 break
         return answer
 
-    async def call(
+    async def request(
         self,
         who: str,
         method: str,
@@ -184,7 +184,7 @@ class AppClient(GitHubAPI):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
-        return readable(await self._app.call_as_app(method, url, headers, body))
+        return readable(await self._app.request_as_app(method, url, headers, body))
 
     async def sleep(self, seconds: float) -> None:
         """Never called: waiting is the queue's business."""
@@ -215,10 +215,10 @@ class Client(AppClient):
             token = await self._app.tokens.get(self._repo, self._permissions, renew=last_try)
             signed = {**headers, "authorization": f"Bearer {token.value}"}
             fresh = self._app.tokens.unknown_for(token) > 0
-            answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
+            answer = await self._app.request(who, method, url, signed, body, spare=self._spare)
             if fresh and throttle.may_pass(answer.status, answer.body):
                 await self._app.until_known(token)
-                answer = await self._app.call(who, method, url, signed, body, spare=self._spare)
+                answer = await self._app.request(who, method, url, signed, body, spare=self._spare)
             if answer.status != 401:
                 return readable(answer)
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)

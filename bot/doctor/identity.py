@@ -26,7 +26,7 @@ async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -
     github, name = app.github, app.words
     headers = {"accept": "application/vnd.github+json"}
     try:
-        answer = await github.call_as_app("GET", f"{github.api_url}/app", headers)
+        answer = await github.request_as_app("GET", f"{github.api_url}/app", headers)
     except RetryLater as problem:
         return [error(name, str(problem), "check the network, proxies and GITHUB_API_URL")]
     found = [_clock(patient, answer)]

@@ -31,7 +31,8 @@ log = structlog.get_logger("bot.tasks.dispatch")
 Row = dict[str, Any]
 SENT_LATE = "superseded while it was being sent"
 TRIES = 3  # against a refusal that may pass
-REPLICATED = 6.0  # seconds a fresh token's permissions take to be known everywhere
+# seconds a fresh token's permissions may take to be known everywhere, where that is longer than bot.tokens reckons with
+REPLICATED = 6.0
 
 
 async def run(context: Context, task: Task) -> None:

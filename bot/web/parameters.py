@@ -18,7 +18,6 @@ REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are a
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
 MOST_WORDS = 200  # characters of them
-DAY = 86_400_000  # milliseconds
 REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")

@@ -1,0 +1,135 @@
+"""How much may one backend report? Reports and new commits in a time, jobs and failed tests of a dispatch.
+
+What one says shall be no load for all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot.errors import Rejected
+from bot.store import jobs
+from bot.store.commits import named
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from bot.store import Transaction
+    from bot.trust import Job
+
+Row = dict[str, Any]
+MINUTE, HOUR = 60, 3600  # seconds
+NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
+MOST_JOBS = 1_000  # of one dispatch
+MOST_TESTS = 4_000_000  # characters of failed tests of one dispatch: a look at its pull request reads them
+
+
+@dataclass(kw_only=True)
+class Meter:
+    """What callers have used up of their shares."""
+
+    spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
+    named: set[tuple[str, str]]  # commits, as Job.names, that were reported on before: they count once
+    taken: Counter[str] = field(default_factory=Counter)  # here and now
+
+    @classmethod
+    async def of(cls, tx: Transaction, told: Collection[Job]) -> Meter:
+        """Return what these jobs' callers have used up; nobody else takes of it until the transaction ends."""
+        reports = {share.key for job in told if (share := _of_reports(job))}
+        commits = {share.key for job in told if (share := _of_commits(job))}
+        await jobs.take_turns(tx, reports | commits)
+        spent = await jobs.accepted_lately(tx, reports, window=MINUTE)
+        spent |= await jobs.accepted_lately(tx, commits, window=HOUR)
+        return cls(spent=spent, named=await named(tx, {job.names for job in told if job.names}))
+
+    @property
+    def accepted(self) -> dict[str, int]:
+        """How much of each share was taken, and not given back."""
+        return {key: count for key, count in self.taken.items() if count > 0}
+
+    def check(self, job: Job, now: int) -> None:
+        """Raise Rejected 429 when the caller has used up a share."""
+        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job)]
+        taken = [share for share in shares if share]
+        for share in taken:
+            count, oldest = self.spent.get(share.key, (0, now // 1000))
+            if count + self.taken[share.key] >= share.most:
+                wait = max(oldest + share.window - now // 1000, 1)
+                detail = f"{share.rule}: send this one again in {wait} s"
+                raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
+        self.taken.update(share.key for share in taken)
+        if job.names:
+            self.named.add(job.names)
+
+    def give_back(self, job: Job) -> None:
+        """Count a report no longer: it is judged again, and its commit stays named."""
+        self.taken[job.caller] -= 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """How much of something is accepted in a span of time."""
+
+    key: str  # what it is counted under
+    most: int
+    window: int  # seconds
+    rule: str  # as it is told to whoever has used it up
+
+
+def _of_reports(job: Job) -> _Share | None:
+    if job.limit is None:
+        return None
+    rule = f"{job.caller} may send {job.limit} reports a minute"
+    return _Share(key=job.caller, most=job.limit, window=MINUTE, rule=rule)
+
+
+def _of_commits(job: Job) -> _Share | None:
+    if job.names is None:
+        return None
+    backend, _ = job.names
+    rule = f"{backend} may report on {NEW_COMMITS} commits an hour that it was not told of"
+    return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
+
+
+@dataclass(kw_only=True)
+class Room:
+    """What the dispatches that are reported on hold: one backend's words shall not be a load for all others."""
+
+    jobs: Counter[str] = field(default_factory=Counter)  # by the dispatch's id
+    tests: Counter[str] = field(default_factory=Counter)  # characters
+
+    @classmethod
+    async def of(cls, tx: Transaction, told: Iterable[Job]) -> Room:
+        """Look at the dispatches of some reports."""
+        held = await jobs.held(tx, {key for job in told if (key := job.row.get("dispatch_id"))})
+        return cls(
+            jobs=Counter({key: count for key, (count, _) in held.items()}),
+            tests=Counter({key: tests for key, (_, tests) in held.items()}),
+        )
+
+    def check(self, job: Job, *, new: bool) -> None:
+        """Raise Rejected 413 when a dispatch gets more jobs than it may have."""
+        dispatch = job.row.get("dispatch_id")
+        if not new or dispatch is None:
+            return
+        if self.jobs[dispatch] >= MOST_JOBS:
+            detail = f"this dispatch has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
+            raise Rejected(413, "too_many_jobs", detail)
+        self.jobs[dispatch] += 1
+
+    def fitting(self, job: Job, values: Row) -> Row:
+        """Return a job's columns without failed tests for which there is no room; how many there are stays."""
+        tests, dispatch = values.get("failed_tests_json"), job.row.get("dispatch_id")
+        if not tests or not dispatch:
+            return values
+        size = len(msgspec.json.encode(tests))
+        if self.tests[dispatch] + size > MOST_TESTS:
+            dropped = values["flags"].get("failed_tests_dropped", 0) + len(tests)
+            kept = {name: value for name, value in values.items() if name != "failed_tests_json"}
+            return kept | {"flags": values["flags"] | {"failed_tests_dropped": dropped}}
+        self.tests[dispatch] += size
+        return values
