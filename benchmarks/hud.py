@@ -28,8 +28,8 @@ from aiohttp import web
 
 from benchmarks.load import SECRET, Load, Requests, pin, workflow_job
 from benchmarks.machine import Server, describe, show
-from bot import logs
-from bot.app import make_context, make_worker, settle_in
+from bot import logs, memory
+from bot.app import make_context, make_worker
 from bot.clock import SystemClock
 from bot.demo.github.keys import private_key
 from bot.settings import Settings
@@ -204,7 +204,7 @@ async def serve(folder: str, port: int, cache: int) -> None:
     logs.configure(fmt="console", level="critical")
     async with make_context(settings(folder, port, cache=cache), clock=SystemClock()) as context:
         app = make_app(context)
-        settle_in()
+        memory.settle_in()
         runner = web.AppRunner(app, access_log=None, auto_decompress=False, keepalive_timeout=75)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()

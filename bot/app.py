@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import signal
 import socket
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +14,7 @@ import structlog
 from aiohttp import web
 
 import handlers
-from bot import tasks, traces
+from bot import memory, tasks, traces
 from bot.clock import Clock, SystemClock
 from bot.context import Context
 from bot.errors import Misconfigured, RetryLater
@@ -39,9 +36,6 @@ log = structlog.get_logger("bot.app")
 
 FIRST_LOOK = 5.0  # seconds for reading the allowlist before the doors open; the worker tries again after that
 SHUTDOWN = 2.0  # seconds requests in flight get to end
-LARGE = 256 * 1024  # bytes
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
-ARENAS = 2  # one thread runs at a time, so that more would only be more to scatter
 BACKLOG = 1024  # connections the system may hold for us while we are busy
 
 
@@ -94,7 +88,7 @@ async def serve(
     `machine` is this machine's clock. Raises Misconfigured when this process cannot do its part beside the others.
     """
     _check_role(settings)
-    _give_memory_back()
+    memory.keep_together()
     with alone.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
         clock = SharedClock(machine or SystemClock())
@@ -106,8 +100,8 @@ async def serve(
             stop = _stop_on_signals()
             limits = Limits(connections=most_connections())
             served = make_app(context)
-            settle_in()
-            async with _working(context, stop), answering(served, listening, limits):
+            memory.settle_in()
+            async with memory.trimming(), _working(context, stop), answering(served, listening, limits):
                 log.info(
                     "serving",
                     url=context.settings.url,
@@ -118,13 +112,6 @@ async def serve(
                     ready(_address(context.settings))
                 await stop.wait()
     log.info("stopped")
-
-
-def settle_in() -> None:
-    """Leave what is loaded out of every later search for garbage: it stays, and going through it takes 60 ms."""
-    gc.collect()
-    gc.freeze()
-    gc.enable()
 
 
 def _address(settings: Settings) -> str:
@@ -226,16 +213,6 @@ def _listen(settings: Settings) -> socket.socket:
         )
         raise Misconfigured([problem]) from error
     return listening
-
-
-def _give_memory_back() -> None:
-    """Have large blocks given back once they are free, and small ones kept together: what is scattered stays held.
-
-    Twenty bodies of 25 MB otherwise leave the process 300 MB larger. Only the GNU C library has these options.
-    """
-    if adjust := getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None:
-        adjust(M_MMAP_THRESHOLD, LARGE)
-        adjust(M_ARENA_MAX, ARENAS)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -21,6 +21,7 @@ MIDDLE = STORE | {"bot.github", "bot.oidc", "bot.context", "bot.callback_token",
 ALLOWED = {
     "bot.errors": {"bot"},
     "bot.clock": {"bot"},
+    "bot.memory": {"bot"},
     "bot.metrics": LEAVES | {"bot.store"},
     "bot.traces": {"bot"},
     "bot.domain": {"bot", "bot.domain"},

@@ -41,7 +41,7 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 def serve(config: Path | None, role: str | None, *, pull: bool) -> None:
     """Run the bot."""
     chosen = load_settings(config)
-    gc.disable()  # until `settle_in`: what is read now stays, and going through it takes a fifth of the start
+    gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     if role:
