@@ -15,7 +15,8 @@ async def give_up(bot, *keys):
 
 
 async def states(bot):
-    return {row["key"]: row["state"] for row in await bot.rows("task") if row["kind"] == "relay"}
+    rows = sorted(await bot.rows("task"), key=lambda row: row["id"])
+    return {row["key"]: row["state"] for row in rows if row["kind"] == "relay"}
 
 
 async def test_a_dead_task_is_listed_and_runs_again(bot):
