@@ -105,10 +105,11 @@ class Room:
     @classmethod
     async def of(cls, tx: Transaction, told: Iterable[Job]) -> Room:
         """Look at the dispatches of some reports."""
-        held = await jobs.held(tx, {key for job in told if (key := job.row.get("dispatch_id"))})
+        about = {key for job in told if (key := job.row.get("dispatch_id"))}
+        failing = {key for job in told if job.report.failed_tests and (key := job.row.get("dispatch_id"))}
         return cls(
-            jobs=Counter({key: count for key, (count, _) in held.items()}),
-            tests=Counter({key: tests for key, (_, tests) in held.items()}),
+            jobs=Counter(await jobs.counts(tx, about)),
+            tests=Counter(await jobs.lengths_of_tests(tx, failing)),
         )
 
     def check(self, job: Job, *, new: bool) -> None:

@@ -102,15 +102,23 @@ async def change(tx: Transaction, rows: Mapping[str, Row]) -> None:
         )
 
 
-async def held(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return how many jobs these dispatches have, and how many characters of failed tests, as far as they have any."""
+async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many jobs these dispatches have; without those that have none."""
+    return await _of_each(tx, dispatch_ids, sa.func.count())
+
+
+async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many characters of failed tests these dispatches hold; without those that have no jobs."""
+    tests = sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))
+    return await _of_each(tx, dispatch_ids, sa.func.coalesce(sa.func.sum(tests), 0))
+
+
+async def _of_each(tx: Transaction, dispatch_ids: Collection[str], what: Any) -> dict[str, int]:
     if not dispatch_ids:
         return {}
-    job = oot_workflow_job.c
-    tests = sa.func.length(sa.cast(job.failed_tests_json, sa.Text))
-    query = sa.select(job.dispatch_id, sa.func.count().label("jobs"), sa.func.sum(tests).label("tests"))
-    query = query.where(job.dispatch_id.in_(sorted(dispatch_ids))).group_by(job.dispatch_id)
-    return {row["dispatch_id"]: (row["jobs"], int(row["tests"] or 0)) for row in await tx.rows(query)}
+    dispatch = oot_workflow_job.c.dispatch_id
+    query = sa.select(dispatch, what.label("found")).where(dispatch.in_(sorted(dispatch_ids)))
+    return {row["dispatch_id"]: int(row["found"]) for row in await tx.rows(query.group_by(dispatch))}
 
 
 async def move(tx: Transaction, job: Row, values: Row) -> bool:
