@@ -56,7 +56,7 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     return Taken(answers=answers, contradictions=wrong)
 
 
-async def relay(tx: Transaction, envelope: Envelope) -> Answer:
+async def accept_relayed(tx: Transaction, envelope: Envelope) -> Answer:
     """Take what an outside relay passes on; returns the answer."""
     job = trust.relayed(envelope)
     meter = await Meter.of(tx, [job])

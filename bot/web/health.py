@@ -195,7 +195,7 @@ async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> 
     day: dict[str, tuple[Tally, ...]] = {}
     if window.days == 1:
         day = await past.since(tx, seen, window.since, partial(_tallies, seen))
-    hour = tx.now // HOUR
+    hour = tx.now // HOUR  # what turned red is told in whole hours: what was made in another is made again
     parts = {key: (gone.get(key), lately.get(key), day.get(key), hour) for key in {**gone, **lately}}
     return past.made(what, parts, partial(_together, window))
 

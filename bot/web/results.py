@@ -31,7 +31,7 @@ async def receive(request: web.Request) -> web.Response:
         envelope = _read(await read_body(request, limit=LIMIT))
 
         async def work(tx: Transaction) -> Answer:
-            return await results.relay(tx, envelope)
+            return await results.accept_relayed(tx, envelope)
 
         answer = await request.app[CONTEXT].store.write(work)
         if isinstance(answer, Rejected):
