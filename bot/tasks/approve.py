@@ -13,7 +13,7 @@ import structlog
 from bot import relay
 from bot.domain.authors import may_approve
 from bot.errors import GiveUp
-from bot.tasks import told
+from bot.tasks import subject
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -25,7 +25,7 @@ log = structlog.get_logger("bot.tasks.approve")
 async def run(context: Context, task: Task) -> None:
     """Let the head go to the backends that held it back, if whoever labelled it may say so."""
     async with context.store.read() as tx:
-        _, body = await told.by_delivery(tx, task)
+        _, body = await subject.delivery(tx, task)
     try:
         repo, login = body["repository"]["full_name"], body["sender"]["login"]
         number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]

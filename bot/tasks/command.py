@@ -15,7 +15,7 @@ from bot.domain import commands as language
 from bot.domain.authors import may_approve
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import commands
-from bot.tasks import told
+from bot.tasks import subject
 from bot.tasks.carry_out import Asked, carry_out
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ OPEN_TO_ALL = frozenset({"help", "status", ""})
 async def run(context: Context, task: Task) -> None:
     """Carry out every command of one comment."""
     async with context.store.read() as tx:
-        _, body = await told.by_delivery(tx, task)
+        _, body = await subject.delivery(tx, task)
     try:
         about = _about(body, task.key)
         given = language.parse(body["comment"]["body"])

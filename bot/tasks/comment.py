@@ -16,6 +16,7 @@ from bot import metrics
 from bot.domain import comment, pull_key
 from bot.errors import GitHubRefused
 from bot.store import pulls
+from bot.tasks import subject
 from bot.tasks.labels import state_of
 from bot.tasks.making import making
 
@@ -49,7 +50,7 @@ class Text:
 
 async def run(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
-    repo, number = pull_key.parse(task.key)
+    repo, number = subject.pull(task)
     state = await state_of(context, repo, number)
     async with context.store.read() as tx:
         present = await pulls.comment(tx, repo, number)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, naming, pull_key, verdict
+from bot.domain import desired, naming, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
-from bot.tasks import comment, gates, merge_base
+from bot.tasks import comment, gates, merge_base, subject
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
@@ -41,7 +41,7 @@ MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 async def run(context: Context, task: Task) -> None:
     """Make the check runs of a pull request what they should be, and see that its comment follows."""
-    repo, number = pull_key.parse(task.key)
+    repo, number = subject.pull(task)
     state = await state_of(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot import relay
 from bot.errors import GiveUp
-from bot.tasks import told
+from bot.tasks import subject
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -19,7 +19,7 @@ async def run(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.transaction() as tx:
         tx.cause = task.key
-        event, body = await told.by_delivery(tx, task)
+        event, body = await subject.delivery(tx, task)
         try:
             await RELAYS[event](tx, context.settings, task.key, body)
         except (KeyError, TypeError, AttributeError) as error:

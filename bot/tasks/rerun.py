@@ -12,7 +12,7 @@ from bot import query, relay
 from bot.domain import naming, verdict
 from bot.domain.reading import Kind, read
 from bot.store import dispatches, pulls
-from bot.tasks import told
+from bot.tasks import subject
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -27,7 +27,7 @@ SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}
 async def run(context: Context, task: Task) -> None:
     """Do what the button asked for, if it was on a check run or suite of ours."""
     async with context.store.transaction() as tx:
-        _, body = await told.by_delivery(tx, task)
+        _, body = await subject.delivery(tx, task)
         wish = _wish(body, context.github.app_id) or {}
         for facts in await _chosen(tx, context, wish) if wish else ():
             await ask(tx, facts, wish["scope"], cause=task.key)
