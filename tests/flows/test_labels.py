@@ -9,6 +9,7 @@ import pytest
 from bot.demo.github import payloads
 from bot.domain.desired import LABEL_GONE
 from tests.harness import L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
 
 TWO_DEVICES = f"""
 L3:
@@ -31,6 +32,7 @@ async def report(bot, github, step):
         await bot.report(bot.dispatch(L3), conclusion="success")
 
 
+@SQLITE
 @pytest.mark.parametrize("prefix", ["ciflow/oot/", "ciflow/crcr/"])
 @pytest.mark.parametrize("at", [0, 1, 2, 3])
 async def test_it_may_come_before_during_or_after_the_run(bot, github, prefix, at):

@@ -10,7 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.harness import L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
 from tests.web.seeing import check_inert, links, put, see
+
+pytestmark = SQLITE  # addresses and pages: no database has a say
 
 WALL = ("/oot", f"/oot/{L4}", "/oot/metrics")
 COMMIT = f"/{UPSTREAM}/commit/{'b' * 40}"
