@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # PostgreSQL otherwise shows every statement another moment
 SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+# KB; each connection fills its cache over hours, scattered among everything else: by default 2 MB of the database
+SQLITE_CACHE = 512
+SQLITE_CACHE_LARGE = 2000  # where many deliveries are stored at once, and where pages look through many rows
 
 
 def driver(url: str) -> str:
@@ -47,7 +50,7 @@ def beside(url: sa.URL, busy_timeout: float) -> AsyncEngine:
         # nobody else uses these, so that only asking tells which the server has closed meanwhile
         return reading(create_async_engine(url, pool_pre_ping=True, **_options(url, busy_timeout)))
     engine = sa.create_engine(url.set(drivername="sqlite"), **_options(url, busy_timeout))
-    inline = InlineEngine(_prepared(engine).execution_options(ootbot_read=True))
+    inline = InlineEngine(_prepared(engine, SQLITE_CACHE_LARGE).execution_options(ootbot_read=True))
     return cast("AsyncEngine", inline)  # it is one as far as reading goes
 
 
@@ -83,10 +86,10 @@ class InlineConnection:
         return work(self._conn)
 
 
-def prepare_sqlite(connection: Any, _record: object) -> None:
-    """Set up one connection of SQLite's driver."""
+def prepare_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
+    """Set up one connection of SQLite's driver, which may keep `cache` KB of the database in memory."""
     connection.isolation_level = None  # transactions begin where _begin_sqlite says, nowhere else
-    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"cache_size=-{cache}"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -96,9 +99,9 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def _prepared(engine: Any) -> Any:
+def _prepared(engine: Any, cache: int = SQLITE_CACHE) -> Any:
     target = getattr(engine, "sync_engine", engine)
-    sa.event.listen(target, "connect", prepare_sqlite)
+    sa.event.listen(target, "connect", lambda connection, _record: prepare_sqlite(connection, cache))
     sa.event.listen(target, "begin", _begin_sqlite)
     return engine
 
@@ -106,7 +109,7 @@ def _prepared(engine: Any) -> Any:
 def _options(url: sa.URL, busy_timeout: float) -> dict[str, Any]:
     json = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
     if _is_sqlite(url):
-        # each keeps 2 MB of the database it has read: few stay open, and the last one used goes first
+        # each keeps what it has read of the database: few stay open, and the last one used goes first
         few = {"pool_size": 4, "max_overflow": 12, "pool_use_lifo": True}
         return json | few | {"connect_args": {"timeout": busy_timeout}}
     return json | {"pool_size": 10, "max_overflow": 10, "pool_timeout": 5}

@@ -162,7 +162,7 @@ class Store:
         connection = sqlite3.connect(
             self.url.database or "", timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
         )
-        engines.prepare_sqlite(connection, None)
+        engines.prepare_sqlite(connection, engines.SQLITE_CACHE_LARGE)
         return connection
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
