@@ -3,14 +3,15 @@
     python3 dev.py bench callback [--rounds 5] [--seconds 3] [--json]
 
 A real server process on one core, generator and identity provider on the other. Every report is a job of its own that
-begins or completes, with an RS256 token, a callback token and the echo of its dispatch. The same server without its
-store stands beside it, in interleaved rounds.
+begins or completes, in one of 64 runs, each with its dispatch: with an RS256 token, a callback token and the echo of
+the dispatch. The same server without its store stands beside it, in interleaved rounds.
 """  # fmt: skip
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import io
 import json
 import statistics
@@ -47,11 +48,9 @@ from bot.web.refusals import REFUSALS, Refusals
 from bot.web.routes import make_app
 
 UPSTREAM, BACKEND = "org/project", "org/backend"
-DELIVERY = "00000000-0000-4000-8000-000000000001"
 SECRET = b"k" * 32
 CREATED = 1_790_000_000_000
 DISPATCH = {
-    "id": dispatches.identity(DELIVERY, BACKEND), "delivery_id": DELIVERY, "source_guid": DELIVERY,
     "upstream_repo": UPSTREAM, "event_type": "pull_request", "action": "opened", "pr_number": 7,
     "head_sha": "b" * 40, "base_sha": "b" * 40, "labels": ["bug"], "backend": BACKEND, "backend_key": BACKEND,
     "level": 4, "device": "tpu", "state": "sent", "attempts": 1, "token_jti": "jti", "error": None,
@@ -59,14 +58,16 @@ DISPATCH = {
 ECHO = 4_000  # bytes of the dispatch's payload, as reports return it
 CONNECTIONS = 32
 BATCH = 350
-TOKENS = 64  # as many jobs report at the same time
+RUNS = 64  # report at the same time, each about the dispatch of its number
 PREDECESSOR = 507  # reports a second of the relay before us (FastAPI, Redis, one core), measured elsewhere
 
 
-def dispatch() -> dict:
-    """The dispatch that every report answers, recorded by the server and known to the generator."""
+def dispatch(run: int) -> dict:
+    """The dispatch that this run's reports answer, recorded by the server and known to the generator."""
     at = int(time.time() // 86_400) * 86_400_000
-    return DISPATCH | {"created_at": at, "dispatched_at": at}
+    delivery = f"00000000-0000-4000-8000-{run:012}"
+    own = {"id": dispatches.identity(delivery, BACKEND), "delivery_id": delivery, "source_guid": delivery}
+    return DISPATCH | own | {"created_at": at, "dispatched_at": at}
 
 
 async def main() -> None:
@@ -122,14 +123,14 @@ class Reports:
     """Prepared requests: tokens are signed before, every report is about a job of its own."""
 
     def __init__(self, issuer: Issuer):
-        self.tokens = [mint(issuer, run) for run in range(TOKENS)]
+        self.tokens = [mint(issuer, run) for run in range(RUNS)]
         self.prefix = f"{time.time_ns():x}"
         self.made = 0
 
     def next(self) -> bytes:
-        run = self.made % TOKENS
-        status = "completed" if self.made // TOKENS % 2 else "in_progress"
-        job = f"{self.prefix} {self.made // (2 * TOKENS)}"
+        run = self.made % RUNS
+        status = "completed" if self.made // RUNS % 2 else "in_progress"
+        job = f"{self.prefix} {self.made // (2 * RUNS)}"
         self.made += 1
         body = json.dumps(report(run, job, status)).encode()
         head = (
@@ -154,15 +155,19 @@ def report(run: int, job: str, status: str) -> dict:
             "conclusion": "failure", "test_results": {"passed": 8430, "failed": 2, "skipped": 20},
             "failed_tests": [{"name": "test_add", "message": "expected 1"}, {"name": "test_mul"}],
         }  # fmt: skip
-    return ENVELOPE | {"workflow": workflow}
+    return envelope(run) | {"workflow": workflow}
 
 
-ENVELOPE = {
-    "event_type": "pull_request",
-    "delivery_id": DELIVERY,
-    "payload": json.loads(pull_request(ECHO)),
-    "callback_token": callback_token.make(dispatch(), SECRET),
-}
+@functools.cache
+def envelope(run: int) -> dict:
+    """What a run was dispatched with."""
+    answered = dispatch(run)
+    return {
+        "event_type": "pull_request",
+        "delivery_id": answered["delivery_id"],
+        "payload": json.loads(pull_request(ECHO)),
+        "callback_token": callback_token.make(answered, SECRET),
+    }
 
 
 async def burst(port: int, issuer: Issuer, seconds: float) -> dict:
@@ -190,7 +195,7 @@ async def batch(port: int, issuer: Issuer) -> float:
 
 async def verifying(issuer: Issuer) -> float:
     """Median milliseconds one token takes once the keys are there."""
-    tokens = [mint(issuer, run) for run in range(TOKENS)]
+    tokens = [mint(issuer, run) for run in range(RUNS)]
     took = []
     async with aiohttp.ClientSession() as http:
         verifier = Verifier(trusted(issuer.url), audiences=["ootbot"], http=http, clock=SystemClock())
@@ -215,7 +220,7 @@ async def verify_only(request: web.Request) -> web.Response:
 
 
 async def serve(name: str, port: int, folder: str, issuer: str) -> None:
-    """Serve reports on a new SQLite database that knows one dispatch."""
+    """Serve reports on a new SQLite database that knows the dispatches."""
     allowlist = f"L4: {{tpu: {BACKEND}}}\n"
     (Path(folder) / "allowlist.yml").write_text(allowlist)
     settings = Settings(
@@ -227,7 +232,8 @@ async def serve(name: str, port: int, folder: str, issuer: str) -> None:
         async with context.store.transaction() as tx:
             await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
             await allowlists.keep(tx, source="file", content=allowlist, error=None)
-            await dispatches.add(tx, dispatch())
+            for run in range(RUNS):
+                await dispatches.add(tx, dispatch(run))
         app = make_app(context)
         if name == "verify":
             app = web.Application(middlewares=[guard])
