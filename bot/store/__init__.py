@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from bot.store.intake import PATIENCE
 from bot.store.store import Store
 from bot.store.transaction import Transaction
 
-__all__ = ["Store", "Transaction"]
+__all__ = ["PATIENCE", "Store", "Transaction"]

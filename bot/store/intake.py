@@ -25,7 +25,7 @@ Row = tuple[Any, ...]
 MOST_ROWS = 500  # of one batch
 MOST_BYTES = 32 * 1024 * 1024  # of one batch's bodies
 
-PATIENCE = 4.0  # seconds until other writers must have let it begin: GitHub waits 10 s for the answer
+PATIENCE = 4.0  # seconds until other writers must have let begin what somebody waits for: GitHub waits 10 s
 
 SQLITE_INSERT = (
     f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names

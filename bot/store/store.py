@@ -11,33 +11,30 @@ import contextlib
 import secrets
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from bot.errors import Rejected, StoreUnavailable
+from bot.errors import StoreUnavailable
 from bot.store import bell, engines, migrate
 from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from bot.clock import Clock
 
-T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
-PATIENCE = 4.0  # seconds somebody who waits for an answer waits for other writers
-GROUP_LIMIT = 200  # writers that may share one transaction
 # SQLSTATE classes: no connection, read-only standby, not let in, deadlock, no database, full, not now, shut down
 UNUSABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
 
 
 class Store:
-    """The database. Open it once, close it at the end; `write` and `transaction` change it, `read` does not."""
+    """The database. Open it once, close it at the end; `transaction` changes it, `read` does not."""
 
     def __init__(self, url: str, *, clock: Clock, busy_timeout: float = BUSY_TIMEOUT) -> None:
         self.url = make_url(engines.driver(url))
@@ -54,8 +51,6 @@ class Store:
         # when the database refused a write and why, until a delivery is stored
         self.failure: tuple[int, str] | None = None
         self._file: tuple[int, int] | None = None
-        self._group: list[tuple[Callable[[Transaction], Awaitable[Any]], asyncio.Future[Any]]] = []
-        self._leader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there."""
@@ -68,9 +63,7 @@ class Store:
             self._file = _identity(self.url.database)
 
     async def close(self) -> None:
-        """Let the running group end, then close every connection."""
-        while self._leader is not None:
-            await asyncio.shield(self._leader)
+        """Let what waits be stored, then close every connection."""
         await self.intake.close()
         await self._engine.dispose()
 
@@ -165,51 +158,6 @@ class Store:
         engines.prepare_sqlite(connection, engines.SQLITE_CACHE_LARGE)
         return connection
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run `work` in a transaction shared with whoever writes at the same time; return after the commit.
-
-        Group commit: the time one commit takes gathers the next group. `work` must not raise after it has
-        written; when the group cannot be committed as a whole, each member is tried alone, so that one
-        member's error is its own.
-        """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._group.append((work, future))
-        if self._leader is None:
-            self._leader = asyncio.create_task(self._lead())
-        return await future
-
-    async def _lead(self) -> None:
-        try:
-            while self._group:
-                group, self._group = self._group[:GROUP_LIMIT], self._group[GROUP_LIMIT:]
-                if len(group) == 1 or not await self._commit_together(group):
-                    for work, future in group:
-                        await self._commit_alone(work, future)
-        finally:
-            self._leader = None
-
-    async def _commit_together(self, group: Sequence[tuple[Any, asyncio.Future[Any]]]) -> bool:
-        try:
-            async with self.transaction(patience=PATIENCE) as tx:
-                answers = [await _attempt(work, tx) for work, _ in group]
-        except StoreUnavailable as error:
-            answers = [error] * len(group)
-        except Exception:  # noqa: BLE001 - whose error it is shows when each is tried alone
-            return False
-        for (_, future), answer in zip(group, answers, strict=True):
-            _resolve(future, answer)
-        return True
-
-    async def _commit_alone(self, work: Any, future: asyncio.Future[Any]) -> None:
-        if future.done():
-            return
-        try:
-            async with self.transaction(patience=PATIENCE) as tx:
-                answer = await _attempt(work, tx)
-        except Exception as error:  # noqa: BLE001 - handed to the caller who asked for this write
-            answer = error
-        _resolve(future, answer)
-
 
 @contextlib.contextmanager
 def _unavailable() -> Iterator[None]:
@@ -223,23 +171,6 @@ def _unavailable() -> Iterator[None]:
         if not error.connection_invalidated and not code.startswith(UNUSABLE):
             raise
         raise StoreUnavailable(f"the database cannot be used: {error.orig}") from error
-
-
-async def _attempt(work: Callable[[Transaction], Awaitable[Any]], tx: Transaction) -> Any:
-    """Return what `work` returns, or the Rejected it raised: a refusal has written nothing."""
-    try:
-        return await work(tx)
-    except Rejected as refusal:
-        return refusal
-
-
-def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
-    if future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

@@ -12,14 +12,13 @@ from bot import results
 from bot.domain.envelope import parse_envelope
 from bot.domain.wire import Malformed
 from bot.errors import Rejected
+from bot.store import PATIENCE
 from bot.web.bodies import read_body
 from bot.web.callback import LIMIT, count, refused
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
     from bot.domain.envelope import Envelope
-    from bot.results import Answer
-    from bot.store import Transaction
 
 HEADER = "X-OOT-Relay-Token"
 
@@ -29,11 +28,8 @@ async def receive(request: web.Request) -> web.Response:
     try:
         _check_token(request.headers.get(HEADER, ""), request.app[CONTEXT].settings.relay_token)
         envelope = _read(await read_body(request, limit=LIMIT))
-
-        async def work(tx: Transaction) -> Answer:
-            return await results.accept_relayed(tx, envelope)
-
-        answer = await request.app[CONTEXT].store.write(work)
+        async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
+            answer = await results.accept_relayed(tx, envelope)
         if isinstance(answer, Rejected):
             raise answer
     except Rejected as refusal:

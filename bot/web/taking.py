@@ -10,13 +10,13 @@ from aiohttp import web
 
 from bot import metrics, results
 from bot.errors import StoreUnavailable
+from bot.store import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.context import Context
-    from bot.results import Answer, Taken
-    from bot.store import Transaction
+    from bot.results import Answer
     from bot.trust import Given
 
 log = structlog.get_logger("bot.reports")
@@ -52,10 +52,8 @@ class Taking:
             return await self._write(gathered)
 
     async def _write(self, given: Sequence[Given]) -> list[Answer]:
-        async def work(tx: Transaction) -> Taken:
-            return await results.accept(tx, self._context.settings, given)
-
-        taken = await self._context.store.write(work)
+        async with self._context.store.transaction(patience=PATIENCE) as tx:
+            taken = await results.accept(tx, self._context.settings, given)
         for delivery, name in taken.contradictions:
             metrics.MISMATCHES.labels(name).inc()
             log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])

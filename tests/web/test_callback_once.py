@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import sqlalchemy as sa
+
 from bot.store import Store
 from bot.web.routes import make_app
 from tests.harness import L3, L4, UPSTREAM, replace, report_body
@@ -81,6 +83,21 @@ async def test_fifty_reports_at_the_same_moment_are_one_transition(bot, pull):
         bot.clock.advance(10)
     (row,) = await bot.rows("oot_workflow_job")
     assert (row["status"], row["conclusion"], row["execution_time"]) == ("completed", "success", 10)
+
+
+async def test_a_report_that_the_database_refuses_harms_none_that_come_at_the_same_moment(bot, pull):
+    refuse = (
+        "CREATE TRIGGER odd BEFORE INSERT ON oot_workflow_job WHEN NEW.job_name = 'odd' "
+        "BEGIN SELECT RAISE(ABORT, 'odd'); END"
+        if bot.context.store.sqlite
+        else "ALTER TABLE oot_workflow_job ADD CONSTRAINT odd CHECK (job_name <> 'odd')"
+    )
+    async with bot.context.store.transaction() as tx:
+        await tx.run(sa.text(refuse))
+    names = ["a", "b", "odd", "c", "d"]
+    answers = await asyncio.gather(*(bot.report(bot.dispatch(L4), job=name) for name in names))
+    assert [status for status, _ in answers] == [200, 200, 500, 200, 200]
+    assert sorted(row["job_name"] for row in await bot.rows("oot_workflow_job")) == ["a", "b", "c", "d"]
 
 
 @POSTGRES
