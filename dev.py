@@ -101,7 +101,7 @@ def setup(args: list[str]) -> int:
 
 def bench(args: list[str]) -> int:
     """Run benchmarks/<name>.py."""
-    helpers = {"load", "machine", "servers"}
+    helpers = {"load", "machine", "servers", "simulated"}
     names = sorted({path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - helpers)
     if not args or args[0] not in names:
         print("usage: dev.py bench NAME [options]; names:", ", ".join(names) or "(none yet)")

@@ -33,7 +33,7 @@ from bot.app import make_context, make_worker
 from bot.clock import SystemClock
 from bot.demo.github.keys import private_key
 from bot.settings import Settings
-from bot.store import Store, jobs, rollup
+from bot.store import jobs, rollup
 from bot.store.pull_tables import oot_compared
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 from bot.tasks import rollup as task
@@ -79,15 +79,25 @@ def settings(folder: str, port: int, *, cache: int) -> Settings:
 async def fill(folder: str, rows: int) -> None:
     """Write the rows as reports would have left them, and the days they add up to."""
     chosen = settings(folder, 1, cache=0)
-    store = Store(chosen.database, clock=SystemClock())
-    await store.open()
-    context = type("Context", (), {"store": store, "settings": chosen, "clock": SystemClock()})()
-    await refresh(context)
-    now = store.clock.now()
-    plain = sqlite3.connect(chosen.data_dir / "ootbot.db", isolation_level=None)
+    async with make_context(chosen) as context:
+        await refresh(context)
+        now = context.clock.now()
+        write_rows(chosen.data_dir / "ootbot.db", rows, now)
+        async with context.store.transaction() as tx:
+            await rollup.mark(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
+        await task.run(context, None)
+
+
+def days(now: int) -> range:
+    """Every day that the rows may fall on."""
+    return range(now // DAY - DAYS - 1, now // DAY + 1)
+
+
+def write_rows(path: Path, rows: int, now: int) -> None:
+    """Write pull requests' heads until there are so many rows, and one pushed commit."""
+    plain = sqlite3.connect(path, isolation_level=None)
     plain.execute("PRAGMA synchronous=OFF")
-    per_head = (BACKENDS - 1) * 2 + WIDE
-    heads = rows // per_head
+    heads = max(rows // ((BACKENDS - 1) * 2 + WIDE), 1)
     chance = random.Random(1)
     for start in range(0, heads, 50):
         plain.execute("BEGIN")
@@ -103,19 +113,12 @@ async def fill(folder: str, rows: int) -> None:
                 )
         plain.execute("COMMIT")
     plain.execute("BEGIN")
-    for table, rows in zip(
+    for table, told in zip(
         (oot_dispatch, oot_workflow_job), head_rows(chance, heads, heads, now), strict=True
     ):
-        insert(plain, table, [row | PUSHED for row in rows])
+        insert(plain, table, [row | PUSHED for row in told])
     plain.execute("COMMIT")
-    days = [
-        (day, backend(n)) for day in range(now // DAY - DAYS - 1, now // DAY + 1) for n in range(BACKENDS)
-    ]
     plain.close()
-    async with store.transaction() as tx:
-        await rollup.mark(tx, days)
-    await task.run(context, None)
-    await store.close()
 
 
 PUSHED = {"pr_number": None, "event_type": "push", "head_sha": TRUNK}
@@ -201,7 +204,6 @@ PAGES = {
 
 async def serve(folder: str, port: int, cache: int) -> None:
     pin(0)
-    logs.configure(fmt="console", level="critical")
     async with make_context(settings(folder, port, cache=cache), clock=SystemClock()) as context:
         app = make_app(context)
         memory.settle_in()
@@ -327,6 +329,7 @@ def measure(folder: str, options) -> dict:
 
 
 if __name__ == "__main__":
+    logs.configure(fmt="console", level="critical")
     if sys.argv[1:2] == ["serve"]:
         uvloop.run(serve(sys.argv[3], int(sys.argv[2]), int(sys.argv[4])))
     else:

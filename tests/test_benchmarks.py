@@ -1,0 +1,41 @@
+"""Do the benchmarks still measure what they say? Short rounds, whose figures mean nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 300  # one that takes longer hangs
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("callback", "--rounds 1 --seconds 0.3"),
+        ("hud", "--rows 500 --seconds 0.5 --views 1"),
+        pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
+        pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
+        pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),
+    ],
+)
+async def test_a_benchmark_measures_and_nothing_in_it_is_refused(name, options):
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *options.split(), "--json"]
+    pipe = asyncio.subprocess.PIPE
+    running = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    try:
+        out, err = await asyncio.wait_for(running.communicate(), SECONDS)
+    finally:
+        if running.returncode is None:
+            running.kill()
+    assert running.returncode == 0, err.decode()[-2000:]
+    measured = json.loads(out)
+    assert measured["name"] == name
+    assert {
+        key: count for key, count in measured["ours"].items() if "answers_other_than" in key and count
+    } == {}
+    assert any(measured["ours"].values())
