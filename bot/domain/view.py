@@ -189,3 +189,8 @@ class Pull:
     def reported(self) -> bool:
         """Whether any backend has said anything about this head."""
         return any(backend.jobs or backend.state.finished for backend in self.backends)
+
+
+def anchor_of(backend: str) -> str:
+    """Return the page anchor of a backend's section."""
+    return "backend-" + backend.casefold().replace("/", "-")

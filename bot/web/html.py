@@ -16,9 +16,8 @@ import bot
 from bot.domain import charts, failures, inert, matrix, stats, words
 from bot.domain.readiness import Word, percent
 from bot.domain.reading import show_time
-from bot.domain.view import State
+from bot.domain.view import State, anchor_of
 from bot.errors import Rejected, StoreUnavailable
-from bot.query import anchor_of
 from bot.web import drawing, parameters, refresh, serving
 from bot.web.keys import CONTEXT
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
 from bot.domain.verdict import Facts
-from bot.domain.view import State
+from bot.domain.view import State, anchor_of
 from bot.errors import Rejected
-from bot.query import anchor_of, explained, pull_state
+from bot.query import explained, pull_state
 from bot.store import pulls, reads
 
 if TYPE_CHECKING:

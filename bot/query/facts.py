@@ -6,8 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
-from bot.store import dispatches as sent
-from bot.store import jobs
+from bot.store import dispatches, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-async def dispatches(tx: Transaction, rows: Sequence[Row], *, tests_on: Collection[str]) -> dict[str, Facts]:
+async def facts_of(tx: Transaction, rows: Sequence[Row], *, tests_on: Collection[str]) -> dict[str, Facts]:
     """Return the facts of each dispatch by its id, with the failed tests of those on some heads."""
     ids = [row["id"] for row in rows]
     reported = await jobs.of_dispatches(
         tx, ids, tests_of=[row["id"] for row in rows if row["head_sha"] in tests_on]
     )
-    reruns = await sent.reruns_of(tx, ids)
+    reruns = await dispatches.reruns_of(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in rows}
     runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}
     words = await jobs.words_of_github(tx, runs)

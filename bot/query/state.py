@@ -1,0 +1,152 @@
+"""What are the heads of a pull request, and how does each stand? The newest one says most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bot.domain import verdict
+from bot.domain.view import Answer
+from bot.query import comparing
+from bot.query.explained import comparable, with_histories
+from bot.query.facts import facts_of
+from bot.query.head import judge
+from bot.store import allowlists, commands, dispatches, pulls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.query.head import Head
+    from bot.settings import Settings
+    from bot.store import Transaction
+
+Row = dict[str, Any]
+MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
+ANSWERS = 3  # of the last commands that the comment shows
+MOST_JUDGED = 300  # dispatches that a page judges at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullState:
+    """A pull request and all its heads we know, newest first."""
+
+    repo: str
+    number: int
+    record: Row | None
+    labels: frozenset[str]
+    heads: tuple[Head, ...]
+    compared: tuple[Row, ...] = ()  # what comparing failures has found out and nobody keeps yet
+
+    @property
+    def current(self) -> Head | None:
+        """The head people look at now."""
+        return self.heads[0] if self.heads else None
+
+    def head(self, sha: str) -> Head | None:
+        """Return the head of that SHA."""
+        return next((head for head in self.heads if head.view.head_sha == sha), None)
+
+
+async def pull_state(
+    tx: Transaction,
+    settings: Settings,
+    repo: str,
+    number: int,
+    *,
+    labels: frozenset[str] | None = None,
+    compared: int = MOST_HEADS,
+    shown: str | None = None,
+    sparing: bool = False,
+) -> PullState:
+    """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt.
+
+    Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of the one that
+    begins with `shown` ("" is the newest), for which see `explained`. With `sparing`, of a pull request with very many
+    dispatches only the head `shown` is judged, the others are but named.
+    """
+    allowlist = await allowlists.in_force(tx)
+    record = await pulls.get(tx, repo, number)
+    if labels is None:
+        labels = frozenset((record["labels"] or ()) if record else ())
+    counts = await dispatches.heads_of_pull(tx, repo, number)
+    shas = _heads(record, counts)
+    looked_at = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
+    judged = None
+    if sparing and sum(counts.values()) > MOST_JUDGED:
+        judged = looked_at[0] if looked_at else ""
+    rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
+    facts = await facts_of(tx, rows, tests_on={*shas[:compared], *looked_at})
+    ignored = await commands.ignored(tx, repo, number)
+    heads: list[Head] = []
+    for sha in shas:
+        chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
+        expected = sha == shas[0] and record is not None and record["state"] == "open"
+        head = judge(
+            settings,
+            allowlist=allowlist,
+            repo=repo,
+            number=number,
+            sha=sha,
+            facts=chosen,
+            expecting=expected,
+            labels=labels,
+            ignored=ignored,
+            now=tx.now,
+        )
+        head = replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha)))
+        heads.append(head)
+    base_ref = record["base_ref"] if record else None
+    merge_bases = await pulls.merge_bases(tx, repo, shas[:compared])
+    wanted = [
+        one
+        for head in heads[:compared]
+        for one in comparable(head, base_ref, merge_bases.get(head.view.head_sha))
+    ]
+    comparison = await comparing.compare(tx, wanted)
+    heads = [with_histories(head, comparison.found) for head in heads]
+    if heads:
+        heads[0] = await _current(tx, heads)
+    return PullState(
+        repo=repo,
+        number=number,
+        record=record,
+        labels=labels,
+        heads=tuple(heads),
+        compared=tuple(comparison.fresh),
+    )
+
+
+async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
+    """Return the head people look at with what only the newest one says."""
+    view = heads[0].view
+    said = None
+    if not view.reported:
+        said = next((head.view for head in heads[1:] if head.view.reported), None)
+    given = await commands.latest(tx, view.repo, view.number, limit=ANSWERS)
+    answers = tuple(_answer(row) for row in given)
+    return replace(heads[0], view=replace(view, previous=said, answers=answers))
+
+
+def _answer(row: Row) -> Answer:
+    refused = row["state"] == "refused"
+    return Answer(
+        login=row["login"],
+        command=row["text"],
+        text=row["answer"],
+        refused=refused,
+        awaited=refused or row["verb"] in {"help", "status"},
+        at=row["created_at"],
+    )
+
+
+def _heads(record: Row | None, known: Iterable[str]) -> list[str]:
+    """Return the heads newest first; the record knows which is current, whatever order deliveries came in."""
+    shas: dict[str, None] = {}
+    if record is not None and record["head_sha"]:
+        shas[record["head_sha"]] = None
+    shas |= dict.fromkeys(reversed(list(known)))
+    return list(shas)
+
+
+def _on(rows: Sequence[Row], sha: str) -> list[Row]:
+    return [row for row in rows if row["head_sha"] == sha]
