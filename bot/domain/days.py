@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot.domain.tally import Tally, outcome, tally
+from bot.domain.tally import NOTHING, Tally, outcome, tally, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,40 +34,60 @@ class Day:
         return self.backend.casefold()
 
 
-def days(jobs: Iterable[Row], dispatches: Iterable[Row]) -> list[Day]:
-    """Return the days that rows belong to; each row says whether it `counts`."""
-    parts: dict[tuple[int, str, str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for row in jobs:
-        parts[_part(row, row["received_at"], row["downstream_repo"])][0].append(row)
-    for row in dispatches:
-        parts[_part(row, row["created_at"], row["backend"])][1].append(row)
-    return [
-        _day(day, upstream, event, told, asked) for (day, _, upstream, event), (told, asked) in parts.items()
-    ]
+@dataclass(kw_only=True, slots=True)
+class _Part:
+    """What has been added up of one day so far."""
+
+    spelled: tuple[int, str, int] = (0, "", 0)  # when the newest row is of, its backend and level
+    tally: Tally = NOTHING
+    hours: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Counting:
+    """Adds rows up to days, a few at a time: what is kept does not depend on how many there are."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[int, str, str, str], _Part] = defaultdict(_Part)
+
+    def add(self, jobs: Iterable[Row], dispatches: Iterable[Row]) -> None:
+        """Add jobs, and dispatches nobody reported on; each row says whether it `counts`."""
+        told: dict[tuple[int, str, str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+        for row in jobs:
+            told[_part(row, row["received_at"], row["downstream_repo"])][0].append(row)
+        for row in dispatches:
+            told[_part(row, row["created_at"], row["backend"])][1].append(row)
+        for key, (heard, silent) in told.items():
+            part = self._parts[key]
+            spelled = [
+                (row["received_at"], row["downstream_repo"], row["downstream_repo_level"]) for row in heard
+            ]
+            spelled += [(row["created_at"], row["backend"], row["level"]) for row in silent]
+            part.spelled = max(part.spelled, *spelled)
+            part.tally = total((part.tally, tally(heard, silent)))
+            _add_hours(part.hours, heard, silent)
+
+    def days(self) -> list[Day]:
+        """Return what all rows so far amount to."""
+        return [
+            Day(
+                day=day,
+                backend=part.spelled[1],
+                level=part.spelled[2],
+                upstream=upstream,
+                event=event,
+                tally=part.tally,
+                hours=part.hours,
+            )
+            for (day, _, upstream, event), part in self._parts.items()
+        ]
 
 
 def _part(row: Row, at: int, backend: str) -> tuple[int, str, str, str]:
     return at // DAY, backend.casefold(), row["upstream_repo"].casefold(), row["event_type"]
 
 
-def _day(day: int, upstream: str, event: str, jobs: list[Row], dispatches: list[Row]) -> Day:
-    spelled = [(row["received_at"], row["downstream_repo"], row["downstream_repo_level"]) for row in jobs]
-    spelled += [(row["created_at"], row["backend"], row["level"]) for row in dispatches]
-    _, backend, level = max(spelled)
-    return Day(
-        day=day,
-        backend=backend,
-        level=level,
-        upstream=upstream,
-        event=event,
-        tally=tally(jobs, dispatches),
-        hours=_hours(jobs, dispatches),
-    )
-
-
-def _hours(jobs: list[Row], dispatches: list[Row]) -> dict[str, list[int]]:
-    """Return how many outcomes count towards the pass rate and how many of them are successes, by hour."""
-    hours: dict[str, list[int]] = {}
+def _add_hours(hours: dict[str, list[int]], jobs: list[Row], dispatches: list[Row]) -> None:
+    """Count how many outcomes count towards the pass rate and how many of them are successes, by hour."""
     told = [(row["received_at"], outcome(row)) for row in jobs if row["counts"] and outcome(row) in RATED]
     silent = [
         (row["created_at"], "") for row in dispatches if row["counts"] and row["state"] == "never_started"
@@ -76,4 +96,3 @@ def _hours(jobs: list[Row], dispatches: list[Row]) -> dict[str, list[int]]:
         hour = hours.setdefault(str(at % DAY // HOUR), [0, 0])
         hour[0] += 1
         hour[1] += what == "success"
-    return hours

@@ -5,7 +5,6 @@ What docs/statistics.md says of runs, said in SQL: `tests.by_hand` says the same
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -14,13 +13,13 @@ from bot.domain.tally import ENDS
 from bot.store.tables import oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import AsyncIterator, Collection
 
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 JOB, TOLD = oot_workflow_job.c, oot_dispatch.c
-SLICE = 2_000  # rows made at a time
+SLICE = 500  # rows read at a time
 _other = oot_workflow_job.alias("other")
 
 
@@ -54,10 +53,13 @@ DISPATCH_COLUMNS = (
 )  # fmt: skip
 
 
-async def rows(
+async def slices(
     tx: Transaction, backends: Collection[str], *, since: int, until: int
-) -> tuple[list[Row], list[Row]]:
-    """Return jobs first heard of, and silent dispatches recorded, in a span of time; backends are case folded."""
+) -> AsyncIterator[tuple[list[Row], list[Row]]]:
+    """Yield jobs first heard of, and silent dispatches recorded, in a span of time; backends are case folded.
+
+    Few at a time: a day has any number of them.
+    """
     keys = sorted(backends)
     jobs = sa.select(*JOB_COLUMNS).where(
         sa.func.lower(JOB.downstream_repo).in_(keys),
@@ -67,14 +69,7 @@ async def rows(
     silent = sa.select(*DISPATCH_COLUMNS).where(
         TOLD.state.in_(list(ENDS)), TOLD.created_at.between(since, until), TOLD.backend_key.in_(keys)
     )
-    return await _all(tx, jobs, JOB_COLUMNS), await _all(tx, silent, DISPATCH_COLUMNS)
-
-
-async def _all(tx: Transaction, query: Any, columns: Sequence[Any]) -> list[Row]:
-    """Return rows without keeping other requests waiting for long."""
-    names = [column.name for column in columns]
-    made: list[Row] = []
-    for part in (await tx.run(query)).partitions(SLICE):
-        made += [dict(zip(names, row, strict=True)) for row in part]
-        await asyncio.sleep(0)
-    return made
+    async for some in tx.slices(jobs, size=SLICE):
+        yield some, []
+    async for some in tx.slices(silent, size=SLICE):
+        yield [], some

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 T = TypeVar("T")
 # PostgreSQL otherwise shows every statement another moment
@@ -81,9 +81,29 @@ class InlineConnection:
         """Execute one statement."""
         return self._conn.execute(statement, parameters)
 
+    async def stream(self, statement: Any) -> InlineResult:
+        """Execute one statement whose rows are read few at a time."""
+        return InlineResult(self._conn.execute(statement))
+
     async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` finds out with the connection itself."""
         return work(self._conn)
+
+
+class InlineResult:
+    """Rows that are read few at a time: what `Transaction.slices` needs of a result."""
+
+    def __init__(self, result: sa.CursorResult[Any]) -> None:
+        self._result = result
+
+    def keys(self) -> Iterable[str]:
+        """Return the columns' names."""
+        return self._result.keys()
+
+    async def partitions(self) -> AsyncIterator[Sequence[sa.Row[Any]]]:
+        """Yield the rows, as many at a time as the statement says."""
+        for part in self._result.partitions():
+            yield part
 
 
 def prepare_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain import histogram
-from bot.domain.days import DAY, Day, days
+from bot.domain.days import DAY, Counting, Day
 from bot.domain.tally import ENDS, Tally
 from bot.store import counted
 from bot.store.rollup_tables import COUNTS, HISTOGRAMS, oot_day, oot_stale_day
@@ -161,21 +161,25 @@ async def count(tx: Transaction, places: Sequence[Place]) -> list[Day]:
         backends_on[day].append(backend)
     found: list[Day] = []
     for day, backends in backends_on.items():
-        jobs, silent = await counted.rows(tx, backends, since=day * DAY, until=(day + 1) * DAY - 1)
-        found += days(jobs, silent)
+        counting = Counting()
+        async for jobs, silent in counted.slices(tx, backends, since=day * DAY, until=(day + 1) * DAY - 1):
+            counting.add(jobs, silent)
+        found += counting.days()
     return found
 
 
 async def since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str, Lately]:
     """Return what backends did since a time that is not the beginning of a day, by case folded name."""
-    jobs, silent = await counted.rows(tx, backends, since=at, until=tx.now)
     found = {key: Lately(oldest=tx.now, days=[]) for key in backends}
-    times_of = [(row["downstream_repo"], row["received_at"]) for row in jobs]
-    times_of += [(row["backend"], row["created_at"]) for row in silent]
-    for name, when in times_of:
-        mine = found[name.casefold()]
-        mine.oldest = min(mine.oldest, when)
-    for one in days(jobs, silent):
+    counting = Counting()
+    async for jobs, silent in counted.slices(tx, backends, since=at, until=tx.now):
+        times_of = [(row["downstream_repo"], row["received_at"]) for row in jobs]
+        times_of += [(row["backend"], row["created_at"]) for row in silent]
+        for name, when in times_of:
+            mine = found[name.casefold()]
+            mine.oldest = min(mine.oldest, when)
+        counting.add(jobs, silent)
+    for one in counting.days():
         found[one.key].days.append(one)
     return found
 

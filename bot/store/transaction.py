@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +16,7 @@ from bot.store.queue import Request
 from bot.store.tables import records as record_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -98,6 +99,14 @@ class Transaction:
         found = await self.conn.execute(statement)
         names = tuple(found.keys())
         return [dict(zip(names, row, strict=True)) for row in found.all()]
+
+    async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
+        """Execute a query and yield its rows, so many at a time: no more are held, and others get their turn."""
+        found = await self.conn.stream(statement.execution_options(yield_per=size))
+        names = tuple(found.keys())
+        async for part in found.partitions():
+            yield [dict(zip(names, row, strict=True)) for row in part]
+            await asyncio.sleep(0)
 
     async def row(self, statement: Any) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
