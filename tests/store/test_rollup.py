@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 import sqlalchemy as sa
@@ -135,6 +136,24 @@ async def test_what_changes_while_a_day_is_counted_leaves_it_stale(store, clock)
     async with store.transaction() as tx:
         assert not await rollup.write(tx, place, marks, found)
     assert (await kept(store, 0))["org/npu"].success == 1
+
+
+async def test_a_day_is_counted_in_the_same_room_however_many_jobs_it_has(store, clock):
+    dispatch = told("d", "org/npu", clock.now())
+    rows = [reported(dispatch, clock.now(), job=f"job {n}") for n in range(6_000)]
+    async with store.transaction() as tx:
+        await dispatches.add(tx, dispatch)
+        await jobs.add(tx, {row["job_key"]: row for row in rows})
+    async with store.read() as tx:
+        places = list(await rollup.stale_days(tx))
+        tracemalloc.start()
+        try:
+            found = await rollup.count(tx, places)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert [one.tally.success for one in found] == [len(rows)]
+    assert most < 2_000_000  # bytes; all rows at once take five times that
 
 
 @pytest.mark.parametrize("seed", range(4))
