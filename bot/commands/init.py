@@ -129,7 +129,6 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
         files.require_room(roles)
     except Misconfigured as error:
         refuse(error)
-    folder.mkdir(parents=True, exist_ok=True)
     run(_register(Wanted(upstream_repo=upstream, roles=roles, **answers), files, port))
 
 
