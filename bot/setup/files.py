@@ -122,6 +122,8 @@ def _of_first(wanted: Wanted, made: Registered, key: Path) -> dict[str, str | in
     parts = urlsplit(wanted.public_url)
     if parts.hostname in LOOPBACK and parts.port:
         values["port"] = parts.port
+    if wanted.proxy:
+        values["proxy"] = wanted.proxy
     if wanted.github_api_url != GITHUB:
         values["github_api_url"] = wanted.github_api_url
     if issuer := issuer_of(wanted.github_api_url):
