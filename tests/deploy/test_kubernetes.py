@@ -25,7 +25,8 @@ def kustomization(folder: Path) -> dict:
 def parts(folder: Path) -> dict[str, dict]:
     """The manifests a folder names itself, by their kind."""
     names = [name for name in kustomization(folder)["resources"] if name.endswith(".yaml")]
-    assert {path.name for path in folder.iterdir()} == {"kustomization.yaml", *names}
+    beside = {"kustomization.yaml", "restore.yaml"} if folder == FOLDER else {"kustomization.yaml"}
+    assert {path.name for path in folder.iterdir()} == beside | set(names)
     return {each["kind"]: each for each in (yaml.safe_load((folder / name).read_text()) for name in names)}
 
 
@@ -121,3 +122,16 @@ def test_the_pod_may_do_little(role):
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def test_a_copy_is_put_in_place_on_the_volume_of_the_bot_by_its_own_user():
+    pod, bot = yaml.safe_load((FOLDER / "restore.yaml").read_text()), parts(FOLDER)["StatefulSet"]
+    (claim,), (volume,) = bot["spec"]["volumeClaimTemplates"], pod["spec"]["volumes"]
+    claimed = f"{claim['metadata']['name']}-{bot['metadata']['name']}-0"
+    assert volume["persistentVolumeClaim"]["claimName"] == claimed
+    assert pod["metadata"]["namespace"] == kustomization(FOLDER)["namespace"]
+    like = bot["spec"]["template"]["spec"]
+    assert pod["spec"]["securityContext"] == like["securityContext"]
+    (only,) = pod["spec"]["containers"]
+    assert only["securityContext"] == container(bot["spec"])["securityContext"]
+    assert only["volumeMounts"][0]["mountPath"] == environment(bot["spec"])["OOTBOT_DATA_DIR"]
