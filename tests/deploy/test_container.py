@@ -138,3 +138,23 @@ def test_compose_starts_it_beside_postgresql():
     assert "ports" not in compose["services"]["worker"]  # so that there may be several
     assert db["volumes"][0].partition(":")[0] in compose["volumes"]
     assert "healthcheck" in db
+
+
+def test_compose_is_prepared_by_a_user_whom_the_bot_may_run_as(tmp_path):
+    """The lines at the top of compose.yml, but for the one that registers the App."""
+    head = (ROOT / "deploy" / "compose" / "compose.yml").read_text().partition("\nname:")[0]
+    folder, register, *rest = re.findall(r"^#   (.+)$", head, re.MULTILINE)
+    for name, says in (("sudo", 'echo "$@"'), ("id", 'echo "$WHO"'), ("openssl", "echo secret")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    for who, made in (("0", None), ("1000", "POSTGRES_PASSWORD=secret\nOOTBOT_UID=1000\nOOTBOT_GID=1000\n")):
+        environ = {"WHO": who, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        script = "\n".join([folder, *rest])
+        done = subprocess.run(
+            ["sh", "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        env = tmp_path / ".env"
+        assert (env.read_text() if env.exists() else None) == made
+        assert done.stdout == f"install -d -m 700 -o {who} -g {who} /etc/ootbot\n"
+    assert env.stat().st_mode & 0o777 == 0o600
+    assert "--folder /etc/ootbot " in register
