@@ -143,6 +143,11 @@ async def _register(wanted: Wanted, files: Files, port: int) -> None:
     from bot.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.setup.server import Setup  # noqa: PLC0415 - the same
 
+    if wanted.shut_out:
+        click.echo(
+            f"warning: only its owner can install the App for {wanted.upstream_repo}: say --organization "
+            f"{wanted.shut_out}, unless that is the account you are signed in with on GitHub"
+        )
     async with calling(wanted.proxy) as http:
         setup = Setup(wanted, files, http=http, clock=SystemClock(), tell=click.echo)
         with contextlib.closing(socket.create_server(("127.0.0.1", port))) as listening:

@@ -43,6 +43,15 @@ class Wanted:
         return base[: manifest.LONGEST_NAME - len(suffix)].rstrip() + suffix
 
     @property
+    def shut_out(self) -> str | None:
+        """Upstream's owner, where upstream's App can be installed by its own owner alone and that may be another."""
+        owner = self.upstream_repo.partition("/")[0]
+        if self.organization.casefold() == owner.casefold():
+            return None
+        apps = [self.manifest(role) for role in self.roles if role != "relay"]
+        return owner if any(self.private or not app.public for app in apps) else None
+
+    @property
     def github_url(self) -> str:
         """Where GitHub's pages are: beside its API."""
         return web_url(self.github_api_url)
