@@ -6,16 +6,13 @@ tells; for L4 GitHub is asked else, soon after the report and then every ten min
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from bot.domain import lifecycle
 from bot.domain.verdict import PASSING
 from bot.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
-from bot.store.inbox import Incoming
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -49,7 +46,7 @@ async def run(context: Context, task: Task) -> None:
     found, status = await _hear(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
         if found is not None:
-            await inbox.put(tx, _as_delivery(found, run_id, attempt))
+            await inbox.put(tx, told.of("workflow_run", found, found["repository"]))
             if found["status"] == "completed":
                 return
         if found is None or over:
@@ -100,22 +97,6 @@ async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dic
     url = client.path("actions/runs/{run}/attempts/{attempt}")
     found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
     return found
-
-
-def _as_delivery(found: dict[str, Any], run_id: str, attempt: str) -> Incoming:
-    """Return what the API told as the delivery that GitHub would have sent of it."""
-    repository = found["repository"]
-    body = {"action": found["status"], "workflow_run": found, "repository": repository}
-    told = f"workflow_run {repository['id']} {run_id} {attempt} {found['status']} {found['updated_at']}"
-    return Incoming(
-        guid=str(uuid.uuid5(uuid.NAMESPACE_OID, told)),
-        event="workflow_run",
-        source="api",
-        action=found["status"],
-        repo=repository["full_name"],
-        repository_id=repository["id"],
-        body=msgspec.json.encode(body),
-    )
 
 
 async def _end(tx: Transaction, reported: list[dict[str, Any]], conclusion: str) -> None:
