@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot import trust
-from bot.domain import contradiction, lifecycle
+from bot.domain import contradiction, lifecycle, run_key
 from bot.errors import Rejected
 from bot.shares import Meter, Room
 from bot.store import jobs, keys
@@ -128,5 +128,5 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
     if job.names:
         tx.enqueue("verify_commit", job.names[1])
     if job.confirm and job.report.status == "completed":
-        key = f"{row['downstream_repo'].casefold()}/{row['run_id']}/{row['run_attempt']}"
+        key = run_key.of(row["downstream_repo"], row["run_id"], row["run_attempt"])
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.domain import lifecycle
+from bot.domain import lifecycle, run_key
 from bot.domain.verdict import PASSING
 from bot.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
@@ -26,21 +26,20 @@ YOUNG = 120_000  # milliseconds after the first report during which GitHub may n
 
 async def run(context: Context, task: Task) -> None:
     """Make GitHub's word on one attempt of one run known, and let whoever waits for it look again."""
-    owner, name, run = task.key.split("/", 2)
-    backend, (run_id, _, attempt) = f"{owner}/{name}", run.rpartition("/")
+    backend, run_id, attempt = run_key.parse(task.key)
     async with context.store.transaction() as tx:
         waiting = await jobs.of_run(tx, backend, run_id)
-        word = await jobs.word_of_github(tx, backend, run_id, int(attempt))
+        word = await jobs.word_of_github(tx, backend, run_id, attempt)
         patience = await _patience(tx, context, backend)
         if not waiting:
             return
         if word and word["status"] in {"completed", "missing"}:
             if (conclusion := word["conclusion"]) and conclusion not in PASSING:
-                await _end(tx, [job for job in waiting if job["run_attempt"] == int(attempt)], conclusion)
+                await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
             await _publish(tx, waiting)
             return
     listed = waiting[0]["downstream_repo"]
-    age = context.clock.now() - _first(waiting, int(attempt))
+    age = context.clock.now() - _first(waiting, attempt)
     over = age > patience * 1000
     wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
     found, status = await _hear(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
@@ -50,14 +49,14 @@ async def run(context: Context, task: Task) -> None:
             if found["status"] == "completed":
                 return
         if found is None or over:
-            await jobs.keep_word(tx, backend, run_id, int(attempt), status)
+            await jobs.keep_word(tx, backend, run_id, attempt, status)
             await _publish(tx, waiting)
             return
     raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
 
 
 async def _hear(
-    context: Context, run: tuple[str, str, str], *, age: int, over: bool, wait: float
+    context: Context, run: tuple[str, str, int], *, age: int, over: bool, wait: float
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the run, and what is to be said when it says nothing in time; raises NotYet while there is time."""
     backend, run_id, attempt = run
@@ -89,13 +88,13 @@ async def _patience(tx: Transaction, context: Context, backend: str) -> int:
     return (entry.job_timeout if entry else None) or context.settings.job_timeout
 
 
-async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dict[str, Any] | None:
+async def _ask(context: Context, backend: str, run_id: str, attempt: int) -> dict[str, Any] | None:
     """Return the run as GitHub describes it, None when there can be none of that name; raises GitHubRefused."""
     if not (run_id.isascii() and run_id.isdigit()):
         return None
     client = context.relay.client(backend, actions="read")
     url = client.path("actions/runs/{run}/attempts/{attempt}")
-    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
+    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
     return found
 
 

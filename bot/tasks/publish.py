@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, naming, verdict
+from bot.domain import desired, naming, run_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
@@ -191,7 +191,7 @@ def _unheard_of(heads: Sequence[Head]) -> list[str]:
         if (entry := head.entries.get(key)) is None or entry.confirm
     ]
     return [
-        f"{key}/{run}/{attempt}"
+        run_key.of(key, run, attempt)
         for facts, key, green in awaited
         for run, attempt in (verdict.expected_attempts(facts) if green else verdict.run_again(facts)).items()
         if (run, attempt) not in facts.words
