@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
 from bot.domain import verdict, words
-from bot.domain.authors import may_approve
+from bot.domain.authors import may_write
 from bot.domain.commands import USAGE
 from bot.store import commands, dispatches
 from bot.tasks import rerun
@@ -198,7 +198,7 @@ def _fits(backend: Backend, verb: str) -> bool:
 
 
 def _may(asked: Asked, verb: str, entry: Entry | None) -> bool:
-    if may_approve(asked.role):
+    if may_write(asked.role):
         return True
     if verb in ONLY_WRITERS:
         return False
