@@ -101,16 +101,9 @@ async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command
             return await _rerun(tx, head, key, asked, "all" if command.everything else "failed")
         case "cancel":
             return await _cancel(tx, head, key, asked)
-    row = {
-        "upstream_repo": asked.repo,
-        "pr_number": asked.number,
-        "head_sha": head.view.head_sha,
-        "backend_key": key,
-        "login": asked.login,
-        "reason": command.reason,
-    }
-    await commands.ignore(tx, row)
-    return f"{_label(head, key)} is ignored on commit {words.short(head.view.head_sha)}."
+        case "ignore":
+            return await _ignore(tx, head, key, asked, command.reason)
+    raise ValueError(f"nobody carries out {command.verb}")
 
 
 def _status(head: Head, chosen: Sequence[str]) -> str:
@@ -172,6 +165,19 @@ async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
     for run in ours:
         tx.enqueue("cancel", f"{facts.dispatch['id']}/{run}")
     return f"{label} is being cancelled."
+
+
+async def _ignore(tx: Transaction, head: Head, key: str, asked: Asked, reason: str) -> str:
+    row = {
+        "upstream_repo": asked.repo,
+        "pr_number": asked.number,
+        "head_sha": head.view.head_sha,
+        "backend_key": key,
+        "login": asked.login,
+        "reason": reason,
+    }
+    await commands.ignore(tx, row)
+    return f"{_label(head, key)} is ignored on commit {words.short(head.view.head_sha)}."
 
 
 def _find(head: Head, name: str) -> str:

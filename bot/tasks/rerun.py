@@ -28,8 +28,10 @@ async def run(context: Context, task: Task) -> None:
     """Do what the button asked for, if it was on a check run or suite of ours."""
     async with context.store.transaction() as tx:
         _, body = await subject.delivery(tx, task)
-        wish = _wish(body, context.github.app_id) or {}
-        for facts in await _chosen(tx, context, wish) if wish else ():
+        wish = _wish(body, context.github.app_id)
+        if wish is None:
+            return
+        for facts in await _chosen(tx, context, wish):
             await ask(tx, facts, wish["scope"], cause=task.key)
 
 
