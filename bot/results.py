@@ -126,7 +126,7 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
     if row.get("dispatch_id"):
         tx.publish(row["upstream_repo"], row["pr_number"])
     if job.names:
-        tx.enqueue("verify_commit", job.names[1])
+        tx.enqueue("verify_commit", job.names.commit)
     if job.confirm and job.report.status == "completed":
         key = run_key.of(row["downstream_repo"], row["run_id"], row["run_attempt"])
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

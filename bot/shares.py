@@ -90,7 +90,7 @@ def _of_reports(job: Job) -> _Share | None:
 def _of_commits(job: Job) -> _Share | None:
     if job.names is None:
         return None
-    backend, _ = job.names
+    backend = job.names.backend
     rule = f"{backend} may report on {NEW_COMMITS} commits an hour that it was not told of"
     return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
 
