@@ -12,7 +12,7 @@ from bot import trust
 from bot.domain import contradiction, lifecycle, run_key
 from bot.errors import Rejected
 from bot.shares import Meter, Room
-from bot.store import jobs, keys
+from bot.store import jobs, keys, report_rates
 from bot.trust import Job
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     meter = await Meter.of(tx, admitted.values())
     recorded = await _record(tx, admitted, meter)
     answers = [recorded[at] if isinstance(said, Job) else said for at, said in enumerate(judged)]
-    await jobs.count_accepted(tx, meter.accepted)
+    await report_rates.count(tx, meter.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
     await keys.used(tx, {key for at in taken if (key := given[at].claims.key_id)})
     wrong = [
@@ -61,7 +61,7 @@ async def accept_relayed(tx: Transaction, envelope: Envelope) -> Answer:
     job = trust.relayed(envelope)
     meter = await Meter.of(tx, [job])
     answers = await _record(tx, {0: job}, meter)
-    await jobs.count_accepted(tx, meter.accepted)
+    await report_rates.count(tx, meter.accepted)
     return answers[0]
 
 
