@@ -87,7 +87,7 @@ async def look_up(tx: Transaction, settings: Settings, given: Sequence[Given]) -
     return Known(
         settings=settings,
         allowlist=await allowlists.in_force(tx),
-        dispatches=await jobs.dispatches_of(tx, wanted),
+        dispatches=await dispatches.by_id(tx, wanted),
         secret=await secrets.key(tx, "callback"),
         now=tx.now,
     )

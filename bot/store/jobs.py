@@ -43,14 +43,6 @@ def job_key(row: Row) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
-async def dispatches_of(tx: Transaction, identifiers: Collection[str]) -> dict[str, Row]:
-    """Return the dispatches that reports name, by our own key."""
-    if not identifiers:
-        return {}
-    rows = await tx.rows(sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers))))
-    return {row["id"]: row for row in rows}
-
-
 async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, Row]:
     """Return jobs by key; `held`: their rows are this transaction's until it ends, for who goes on to change them."""
     if not keys:
