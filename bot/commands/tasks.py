@@ -74,7 +74,7 @@ def retry(identifier: int | None, config: Path | None, *, all_dead: bool) -> Non
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.store import operations  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    each = _Each(act=operations.retry, states=("dead", "waiting"), said="runs again")
+    each = _Each(act=operations.retry, states=operations.RETRYABLE, said="runs again")
     each.do(identifier, load_settings(config), all_dead=all_dead)
 
 
