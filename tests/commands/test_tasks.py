@@ -7,6 +7,7 @@ import json
 
 import sqlalchemy as sa
 
+from bot.commands.tasks import STATES
 from bot.store import operations
 from tests.command import ootbot
 from tests.crew import eventually
@@ -39,6 +40,10 @@ async def test_a_dead_task_is_listed_and_runs_again(bot):
     assert (code, out) == (0, f"task {identifier} (relay a key) runs again\n")
     (row,) = [row for row in await bot.rows("task") if row["id"] == int(identifier)]
     assert (row["state"], row["attempts"]) == ("waiting", 0)
+
+
+def test_tasks_can_be_listed_by_every_state_they_have():
+    assert STATES == operations.STATES
 
 
 async def test_what_cannot_run_again_is_said(bot):
