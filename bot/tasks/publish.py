@@ -57,27 +57,38 @@ async def run(context: Context, task: Task) -> None:
         present = await pulls.checks_of(tx, state.repo, state.number)
         heads = _looked_after(state, present)
         plan = await _plan(tx, context, state, heads=heads, present=present, files=files)
+        behind = await gates.behind(tx, state, plan, naming.gate(context.settings.check_prefix))
+    if (
+        behind
+    ):  # before anything is written: what has been written is no news to whoever looks again after a crash
+        async with context.store.transaction() as tx:
+            for other in sorted(behind):
+                tx.publish(repo, other)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
     wait, refusals = await _write_all(context, state, plan, now)
     async with context.store.transaction() as tx:
-        later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
-        if wait and wait.after is not None:  # not raised: a task that waits already may be due before
-            log.info("some checks have to wait", reason=str(wait), after=wait.after)
-            later.append(wait.after)
-        if later:
-            tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
+        _look_again(tx, task.key, plan, wait, now)
         if _any_unconfirmable(heads):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(heads):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await baselines.keep(tx, state.compared)
-        await gates.follow(tx, state)
         await comment.follow(tx, context.settings, state)
     if wait and wait.after is None:
         raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
+
+
+def _look_again(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, now: int) -> None:
+    """Have a pull request looked at again when the first of what had to wait may be written."""
+    later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+    if wait and wait.after is not None:  # not raised: a task that waits already may be due before
+        log.info("some checks have to wait", reason=str(wait), after=wait.after)
+        later.append(wait.after)
+    if later:
+        tx.enqueue("publish", key, delay=max(min(later), SHORTEST))
 
 
 async def all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
