@@ -30,6 +30,7 @@ class Wanted:
     roles: tuple[Role, ...] = ("one",)
     workflow_dispatch: bool = False
     private: bool = False  # all backends belong to the Apps' owner
+    proxy: str | None = None  # for calls out
 
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""

@@ -171,6 +171,13 @@ async def test_what_is_there_is_never_replaced(github, tmp_path):
     assert (tmp_path / "ootbot.pem").read_text() == "a key"
 
 
+async def test_a_folder_that_cannot_be_written_is_told_before_anything_is_registered(github, tmp_path):
+    (tmp_path / "file").write_text("")
+    async with init(github, tmp_path / "file" / "folder") as running:
+        assert await running.ended() == 2
+    assert "cannot be written (Not a directory): make it yours first" in running.said
+
+
 async def test_the_address_works_once_and_only_with_its_token(github, tmp_path):
     async with init(github, tmp_path) as running, Visitor() as visitor, Visitor() as other:
         address = await running.address()
