@@ -49,7 +49,6 @@ from bot.web.routes import make_app
 
 UPSTREAM, BACKEND = "org/project", "org/backend"
 SECRET = b"k" * 32
-CREATED = 1_790_000_000_000
 DISPATCH = {
     "upstream_repo": UPSTREAM, "event_type": "pull_request", "action": "opened", "pr_number": 7,
     "head_sha": "b" * 40, "base_sha": "b" * 40, "labels": ["bug"], "backend": BACKEND, "backend_key": BACKEND,

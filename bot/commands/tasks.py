@@ -74,7 +74,7 @@ def retry(identifier: int | None, config: Path | None, *, all_dead: bool) -> Non
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.store import operations  # noqa: PLC0415 - the other commands start without SQLAlchemy
 
-    each = _Each(act=operations.retry, states=("dead", "waiting"), said="runs again")
+    each = _Each(act=operations.retry, states=operations.RETRYABLE, said="runs again")
     each.do(identifier, load_settings(config), all_dead=all_dead)
 
 
@@ -107,16 +107,22 @@ class _Each:
         if (identifier is None) is not all_dead:
             raise click.UsageError("give one of ID and --all-dead")
 
-        async def work(tx: Transaction) -> list[dict[str, Any] | None]:
+        async def work(tx: Transaction) -> dict[int, dict[str, Any] | None]:
             these = [identifier] if identifier is not None else await operations.dead(tx)
-            return [await self.act(tx, one) for one in these]
+            return {one: await self.act(tx, one) for one in these}
 
         found = change(settings, work)
-        for row in found:
-            if row is None or row["state"] not in self.states:
-                what = "there is no such task" if row is None else f"it is {row['state']}"
-                click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
-                sys.exit(1)
-            click.echo(f"task {row['id']} ({row['kind']} {row['key']}) {self.said}")
         if not found:
             click.echo("no task is dead")
+        done = [self._say(one, row) for one, row in found.items()]
+        if not all(done):
+            sys.exit(1)
+
+    def _say(self, identifier: int, row: dict[str, Any] | None) -> bool:
+        """Say what became of a task, which was `row` before; tells whether it could be done to it."""
+        if row is None or row["state"] not in self.states:
+            what = "there is no such task" if row is None else f"it is {row['state']}"
+            click.echo(f"ootbot: task {identifier}: {what}; `ootbot tasks list` shows them", err=True)
+            return False
+        click.echo(f"task {identifier} ({row['kind']} {row['key']}) {self.said}")
+        return True

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bot.store import Transaction
 
 HOUR = 3_600_000  # milliseconds
-SWEEPS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 
 
 async def usable(patient: Patient) -> tuple[Finding, bool]:
@@ -89,11 +88,11 @@ def _heard(tx: Transaction, at: int | None) -> Finding:
 
 
 async def _swept(tx: Transaction, patient: Patient) -> list[Finding]:
-    names = [name for name in SWEEPS if not (patient.settings.pulls and name == "redeliver")]
+    names = [name for name in sweeps.LOOKS_AT if not (patient.settings.pulls and name == "redeliver")]
     ids = [app.github.app_id for app in patient.apps]
     found = []
     for name, app_id, age in await sweeps.ages(tx, ids, names):
-        detail = f"{SWEEPS[name]} was last looked at {ago(age)} ago (App {app_id})"
+        detail = f"{sweeps.LOOKS_AT[name]} was last looked at {ago(age)} ago (App {app_id})"
         todo = "see why: GET /api/admin/tasks, and the log of `ootbot serve`"
         if age > 24 * HOUR:
             found.append(error(f"sweep {name}", detail, todo + "; after 3 days GitHub's log has ended"))

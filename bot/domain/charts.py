@@ -38,7 +38,6 @@ class Chart:
     """A chart of some series over days."""
 
     title: str
-    unit: str
     lines: tuple[Line, ...]
     ticks: tuple[tuple[float, str], ...]  # y, label
     labels: tuple[str, ...]  # of the days, oldest first
@@ -67,16 +66,19 @@ def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 1
 
 def chart(
     title: str,
-    unit: str,
     labels: Sequence[str],
     series: Sequence[tuple[str, Sequence[float | None]]],
     *,
     show: Callable[[float], str],
+    seconds: bool = False,
     top: float | None = None,
 ) -> Chart:
-    """Return a chart of values from 0 up; `show` writes a value for people, `top` fixes the upper end."""
+    """Return a chart of values from 0 up; `show` writes one for people, `top` fixes the upper end.
+
+    Of `seconds` the axis names whole minutes, hours or days.
+    """
     known = [value for _, values in series for value in values if value is not None]
-    ticks = _even(top) if top else _ticks(max(known, default=0), seconds=unit == "time")
+    ticks = _even(top) if top else _ticks(max(known, default=0), seconds=seconds)
     upper = ticks[-1] or 1
     said = [[NOTHING if value is None else show(value) for value in values] for _, values in series]
     lines = tuple(
@@ -84,7 +86,6 @@ def chart(
     )
     return Chart(
         title=title,
-        unit=unit,
         lines=lines,
         ticks=tuple((_y(value, upper), show(value)) for value in ticks),
         labels=tuple(labels),

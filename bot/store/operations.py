@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 STATES = ("waiting", "running", "done", "dead")
+RETRYABLE = ("dead", "waiting")
 
 
 async def replay(tx: Transaction, guid: str) -> Row | None:
@@ -58,7 +59,7 @@ async def retry(tx: Transaction, identifier: int) -> Row | None:
     """
     query = sa.select(task).where(task.c.id == identifier)
     found = await tx.row(query if tx.sqlite else query.with_for_update())
-    if found is None or found["state"] not in {"dead", "waiting"}:
+    if found is None or found["state"] not in RETRYABLE:
         return found
     tx.stirred = True
     same = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
+# what each sweep looks at
+LOOKS_AT = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 MISSED = missed_delivery.c
 
 

@@ -29,7 +29,7 @@ TASK_COLUMNS = (
 TIMES = frozenset({"received_at", "due_at", "created_at", "finished_at"})
 
 
-def for_admin(handler: Callable[[web.Request], Awaitable[Row]], status: int = 200) -> Any:
+def json_for_admin(handler: Callable[[web.Request], Awaitable[Row]], status: int = 200) -> Any:
     """Return an aiohttp handler that answers the administrator alone: 404 without a token set, 401 for others.
 
     Whoever signed in with a browser may read, since the pages link their JSON; changing anything takes the token.
@@ -62,11 +62,11 @@ async def deliveries(request: web.Request) -> Row:
 
 async def delivery(request: web.Request) -> Row:
     """Answer with a stored delivery: what became of it, its headers and its payload."""
-    guid = _guid(request)
+    guid = parameters.guid(request)
     async with request.app[CONTEXT].store.read() as tx:
         found = await inbox.find(tx, guid)
     if found is None:
-        raise _no_delivery(guid)
+        raise parameters.no_delivery(guid)
     headers = msgspec.Raw(found["headers"].encode()) if found["headers"] else None
     row = _row(found, DELIVERY_COLUMNS) | {"size": len(found["body"])}
     return {"delivery": row | {"headers": headers, "payload": msgspec.Raw(found["body"])}}
@@ -74,11 +74,11 @@ async def delivery(request: web.Request) -> Row:
 
 async def replay(request: web.Request) -> Row:
     """Have a delivery handled once more, with everything that follows from it."""
-    guid = _guid(request)
+    guid = parameters.guid(request)
     async with request.app[CONTEXT].store.transaction() as tx:
         found = await operations.replay(tx, guid)
     if found is None:
-        raise _no_delivery(guid)
+        raise parameters.no_delivery(guid)
     if found["state"] == "foreign":
         raise Rejected(409, "foreign", "this delivery was meant for another App; it is never handled")
     return {"delivery": guid, "state": "stored"}
@@ -101,22 +101,11 @@ async def retry(request: web.Request) -> Row:
         found = await operations.retry(tx, identifier)
     if found is None:
         raise Rejected(404, "not_found", f"there is no task {request.match_info['id'][:100]}")
-    if found["state"] not in {"dead", "waiting"}:
+    if found["state"] not in operations.RETRYABLE:
         raise Rejected(
             409, "not_retryable", f"the task is {found['state']}; only dead and waiting ones can run again"
         )
     return {"task": identifier, "state": "waiting"}
-
-
-def _guid(request: web.Request) -> str:
-    guid = request.match_info["guid"]
-    if not parameters.IDENTIFIER.fullmatch(guid):
-        raise _no_delivery(guid)
-    return guid
-
-
-def _no_delivery(guid: str) -> Rejected:
-    return Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
 
 
 def _page(name: str, found: list[Row], columns: tuple[str, ...], limit: int) -> Row:
@@ -130,9 +119,9 @@ def _row(found: Row, columns: tuple[str, ...]) -> Row:
 
 
 routes: list[web.RouteDef] = [
-    web.get("/api/admin/deliveries", for_admin(deliveries)),
-    web.get("/api/admin/deliveries/{guid}", for_admin(delivery)),
-    web.post("/api/admin/deliveries/{guid}/replay", for_admin(replay, 202)),
-    web.get("/api/admin/tasks", for_admin(tasks)),
-    web.post("/api/admin/tasks/{id}/retry", for_admin(retry, 202)),
+    web.get("/api/admin/deliveries", json_for_admin(deliveries)),
+    web.get("/api/admin/deliveries/{guid}", json_for_admin(delivery)),
+    web.post("/api/admin/deliveries/{guid}/replay", json_for_admin(replay, 202)),
+    web.get("/api/admin/tasks", json_for_admin(tasks)),
+    web.post("/api/admin/tasks/{id}/retry", json_for_admin(retry, 202)),
 ]

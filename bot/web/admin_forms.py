@@ -84,7 +84,7 @@ async def retry(request: web.Request) -> web.Response:
     identifier = parameters.number(request.match_info["id"])
     async with request.app[CONTEXT].store.transaction() as tx:
         found = await operations.retry(tx, identifier)
-    if found is None or found["state"] not in {"dead", "waiting"}:
+    if found is None or found["state"] not in operations.RETRYABLE:
         return _said(f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}")
     return _said(f"task {identifier} runs again")
 
@@ -92,9 +92,7 @@ async def retry(request: web.Request) -> web.Response:
 @from_our_page
 async def replay(request: web.Request) -> web.Response:
     """Have a delivery handled once more."""
-    guid = request.match_info["guid"]
-    if not parameters.IDENTIFIER.fullmatch(guid):
-        raise Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+    guid = parameters.guid(request)
     async with request.app[CONTEXT].store.transaction() as tx:
         found = await operations.replay(tx, guid)
     if found is None or found["state"] == "foreign":

@@ -28,7 +28,7 @@ TOO_OLD = "That page was too old, and nothing was done: press again."
 NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
-def for_admin(
+def page_for_admin(
     handler: Callable[[web.Request], Awaitable[web.Response]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     """Return a page for the administrator alone; everybody else is asked to sign in, or told that it is closed."""
@@ -59,7 +59,7 @@ def private(answer: web.Response) -> web.Response:
     return answer
 
 
-@for_admin
+@page_for_admin
 async def overview(request: web.Request) -> web.Response:
     """Show what wants attention."""
     context = request.app[CONTEXT]
@@ -92,7 +92,7 @@ async def overview(request: web.Request) -> web.Response:
     )
 
 
-@for_admin
+@page_for_admin
 async def deliveries(request: web.Request) -> web.Response:
     """Show deliveries, newest first."""
     state = parameters.choice(request, "state", ("", *overview_reads.STATES))
@@ -113,14 +113,14 @@ async def deliveries(request: web.Request) -> web.Response:
     )
 
 
-@for_admin
+@page_for_admin
 async def delivery(request: web.Request) -> web.Response:
     """Show one delivery: its payload, and what it caused."""
-    guid = request.match_info["guid"]
+    guid = parameters.guid(request)
     async with request.app[CONTEXT].store.read() as tx:
-        found = await inbox.find(tx, guid) if parameters.IDENTIFIER.fullmatch(guid) else None
+        found = await inbox.find(tx, guid)
         if found is None:
-            raise Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+            raise parameters.no_delivery(guid)
         tasks = await overview_reads.caused_tasks(tx, guid, limit=PAGE)
         dispatches = await overview_reads.caused_dispatches(tx, guid, limit=PAGE)
     body = found["body"]
@@ -141,7 +141,7 @@ async def delivery(request: web.Request) -> web.Response:
     )
 
 
-@for_admin
+@page_for_admin
 async def tasks(request: web.Request) -> web.Response:
     """Show tasks, newest first, with a button to run those again that may."""
     state = parameters.choice(request, "state", ("", *operations.STATES))

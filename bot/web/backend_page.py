@@ -102,10 +102,8 @@ def charts_of(known: Sequence[Day], window: Window) -> list[Chart]:
     tallies = trend.by_day(known, first=window.first, last=window.last)
     labels = [show_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
     return [
-        chart(
-            "Pass rate", "share", labels, [("pass rate", trend.pass_rates(tallies))], show=percent, top=1.0
-        ),
-        chart("Runs", "runs", labels, _volume(tallies), show=lambda value: f"{value:g}"),
+        chart("Pass rate", labels, [("pass rate", trend.pass_rates(tallies))], show=percent, top=1.0),
+        chart("Runs", labels, _volume(tallies), show=lambda value: f"{value:g}"),
         _timed("Duration", "execution", labels, tallies),
         _timed("Queue", "queue", labels, tallies),
     ]
@@ -121,7 +119,7 @@ def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | Non
 def _timed(title: str, name: str, labels: Sequence[str], tallies: Sequence[Tally | None]) -> Chart:
     pairs = trend.medians(tallies, name)
     series = [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
-    return chart(title, "time", labels, series, show=lambda value: duration(value) or "0 s")
+    return chart(title, labels, series, seconds=True, show=lambda value: duration(value) or "0 s")
 
 
 async def _opened(tx: Transaction, grid: Matrix, key: str) -> Row | None:

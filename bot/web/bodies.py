@@ -69,17 +69,17 @@ def require_utf8(body: bytes) -> None:
     decoder.decode(b"", final=True)
 
 
-def decode_object(body: bytes, *, code: str = "invalid_json") -> dict[str, Any]:
+def decode_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object a body holds; raises Rejected 400."""
     try:
         require_utf8(body)
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(400, code, f"the body is not JSON: {error}") from None
+        raise Rejected(400, "invalid_json", f"the body is not JSON: {error}") from None
     except RecursionError:
-        raise Rejected(400, code, "the body is nested too deeply") from None
+        raise Rejected(400, "invalid_json", "the body is nested too deeply") from None
     if not isinstance(value, dict):
-        raise Rejected(400, code, "the body must be a JSON object")
+        raise Rejected(400, "invalid_json", "the body must be a JSON object")
     return value
 
 

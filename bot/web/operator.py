@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bot.store import Transaction
     from bot.store.backlog import Backlog
 
-LOOKS = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 LATELY = 15  # seconds
 TOO_OLD = 24 * 3_600_000  # milliseconds since the last complete look
 
@@ -53,7 +52,7 @@ async def readyz(request: web.Request) -> web.Response:
                 f"allowlist: the last good version is in force, the newest is not: {newest['error']}"
             )
         notes += [
-            f"{name}: {LOOKS[name]} was last looked at {age // 3_600_000} h ago (App {app}); see its task"
+            f"{name}: {sweeps.LOOKS_AT[name]} was last looked at {age // 3_600_000} h ago (App {app}); see its task"
             for name, app, age in ages
             if age > TOO_OLD
         ]
@@ -113,4 +112,4 @@ routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/me
 
 
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
-    return await sweeps.ages(tx, [context.github.app_id, context.relay.app_id], list(LOOKS))
+    return await sweeps.ages(tx, [context.github.app_id, context.relay.app_id], list(sweeps.LOOKS_AT))

@@ -104,6 +104,19 @@ def repo(request: web.Request, owner: str = "owner") -> str:
     return name
 
 
+def guid(request: web.Request) -> str:
+    """Return the GUID of the delivery in the path; raises Rejected 404 for what can be none."""
+    text = request.match_info["guid"]
+    if not IDENTIFIER.fullmatch(text):
+        raise no_delivery(text)
+    return text
+
+
+def no_delivery(guid: str) -> Rejected:
+    """Return the answer for whoever asks for a delivery that is not held."""
+    return Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+
+
 def number(text: str) -> int:
     """Return an id or number of the path; 0, which GitHub never gives, when it is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

@@ -139,7 +139,7 @@ def peek(body: bytes) -> About:
 def _lenient(data: dict[str, Any]) -> About:
     """Read what can be read of a body whose members are not of the types GitHub documents."""
     about = About(action=data.get("action"))
-    for name, kind in (("repository", Named), ("installation", Named)):
+    for name in ("repository", "installation"):
         if isinstance(inner := data.get(name), dict):
-            setattr(about, name, kind(id=inner.get("id"), full_name=inner.get("full_name")))
+            setattr(about, name, Named(id=inner.get("id"), full_name=inner.get("full_name")))
     return about

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+import sqlalchemy as sa
+
+from bot.commands.tasks import STATES
+from bot.store import operations
 from tests.command import ootbot
+from tests.crew import eventually
+from tests.serving import POSTGRES
 
 
 async def give_up(bot, *keys):
@@ -35,6 +42,10 @@ async def test_a_dead_task_is_listed_and_runs_again(bot):
     assert (row["state"], row["attempts"]) == ("waiting", 0)
 
 
+def test_tasks_can_be_listed_by_every_state_they_have():
+    assert STATES == operations.STATES
+
+
 async def test_what_cannot_run_again_is_said(bot):
     code, _, err = await ootbot(bot, "tasks", "retry", "999999")
     assert code == 1
@@ -52,6 +63,25 @@ async def test_all_that_was_given_up_runs_again_at_a_word(bot):
         0, ["(relay a) runs again", "(relay b) runs again"])  # fmt: skip
     assert await states(bot) == {"a": "waiting", "b": "waiting"}
     assert await ootbot(bot, "tasks", "retry", "--all-dead") == (0, "no task is dead\n", "")
+
+
+@POSTGRES
+async def test_what_somebody_else_has_dismissed_meanwhile_is_named_and_the_others_run_again(bot):
+    await give_up(bot, "a", "b")
+    (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
+
+    async def waits():
+        async with bot.store.read() as tx:
+            return await tx.rows(sa.text("SELECT 1 FROM pg_locks WHERE NOT granted"))
+
+    async with bot.store.transaction() as tx:
+        await operations.dismiss(tx, first)
+        running = asyncio.create_task(ootbot(bot, "tasks", "retry", "--all-dead"))
+        await eventually(waits, "a command that waits for the task")
+    code, out, err = await running
+    assert (code, err) == (1, f"ootbot: task {first}: it is done; `ootbot tasks list` shows them\n")
+    assert out.endswith("(relay b) runs again\n")
+    assert await states(bot) == {"a": "done", "b": "waiting"}
 
 
 async def test_what_is_hopeless_is_dismissed(bot):

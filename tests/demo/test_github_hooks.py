@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 
+from bot.demo.github.records import Event
 from tests.demo.desk import (
     HOUR,
     KEY,
@@ -72,6 +73,13 @@ async def test_one_guid_reaches_every_app_that_is_subscribed_and_permitted(desk)
     assert door.events == ["pull_request.opened"]
     ours = desk.listener.got[0][0]["X-GitHub-Delivery"]
     assert door.got[0][0]["X-GitHub-Delivery"] == ours
+
+
+async def test_every_event_an_app_may_subscribe_to_reaches_it(desk):
+    repo = desk.github.world.repo(UPSTREAM)
+    for name in desk.app.events:
+        await desk.github.hooks.emit(Event(name=name, action="made", repo=repo, sender="alice", body={}))
+    assert desk.listener.events == [f"{name}.made" for name in desk.app.events]
 
 
 async def test_failed_deliveries_are_logged_never_retried_and_redelivered_on_request(desk):

@@ -12,27 +12,14 @@ import aiohttp
 
 from bot.demo.github import payloads
 from bot.demo.github.records import Delivery, Event
+from bot.demo.github.subscriptions import hears
 
 if TYPE_CHECKING:
-    from bot.demo.github.accounts import App, Installation
+    from bot.demo.github.accounts import App
     from bot.demo.github.faults import Fault, Faults
     from bot.demo.github.world import World
 
 DEADLINE = 10.0  # seconds an App has to answer
-
-# One of these lets an App hear of the event.
-NEEDED = {
-    "check_run": ("checks",),
-    "check_suite": ("checks",),
-    "issue_comment": ("issues", "pull_requests"),
-    "pull_request": ("pull_requests",),
-    "push": ("contents",),
-    "workflow_job": ("actions",),
-    "workflow_run": ("actions",),
-}
-UNASKED = {"installation", "installation_repositories", "github_app_authorization"}
-# Apps that may write checks hear of these whether they subscribed or not.
-WITH_CHECKS_WRITE = {"check_run", "check_suite"}
 
 
 class Hooks:
@@ -155,22 +142,6 @@ class Hooks:
             headers["X-Hub-Signature"] = f"sha1={_sign(app, body, 'sha1')}"
             headers["X-Hub-Signature-256"] = f"sha256={_sign(app, body, 'sha256')}"
         return headers
-
-
-def hears(installation: Installation, event: Event) -> bool:
-    """Tell whether an installation is subscribed to an event and may see it."""
-    if event.only is not None and event.only is not installation.app:
-        return False
-    if event.name in UNASKED:
-        return True
-    granted = installation.permissions
-    if event.name in WITH_CHECKS_WRITE and granted.get("checks") == "write":
-        return True
-    return (
-        event.only is None
-        and event.name in installation.events
-        and any(name in granted for name in NEEDED[event.name])
-    )
 
 
 def _sign(app: App, body: bytes, algorithm: str) -> str:

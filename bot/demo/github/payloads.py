@@ -92,7 +92,6 @@ def push(
     before: str,
     after: str,
     pusher: str,
-    forced: bool = False,
 ) -> Event:
     """Tell that a ref moved; `before` and `after` are all zeros where there was or is none."""
     nothing = "0" * 40
@@ -110,7 +109,7 @@ def push(
         "pusher": {"name": pusher, "email": f"{pusher}@users.noreply.github.com"},
         "created": old is None,
         "deleted": after == nothing,
-        "forced": forced,
+        "forced": False,
         "compare": f"{html}/compare/{before[:12]}...{after[:12]}",
         "commits": listed,
         "head_commit": listed[-1] if listed else None,

@@ -39,20 +39,17 @@ class Pipelines(Stage):
         display_title: str | None = None,
         head_sha: str | None = None,
         actor: str = "octocat",
-        queued: Run | None = None,
     ) -> Run:
-        """Start a run, or the one that a workflow_dispatch has `queued` already."""
-        run = queued
-        if run is None:
-            run = self.queued_run(
-                self.world.repo(repo),
-                workflow=self.world.workflow(self.world.repo(repo), name),
-                event=event,
-                display_title=display_title,
-                head_sha=head_sha,
-                actor=actor,
-            )
-            await self.tell(payloads.workflow_run(self.world, run, "requested"))
+        """Start a run."""
+        run = self.queued_run(
+            self.world.repo(repo),
+            workflow=self.world.workflow(self.world.repo(repo), name),
+            event=event,
+            display_title=display_title,
+            head_sha=head_sha,
+            actor=actor,
+        )
+        await self.tell(payloads.workflow_run(self.world, run, "requested"))
         await self._begin(run)
         return run
 
@@ -84,10 +81,10 @@ class Pipelines(Stage):
         )
         return job
 
-    async def begin_job(self, job: WorkflowJob, *, runner: str = "GitHub Actions 6") -> None:
+    async def begin_job(self, job: WorkflowJob) -> None:
         """Let a runner take a queued job."""
         job.status = job.check_run.status = "in_progress"
-        job.runner, job.started_at = runner, self.world.now()
+        job.runner, job.started_at = "GitHub Actions 6", self.world.now()
         job.check_run.started_at = job.started_at
         await self.tell(payloads.workflow_job(self.world, job, "in_progress"))
 

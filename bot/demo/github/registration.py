@@ -15,6 +15,7 @@ from bot.demo.github.auth import RANKS
 from bot.demo.github.keys import private_key
 from bot.demo.github.refusals import missing
 from bot.demo.github.shapes import accounts
+from bot.demo.github.subscriptions import PERMISSIONS, allowed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,22 +27,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 34
 CODE_LIFE = 3_600_000  # milliseconds
-# An App may subscribe to an event only with one of these permissions.
-EVENT_NEEDS = {
-    "check_run": ("checks",),
-    "check_suite": ("checks",),
-    "issue_comment": ("issues", "pull_requests"),
-    "issues": ("issues",),
-    "merge_group": ("merge_queues",),
-    "pull_request": ("pull_requests",),
-    "pull_request_review": ("pull_requests",),
-    "pull_request_review_comment": ("pull_requests",),
-    "push": ("contents",),
-    "repository": ("metadata",),
-    "workflow_job": ("actions",),
-    "workflow_run": ("actions",),
-}
-PERMISSIONS = {"metadata"} | {name for needs in EVENT_NEEDS.values() for name in needs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +157,7 @@ def wrong_with(manifest: Mapping[str, Any], taken: set[str]) -> list[str]:
     problems += [
         f"Default events unsupported: {event}"
         for event in manifest.get("default_events", [])
-        if not any(need in permissions for need in EVENT_NEEDS.get(event, ()))
+        if not allowed(event, permissions)
     ]
     return problems
 

@@ -9,6 +9,7 @@ from bot.demo.github import git
 from bot.demo.github.accounts import App, Installation, User
 from bot.demo.github.keys import public_key
 from bot.demo.github.state import CheckSuite, Repo, Workflow
+from bot.demo.github.subscriptions import NEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,20 +28,6 @@ ALL_PERMISSIONS = {
     "metadata": "read",
     "pull_requests": "write",
 }
-ALL_EVENTS = (
-    "check_run",
-    "check_suite",
-    "issue_comment",
-    "issues",
-    "merge_group",
-    "pull_request",
-    "pull_request_review",
-    "pull_request_review_comment",
-    "push",
-    "repository",
-    "workflow_job",
-    "workflow_run",
-)
 MAINTAINER = "alice"  # has admin rights on every repository, and presses the buttons
 WORKFLOW_PATH = ".github/workflows/ci.yml"
 FIRST_FILES = {
@@ -107,7 +94,7 @@ class World:
                 "metadata": "read",
                 **(ALL_PERMISSIONS if permissions is None else permissions),
             },
-            events=tuple(ALL_EVENTS if events is None else events),
+            events=tuple(NEEDS if events is None else events),
             created_at=self.now(),
         )
         self.apps[number] = app
