@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.store import rollup
-from bot.store.tables import oot_dispatch, oot_run, oot_workflow_job, records
+from bot.store.tables import UNHEARD, oot_dispatch, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -74,7 +74,7 @@ async def _hear(tx: Transaction, dispatches: Collection[str]) -> None:
     if not dispatches:
         return
     told = oot_dispatch.c
-    unheard = sa.select(told.id).where(told.id.in_(sorted(dispatches)), told.heard_at.is_(None))
+    unheard = sa.select(told.id).where(told.id.in_(sorted(dispatches)), UNHEARD)
     # one order for all, so that two transactions never wait for each other
     unheard = unheard.order_by(told.id)
     found = list((await tx.run(unheard if tx.sqlite else unheard.with_for_update())).scalars())

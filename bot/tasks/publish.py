@@ -16,7 +16,7 @@ from bot.domain import desired, naming, run_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
-from bot.tasks import comment, gates, merge_base, subject
+from bot.tasks import changed_files, comment, gates, merge_base, subject
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
@@ -38,7 +38,6 @@ Row = dict[str, Any]
 CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run that it has said nothing of
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
 SHORTEST = 0.001  # seconds until another look
-MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 async def run(context: Context, task: Task) -> None:
@@ -49,10 +48,7 @@ async def run(context: Context, task: Task) -> None:
         return
     if await merge_base.ask(context, state):
         state = await state_of(context, repo, number)
-    async with context.store.read() as tx:
-        files = await _known_files(tx, state)
-    if files is None:
-        files = await _changed_files(context, state)
+    files = await changed_files.find(context, state)
     async with context.store.read() as tx:
         present = await pulls.checks_of(tx, state.repo, state.number)
         heads = _looked_after(state, present)
@@ -163,35 +159,6 @@ async def _plan(
         return not one.urgent, not one.urgent and one.check.name == gate_name
 
     return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
-
-
-async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
-    """Return the files the pull request changes, as far as any failed test asks for them; None: GitHub knows."""
-    head = state.current
-    if head is None or not any(
-        test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
-    ):
-        return frozenset()
-    return await pulls.changed_files(tx, state.repo, state.number, head.view.head_sha)
-
-
-async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
-    """Ask GitHub which files the newest head changes, once; nothing is annotated where it does not say."""
-    client = context.github.client(state.repo, pull_requests="read")
-    url = client.path(f"pulls/{state.number}/files{{?per_page}}")
-    paths: list[str] = []
-    try:
-        async for one in client.getiter(url, {"per_page": "100"}):
-            paths.append(one["filename"])
-            if len(paths) == MOST_FILES:
-                break
-    except (GitHubRefused, RetryLater) as error:
-        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
-        return frozenset()
-    head = state.heads[0].view.head_sha
-    async with context.store.transaction() as tx:
-        await pulls.keep_changed_files(tx, state.repo, state.number, head, paths)
-    return frozenset(paths)
 
 
 def _unheard_of(heads: Sequence[Head]) -> list[str]:

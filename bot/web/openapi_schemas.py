@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.domain import envelope, wire
+from bot.domain import envelope, reading, wire
 from bot.domain.allowlist_entry import (
     CALLBACK_TOKENS,
     CHECKS,
@@ -110,7 +110,7 @@ def _sent() -> Schema:
 
 def _with_payload() -> Schema:
     """Return what a relay's report has to say besides: nobody else knows what it is about."""
-    sha = matching(envelope.SHA.pattern)
+    sha = matching(reading.COMMIT.pattern)
     pull = {
         "number": {"type": "integer", "minimum": 1, "maximum": envelope.MOST_NUMBER},
         "head": members({"sha": sha}),
