@@ -73,7 +73,6 @@ def make_worker(context: Context, *, poll: float = POLL) -> Worker:
     return Worker(
         context,
         router=handlers.make_router(),
-        events=handlers.EVENTS,
         kinds=tasks.KINDS,
         periodic=tasks.PERIODIC | pulling,
         poll=poll,

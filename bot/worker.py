@@ -55,7 +55,6 @@ class Worker:
         context: Context,
         *,
         router: Router,
-        events: frozenset[str],
         kinds: Mapping[str, TaskFunction],
         periodic: Mapping[str, float],
         poll: float = POLL,
@@ -64,7 +63,7 @@ class Worker:
         self._store = context.store
         self._clock = context.clock
         self._router = router
-        self._events = events
+        self._events = context.events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
         self._poll = poll
