@@ -1,7 +1,7 @@
 """Who does the work, and what becomes of it when it fails? Applies deliveries, runs tasks, stops gracefully.
 
-The worker is one of the three places that catch every error: whatever a handler or a task raises is logged, kept with
-its row, and tried again later or parked.
+The worker is one of the two places that catch every error; the web middleware is the other. Whatever a handler or a
+task raises is logged, kept with its row, and tried again later or parked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What happens around every request? Errors become answers, every answer gets its security headers.
 
-The web middleware is one of the three places that catch every error.
+The web middleware is one of the two places that catch every error; the worker is the other.
 """
 
 from __future__ import annotations
