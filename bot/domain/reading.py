@@ -6,6 +6,7 @@ can be refused by a database: no NUL, no lone surrogates, no integers over 64 bi
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_INT = 2**63 - 1
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
+# of a repository, owner and name
+FULL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 
 
 class Unreadable(ValueError):
