@@ -39,6 +39,14 @@ SHUTDOWN = 2.0  # seconds requests in flight get to end
 BACKLOG = 1024  # connections the system may hold for us while we are busy
 
 
+def calling(proxy: str | None) -> aiohttp.ClientSession:
+    """Return what calls out, through a proxy where there is one; it keeps no cookies.
+
+    The environment is not asked for one: aiohttp would read ~/.netrc too, and refuse our calls for what stands there.
+    """
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy)
+
+
 @contextlib.asynccontextmanager
 async def make_context(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[Context]:
     """Open the store and the HTTP client and hand out everything a bot consists of; closed at the end."""
@@ -47,7 +55,7 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database, clock=clock)
     await store.open()
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+    async with calling(settings.proxy) as http:
         upstream = _github(settings, http, store, settings.app_id, settings.private_key)
         relay = upstream
         if settings.relay_app_id is not None and settings.relay_private_key is not None:

@@ -216,7 +216,7 @@ class Client(AppClient):
             signed = {**headers, "authorization": f"Bearer {token.value}"}
             fresh = self._app.tokens.unknown_for(token) > 0
             answer = await self._app.request(who, method, url, signed, body, spare=self._spare)
-            if fresh and throttle.may_pass(answer.status, answer.body):
+            if fresh and throttle.token_may_be_unknown(answer.status, answer.body):
                 await self._app.until_known(token)
                 answer = await self._app.request(who, method, url, signed, body, spare=self._spare)
             if answer.status != 401:

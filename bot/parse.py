@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Network = IPv4Network | IPv6Network
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
+LEAST_SECRET = 16  # characters
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 duration = parse_duration  # the allowlist reads the same
@@ -153,6 +154,34 @@ def https_url(text: str) -> str:
     if parts.scheme == "http" and host not in LOOPBACK:
         raise ValueError(f"plain http is accepted only to loopback: write https://{host}")
     return text.rstrip("/")
+
+
+def secret(text: str) -> str:
+    """Read a secret that others have to show: so long that nobody finds it by trying."""
+    if len(text) < LEAST_SECRET:
+        raise ValueError(
+            f"too short: write at least {LEAST_SECRET} characters, as `openssl rand -hex 32` makes them"
+        )
+    return text
+
+
+def secrets(text: str) -> tuple[str, ...]:
+    """Read a comma separated list of such secrets."""
+    return tuple(map(secret, words(text)))
+
+
+def proxy_url(text: str) -> str:
+    """Read the address of an HTTP proxy; it stands in errors and logs, so without name and password."""
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a URL: {error}") from None
+    if "@" in parts.netloc:
+        raise ValueError("a proxy that asks for a name and password cannot be used: write http://host:port")
+    if parts.scheme not in {"http", "https"} or not host or parts.path.strip("/"):
+        raise ValueError(f"{text!r} is not a proxy: write http://host:port")
+    return text
 
 
 def database_url(text: str) -> str:

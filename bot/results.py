@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot import trust
-from bot.domain import contradiction, lifecycle
+from bot.domain import contradiction, lifecycle, run_key
 from bot.errors import Rejected
 from bot.shares import Meter, Room
-from bot.store import jobs, keys
+from bot.store import jobs, keys, report_rates
 from bot.trust import Job
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     meter = await Meter.of(tx, admitted.values())
     recorded = await _record(tx, admitted, meter)
     answers = [recorded[at] if isinstance(said, Job) else said for at, said in enumerate(judged)]
-    await jobs.count_accepted(tx, meter.accepted)
+    await report_rates.count(tx, meter.accepted)
     taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
     await keys.used(tx, {key for at in taken if (key := given[at].claims.key_id)})
     wrong = [
@@ -61,7 +61,7 @@ async def accept_relayed(tx: Transaction, envelope: Envelope) -> Answer:
     job = trust.relayed(envelope)
     meter = await Meter.of(tx, [job])
     answers = await _record(tx, {0: job}, meter)
-    await jobs.count_accepted(tx, meter.accepted)
+    await report_rates.count(tx, meter.accepted)
     return answers[0]
 
 
@@ -126,7 +126,7 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
     if row.get("dispatch_id"):
         tx.publish(row["upstream_repo"], row["pr_number"])
     if job.names:
-        tx.enqueue("verify_commit", job.names[1])
+        tx.enqueue("verify_commit", job.names.commit)
     if job.confirm and job.report.status == "completed":
-        key = f"{row['downstream_repo'].casefold()}/{row['run_id']}/{row['run_attempt']}"
+        key = run_key.of(row["downstream_repo"], row["run_id"], row["run_attempt"])
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

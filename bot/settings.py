@@ -39,7 +39,7 @@ class Settings:
     app_id: int = option("The GitHub App's id.", parse.positive)
     webhook_secret: tuple[str, ...] = option(
         "The App's webhook secret; two, comma separated, while it is rotated.",
-        parse.words,
+        parse.secrets,
         secret=True,
     )
     private_key: str = option("The App's private key: PEM, or base64 of it.", parse.pem, secret=True)
@@ -52,12 +52,17 @@ class Settings:
         "The second App's private key.", parse.pem, default=None, secret=True
     )
     relay_webhook_secret: tuple[str, ...] = option(
-        "The second App's webhook secret.", parse.words, default=(), secret=True
+        "The second App's webhook secret.", parse.secrets, default=(), secret=True
     )
     github_api_url: str = option(
         "GitHub's REST API; GitHub Enterprise Server: its /api/v3.",
         parse.https_url,
         default="https://api.github.com",
+    )
+    proxy: str | None = option(
+        "An HTTP proxy for all calls out, http://host:port; the environment's is not asked.",
+        parse.proxy_url,
+        default=None,
     )
     upstream_repo: tuple[str, ...] = option(
         "The watched repository, owner/name; several, comma separated.", parse.repositories
@@ -94,11 +99,13 @@ class Settings:
     )
     relay_token: str | None = option(
         "The shared token of an outside relay; unset: that door is closed.",
+        parse.secret,
         default=None,
         secret=True,
     )
     admin_token: str | None = option(
         "Opens /api/admin and records of private repositories; unset: closed.",
+        parse.secret,
         default=None,
         secret=True,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.errors import Rejected
-from bot.store import jobs
+from bot.store import jobs, report_rates
 from bot.store.commits import named
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Meter:
         """Return what these jobs' callers have used up; nobody else takes of it until the transaction ends."""
         reports = {share.key for job in told if (share := _of_reports(job))}
         commits = {share.key for job in told if (share := _of_commits(job))}
-        await jobs.take_turns(tx, reports | commits)
-        spent = await jobs.accepted_lately(tx, reports, window=MINUTE)
-        spent |= await jobs.accepted_lately(tx, commits, window=HOUR)
+        await report_rates.take_turns(tx, reports | commits)
+        spent = await report_rates.accepted_lately(tx, reports, window=MINUTE)
+        spent |= await report_rates.accepted_lately(tx, commits, window=HOUR)
         return cls(spent=spent, named=await named(tx, {job.names for job in told if job.names}))
 
     @property
@@ -90,7 +90,7 @@ def _of_reports(job: Job) -> _Share | None:
 def _of_commits(job: Job) -> _Share | None:
     if job.names is None:
         return None
-    backend, _ = job.names
+    backend = job.names.backend
     rule = f"{backend} may report on {NEW_COMMITS} commits an hour that it was not told of"
     return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOKEN_LIFE = 50 * 60  # seconds a token is used of the 60 minutes it lives
 INSTALLATION_LIFE = 10 * 60  # seconds an installation id is believed
-REPLICATED = 5_000  # milliseconds after which every one of GitHub's servers knows a fresh token
+TOKEN_KNOWN_AFTER = 5_000  # milliseconds after which every one of GitHub's servers knows a fresh token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Tokens:
 
     def unknown_for(self, token: Token) -> float:
         """Return the seconds until every one of GitHub's servers knows a token; 0 when they do."""
-        return max(token.made_at + REPLICATED - self._clock.now(), 0) / 1000
+        return max(token.made_at + TOKEN_KNOWN_AFTER - self._clock.now(), 0) / 1000
 
     async def _mint(self, repo: str, permissions: Mapping[str, str], *, again: bool) -> str:
         """Make a token; with `again` a refusal may only mean that the App was installed anew meanwhile."""

@@ -7,7 +7,7 @@ them instead is counted and logged, and changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot import callback_token
 from bot.domain import contradiction
@@ -49,6 +49,13 @@ class Known:
     now: int
 
 
+class Named(NamedTuple):
+    """A commit that a backend says it ran on."""
+
+    backend: str  # case folded
+    commit: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A job as far as it is trusted, and what is said of it."""
@@ -68,10 +75,10 @@ class Job:
         return key
 
     @property
-    def names(self) -> tuple[str, str] | None:
-        """The backend, case folded, and the commit that only its word makes upstream's; None for what we know."""
+    def names(self) -> Named | None:
+        """The backend and its commit, while nothing but the backend's word says that upstream has it; else None."""
         commit = self.row["head_sha"] if "unverified" in self.row["flags"] else None
-        return (self.row["downstream_repo"].casefold(), commit) if commit else None
+        return Named(self.row["downstream_repo"].casefold(), commit) if commit else None
 
 
 async def look_up(tx: Transaction, settings: Settings, given: Sequence[Given]) -> Known:
@@ -80,7 +87,7 @@ async def look_up(tx: Transaction, settings: Settings, given: Sequence[Given]) -
     return Known(
         settings=settings,
         allowlist=await allowlists.in_force(tx),
-        dispatches=await jobs.dispatches_of(tx, wanted),
+        dispatches=await dispatches.by_id(tx, wanted),
         secret=await secrets.key(tx, "callback"),
         now=tx.now,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.delivery import record
+from bot.domain import run_key
 from bot.domain.records import WORKFLOW_RUN
 
 if TYPE_CHECKING:
@@ -21,4 +22,4 @@ async def workflow_run(event: Delivery, tx: Transaction) -> None:
     """Keep the run; when it ended, whoever waits for its verdict looks again."""
     kept = record(tx, event, WORKFLOW_RUN)
     if kept["status"] == "completed":
-        tx.enqueue("confirm", f"{event.repo.casefold()}/{kept['id']}/{kept['run_attempt']}")
+        tx.enqueue("confirm", run_key.of(event.repo, kept["id"], kept["run_attempt"]))

@@ -6,8 +6,8 @@ import re
 
 SECRETS = (
     "a webhook secret",
-    "an admin token",
-    "a relay token",
+    "an admin token of ours",
+    "a relay token of ours",
 )  # those of the harness: words no message uses
 KINDS = {
     "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s*\S"),

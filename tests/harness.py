@@ -188,7 +188,7 @@ def make_settings(*, github, issuer, app, folder: Path, database_url=None, **ove
         "data_dir": folder,
         "database_url": database_url,
         "oidc_issuers": (IssuerConfig(issuer=issuer.url, repository_claim="repository"),),
-        "admin_token": "an admin token",
+        "admin_token": "an admin token of ours",
         "writes_per_min": 6000,
         "page_cache": 0,
     }

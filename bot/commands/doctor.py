@@ -55,8 +55,7 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
 async def _examine(
     chosen: Settings, warnings: list[str], files: list[Path], found: list[Finding], *, quiet: bool
 ) -> None:
-    import aiohttp  # noqa: PLC0415 - the other commands start without it
-
+    from bot.app import calling  # noqa: PLC0415 - the other commands start without aiohttp
     from bot.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.doctor import examine, local, patient  # noqa: PLC0415 - the same
     from bot.store import Store  # noqa: PLC0415 - the same
@@ -65,7 +64,7 @@ async def _examine(
     found += [_shown(each, quiet=quiet) for each in (*local.settings(chosen, warnings), *local.keys(files))]
     store = Store(chosen.database, clock=clock)
     try:
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        async with calling(chosen.proxy) as http:
             apps = patient.apps(chosen, http, clock)
             examined = patient.Patient(settings=chosen, store=store, http=http, clock=clock, apps=apps)
             async for each in examine.everything(examined):

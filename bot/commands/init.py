@@ -100,6 +100,12 @@ def _one_repository(text: str) -> str:
     help="GitHub Enterprise Server: https://HOST/api/v3.",
 )
 @click.option(
+    "--proxy",
+    default="",
+    callback=_reader(lambda text: parse.proxy_url(text) if text else None),
+    help="An HTTP proxy for calls to GitHub: http://host:port.",
+)
+@click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=".",
@@ -129,17 +135,20 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
         files.require_room(roles)
     except Misconfigured as error:
         refuse(error)
-    folder.mkdir(parents=True, exist_ok=True)
     run(_register(Wanted(upstream_repo=upstream, roles=roles, **answers), files, port))
 
 
 async def _register(wanted: Wanted, files: Files, port: int) -> None:
-    import aiohttp  # noqa: PLC0415 - the other commands start without it
-
+    from bot.app import calling  # noqa: PLC0415 - the other commands start without aiohttp
     from bot.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.setup.server import Setup  # noqa: PLC0415 - the same
 
-    async with aiohttp.ClientSession() as http:
+    if wanted.shut_out:
+        click.echo(
+            f"warning: only its owner can install the App for {wanted.upstream_repo}: say --organization "
+            f"{wanted.shut_out}, unless that is the account you are signed in with on GitHub"
+        )
+    async with calling(wanted.proxy) as http:
         setup = Setup(wanted, files, http=http, clock=SystemClock(), tell=click.echo)
         with contextlib.closing(socket.create_server(("127.0.0.1", port))) as listening:
             async with _serving(setup.app(listening.getsockname()[1]), listening):

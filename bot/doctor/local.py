@@ -56,7 +56,6 @@ def disk(folder: Path) -> Finding:
     if free < TOO_LITTLE:
         return error("disk", detail, "make room now: deliveries are refused when the disk is full")
     if free < LITTLE:
-        return warning(
-            "disk", detail, "make room, or keep raw deliveries for fewer days (RAW_RETENTION_DAYS)"
-        )
+        todo = "take backups elsewhere; a lower RAW_RETENTION_DAYS stops growth, VACUUM while stopped gives room back"
+        return warning("disk", detail, todo)
     return ok("disk", detail)

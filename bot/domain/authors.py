@@ -1,4 +1,4 @@
-"""Whose pull request may be run on a backend that trusts only some authors, and who may say so?"""
+"""Whose pull request may be run on a backend that trusts only some authors, and who may write to a repository?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def trusted(author_association: str | None) -> bool:
     return author_association in TRUSTED
 
 
-def may_approve(permission: str | None) -> bool:
-    """Return whether GitHub's word on a person's permission is enough to let a held pull request go."""
-    return permission in WRITERS
+def may_write(role: str | None) -> bool:
+    """Return whether a person's role in a repository, in GitHub's word, holds write access: who has it may approve."""
+    return role in WRITERS

@@ -43,10 +43,10 @@ def gate(
     if row and row["status"] == "completed" and check.status != "completed":
         row, number = None, number + 1
     check = replace(check, external_id=_external_id(pull, number))
-    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once;
-    # and more words to an undecided gate wait: first it is said of the backends themselves
-    told = any(key in dispatches for key in blocking)
-    urgent = told or not blocking if row is None else not row["digest"]
+    # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once
+    untold = bool(blocking) and not any(key in dispatches for key in blocking)
+    # more words to an undecided gate wait: first it is said of the backends themselves
+    urgent = not untold if row is None else not row["digest"]
     return Plan.of([needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
 
 

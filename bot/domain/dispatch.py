@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from bot.domain import throttle
+
 SCHEMA_VERSION = 1
 MOST_CHARACTERS = 65_535
 LIST_CHARACTERS = 16_000  # of a list, when there is no room for everything
@@ -109,10 +111,9 @@ def refusal(status: int, message: str) -> tuple[str, str]:
     return "failed", f"GitHub answered {status}: {message}"
 
 
-def may_pass(status: int, message: str) -> bool:
-    """Return whether a refusal may only mean that a fresh token's permissions are not known everywhere yet."""
-    said = message.lower()
-    return status == 403 and "archived" not in said and "suspended" not in said
+def permission_may_be_unknown(status: int, message: str) -> bool:
+    """Return whether what a fresh token may do is perhaps not known everywhere yet: later than the token itself."""
+    return status == 403 and not throttle.is_closed(message)
 
 
 def _fitted(payload: Row, excess: Excess) -> Row:

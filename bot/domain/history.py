@@ -35,6 +35,10 @@ class Past:
         """Whether it failed."""
         return self.conclusion in RED_CONCLUSIONS
 
+    def shows(self, tests: frozenset[Test]) -> bool:
+        """Whether it is known that all of some tests failed in it."""
+        return self.tests is not None and tests <= self.tests
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
@@ -105,10 +109,6 @@ def _witness(failed: Past, others: Sequence[Past]) -> Past | None:
     for past in others:
         newest.setdefault(past.pull, past)
     if failed.tests is not None:
-        return next((past for past in newest.values() if past.red and _same_tests(failed, past)), None)
+        return next((past for past in newest.values() if past.red and past.shows(failed.tests)), None)
     first = list(newest.values())[:ENOUGH_OTHERS]
     return first[0] if len(first) == ENOUGH_OTHERS and all(past.red for past in first) else None
-
-
-def _same_tests(failed: Past, other: Past) -> bool:
-    return failed.tests is not None and other.tests is not None and failed.tests <= other.tests

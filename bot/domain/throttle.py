@@ -28,10 +28,14 @@ def wait_for(status: int, headers: Mapping[str, str], body: bytes, *, now: int) 
     return AT_LEAST if limited else None
 
 
-def may_pass(status: int, body: bytes) -> bool:
-    """Return whether a refusal may only mean that a fresh token, or what it may do, is not known everywhere yet."""
-    said = body[:4096].lower()
-    return status in {401, 403, 404} and b"archived" not in said and b"suspended" not in said
+def token_may_be_unknown(status: int, body: bytes) -> bool:
+    """Return whether a fresh token may be refused only because not all of GitHub's servers know it yet."""
+    return status in {401, 403, 404} and not is_closed(body[:4096].decode(errors="replace"))
+
+
+def is_closed(said: str) -> bool:
+    """Whether a refusal says that the repository is archived or the App suspended there: waiting changes nothing."""
+    return any(word in said.lower() for word in ("archived", "suspended"))
 
 
 def _number(text: str | None) -> float | None:

@@ -33,56 +33,68 @@ class Head:
     told: tuple[Facts, ...] = ()  # every dispatch of this commit
 
 
-def judge(
-    settings: Settings,
-    *,
-    allowlist: Allowlist | None,
-    repo: str,
-    number: int,
-    sha: str,
-    facts: Mapping[str, Facts],
-    expecting: bool,
-    labels: frozenset[str],
-    ignored: Mapping[tuple[str, str], Row],
-    now: int,
-) -> Head:
-    """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it."""
-    entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    page = f"{settings.url}/{repo}/pull/{number}"
-    due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
-    known = {
-        key: verdict.blocking(told, entries.get(key))
-        if key in due or told.dispatch["level"] >= Level.L4
-        else told
-        for key, told in facts.items()
-    }
-    seen: list[Backend] = []
-    for key, told in known.items():
-        if told.dispatch["level"] > Level.L1:
-            dispatch, entry = told.dispatch, entries.get(key)
-            anchor = f"{page}?sha={sha}#{anchor_of(dispatch['backend'])}"
-            asked = dispatch["level"] >= Level.L4 or (
-                verdict.level_of(dispatch, entry) == Level.L3
-                and asks_for(dispatch["device"], labels, settings.label_prefixes)
-            )
-            seen.append(verdict.backend(told, entry, now=now, page_url=anchor, asked=asked))
-    for key, entry in due.items():
-        if key not in known:
-            anchor = f"{page}?sha={sha}#{anchor_of(entry.repo)}"
-            seen.append(verdict.undispatched(entry, page_url=anchor))
-    view = Pull(
-        repo=repo,
-        number=number,
-        head_sha=sha,
-        backends=tuple(
-            _ignored(backend, ignored.get((sha, backend.repo.casefold())))
-            for backend in sorted(seen, key=lambda backend: (-backend.level, backend.label.casefold()))
-        ),
-        page_url=page,
-        help_url=f"{settings.url}/oot/levels",
-        gate_unknown="" if allowlist else NO_ALLOWLIST,
-    )
-    return Head(view=view, facts=known, entries=entries, expecting=expecting)
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """What all heads of one pull request are judged by."""
+
+    settings: Settings
+    allowlist: Allowlist | None
+    repo: str
+    number: int
+    labels: frozenset[str]
+    ignored: Mapping[tuple[str, str], Row]  # by head and the backend's case folded name
+    now: int  # epoch milliseconds
+
+    def head(self, sha: str, facts: Mapping[str, Facts], *, expecting: bool) -> Head:
+        """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it."""
+        entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
+        due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
+        known = {
+            key: verdict.blocking(told, entries.get(key))
+            if key in due or told.dispatch["level"] >= Level.L4
+            else told
+            for key, told in facts.items()
+        }
+        seen = [
+            self._backend(sha, told, entries.get(key))
+            for key, told in known.items()
+            if told.dispatch["level"] > Level.L1
+        ]
+        seen += [
+            verdict.undispatched(entry, page_url=self._anchor(sha, entry.repo))
+            for key, entry in due.items()
+            if key not in known
+        ]
+        seen.sort(key=lambda backend: (-backend.level, backend.label.casefold()))
+        view = Pull(
+            repo=self.repo,
+            number=self.number,
+            head_sha=sha,
+            backends=tuple(
+                _ignored(backend, self.ignored.get((sha, backend.repo.casefold()))) for backend in seen
+            ),
+            page_url=self._page,
+            help_url=f"{self.settings.url}/oot/levels",
+            gate_unknown="" if self.allowlist else NO_ALLOWLIST,
+        )
+        return Head(view=view, facts=known, entries=entries, expecting=expecting)
+
+    def _backend(self, sha: str, told: Facts, entry: Entry | None) -> Backend:
+        """Judge a backend that was told of the head."""
+        dispatch = told.dispatch
+        asked = dispatch["level"] >= Level.L4 or (
+            verdict.level_of(dispatch, entry) == Level.L3
+            and asks_for(dispatch["device"], self.labels, self.settings.label_prefixes)
+        )
+        page_url = self._anchor(sha, dispatch["backend"])
+        return verdict.backend(told, entry, now=self.now, page_url=page_url, asked=asked)
+
+    @property
+    def _page(self) -> str:
+        return f"{self.settings.url}/{self.repo}/pull/{self.number}"
+
+    def _anchor(self, sha: str, backend: str) -> str:
+        return f"{self._page}?sha={sha}#{anchor_of(backend)}"
 
 
 def _ignored(backend: Backend, said: Row | None) -> Backend:

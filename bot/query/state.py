@@ -10,7 +10,7 @@ from bot.domain.view import Answer
 from bot.query import comparing
 from bot.query.explained import comparable, with_histories
 from bot.query.facts import facts_of
-from bot.query.head import judge
+from bot.query.head import Judge
 from bot.store import allowlists, commands, dispatches, pulls
 
 if TYPE_CHECKING:
@@ -76,25 +76,21 @@ async def pull_state(
         judged = looked_at[0] if looked_at else ""
     rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
     facts = await facts_of(tx, rows, tests_on={*shas[:compared], *looked_at})
-    ignored = await commands.ignored(tx, repo, number)
+    judge = Judge(
+        settings=settings,
+        allowlist=allowlist,
+        repo=repo,
+        number=number,
+        labels=labels,
+        ignored=await commands.ignored(tx, repo, number),
+        now=tx.now,
+    )
     heads: list[Head] = []
     for sha in shas:
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
-        head = judge(
-            settings,
-            allowlist=allowlist,
-            repo=repo,
-            number=number,
-            sha=sha,
-            facts=chosen,
-            expecting=expected,
-            labels=labels,
-            ignored=ignored,
-            now=tx.now,
-        )
-        head = replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha)))
-        heads.append(head)
+        head = judge.head(sha, chosen, expecting=expected)
+        heads.append(replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha))))
     base_ref = record["base_ref"] if record else None
     merge_bases = await pulls.merge_bases(tx, repo, shas[:compared])
     wanted = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -57,7 +58,15 @@ class Files:
         return self.settings.exists() and "relay_app_id" not in self.settings.read_text().lower()
 
     def require_room(self, roles: tuple[Role, ...]) -> None:
-        """Raise Misconfigured for what is there already: a lost key cannot be had again."""
+        """Raise Misconfigured for what is there already, or cannot be written: a lost key cannot be had again."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            what = f"{self.folder} cannot be written ({error.strerror})"
+            todo = 'make it yours first (`sudo install -d -o "$(id -u)" FOLDER`), or choose another --folder'
+            raise Misconfigured([f"{what}: {todo}"]) from error
         kept = () if roles == ("relay",) else (self.settings,)
         there = [path for path in (*kept, *map(self.key, roles)) if path.exists()]
         if there:
@@ -113,6 +122,8 @@ def _of_first(wanted: Wanted, made: Registered, key: Path) -> dict[str, str | in
     parts = urlsplit(wanted.public_url)
     if parts.hostname in LOOPBACK and parts.port:
         values["port"] = parts.port
+    if wanted.proxy:
+        values["proxy"] = wanted.proxy
     if wanted.github_api_url != GITHUB:
         values["github_api_url"] = wanted.github_api_url
     if issuer := issuer_of(wanted.github_api_url):

@@ -30,6 +30,7 @@ class Wanted:
     roles: tuple[Role, ...] = ("one",)
     workflow_dispatch: bool = False
     private: bool = False  # all backends belong to the Apps' owner
+    proxy: str | None = None  # for calls out
 
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""
@@ -40,6 +41,15 @@ class Wanted:
         suffix = " relay" if role == "relay" else ""
         base = self.name or f"ootbot {self.upstream_repo.partition('/')[0]}"
         return base[: manifest.LONGEST_NAME - len(suffix)].rstrip() + suffix
+
+    @property
+    def shut_out(self) -> str | None:
+        """Upstream's owner, where upstream's App can be installed by its own owner alone and that may be another."""
+        owner = self.upstream_repo.partition("/")[0]
+        if self.organization.casefold() == owner.casefold():
+            return None
+        apps = [self.manifest(role) for role in self.roles if role != "relay"]
+        return owner if any(self.private or not app.public for app in apps) else None
 
     @property
     def github_url(self) -> str:

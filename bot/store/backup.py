@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +18,6 @@ from bot.errors import GiveUp
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-PRIVATE = 0o600  # the database holds the key of our callback tokens
-
 
 def make(url: str, target: Path) -> None:
     """Copy the database to a new file that only its owner may read; complete and checked, or not there.
@@ -25,20 +25,24 @@ def make(url: str, target: Path) -> None:
     Raises FileExistsError rather than replace anything, GiveUp when no good copy can be made.
     """
     source = make_url(url)
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))  # the name is ours from now on
-    part = target.with_name(target.name + ".part")
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    # only its owner reads it; what a kill leaves behind has a name that nobody takes for a copy
+    opened, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
+    os.close(opened)
+    part = Path(name)
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE))
         if source.get_backend_name() == "sqlite":
             _copy_sqlite(Path(source.database or ""), part)
         else:
             _dump_postgresql(source, part)
         _to_disk(part)
+        os.close(
+            os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        )  # or somebody has taken the name meanwhile
         part.replace(target)
-    except BaseException:
+    finally:
         part.unlink(missing_ok=True)
-        target.unlink(missing_ok=True)
-        raise
 
 
 def _copy_sqlite(source: Path, part: Path) -> None:

@@ -58,7 +58,7 @@ async def latest(tx: Transaction, repo: str, number: int, *, limit: int) -> list
     return (await tx.rows(query.order_by(*order).limit(limit)))[::-1]
 
 
-async def lately(tx: Transaction, repo: str, login: str, *, since: int) -> int:
+async def count_by_person(tx: Transaction, repo: str, login: str, *, since: int) -> int:
     """Return how many commands a person gave in a repository since a time (epoch milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_command.c.upstream_repo == repo, oot_command.c.login == login, oot_command.c.created_at >= since
@@ -66,7 +66,7 @@ async def lately(tx: Transaction, repo: str, login: str, *, since: int) -> int:
     return int((await tx.run(query)).scalar() or 0)
 
 
-async def on_pull(tx: Transaction, repo: str, number: int, *, since: int) -> int:
+async def count_on_pull(tx: Transaction, repo: str, number: int, *, since: int) -> int:
     """Return how many commands were given on a pull request since a time (epoch milliseconds)."""
     query = sa.select(sa.func.count()).where(
         oot_command.c.upstream_repo == repo,

@@ -13,7 +13,7 @@ from bot.store import rollup
 from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.store.limits import Limits
     from bot.store.transaction import Transaction
@@ -40,6 +40,14 @@ async def add(tx: Transaction, row: Row) -> bool:
 async def get(tx: Transaction, identifier: str) -> Row | None:
     """Return one dispatch by our own key."""
     return await tx.row(sa.select(oot_dispatch).where(oot_dispatch.c.id == identifier))
+
+
+async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, Row]:
+    """Return some dispatches by our own key."""
+    if not identifiers:
+        return {}
+    rows = await tx.rows(sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers))))
+    return {row["id"]: row for row in rows}
 
 
 async def heads_of_pull(tx: Transaction, repo: str, number: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What have the backends said? Reads and writes of oot_workflow_job, oot_run and the report rate."""
+"""What have the backends said? Reads and writes of oot_workflow_job and oot_run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.store import rollup
-from bot.store.tables import oot_dispatch, oot_rate, oot_run, oot_workflow_job, records
+from bot.store.tables import oot_dispatch, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
-LONGEST_WINDOW = 3600  # seconds what was accepted is remembered
-RATE_LOCK = 1  # what tells these advisory locks from others
 PAGE = 500  # silent jobs concluded in one transaction
 _WITHOUT_TESTS = sa.select(
     *(one for one in oot_workflow_job.c if one.name != "failed_tests_json"),
@@ -44,14 +41,6 @@ def job_key(row: Row) -> str:
         # what a relay tells is never mistaken for what the backend told us itself
         parts.append(row["source"])
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
-async def dispatches_of(tx: Transaction, identifiers: Collection[str]) -> dict[str, Row]:
-    """Return the dispatches that reports name, by our own key."""
-    if not identifiers:
-        return {}
-    rows = await tx.rows(sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers))))
-    return {row["id"]: row for row in rows}
 
 
 async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, Row]:
@@ -221,44 +210,3 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
     insert = tx.insert(oot_run).values(row)
     update = {"status": status, "checked_at": tx.now}
     await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
-
-
-async def take_turns(tx: Transaction, callers: Collection[str]) -> None:
-    """Let no other process accept reports of these callers until the transaction ends: both could find room for one."""
-    if callers and not tx.sqlite:  # which has one writer at a time
-        names = sa.func.unnest(sa.literal(sorted(callers), ARRAY(sa.Text))).column_valued("name")
-        digest = sa.func.hashtext(names).label("digest")
-        ordered = sa.select(digest).distinct().order_by(digest).subquery()
-        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(RATE_LOCK, ordered.c.digest)))
-
-
-async def accepted_lately(
-    tx: Transaction, callers: Collection[str], *, window: int
-) -> dict[str, tuple[int, int]]:
-    """Return how much of each caller was accepted in so many seconds, and when the oldest of it was."""
-    if not callers:
-        return {}
-    count, oldest = sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)
-    query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
-        oot_rate.c.caller.in_(sorted(callers)), oot_rate.c.second > tx.now // 1000 - window
-    )
-    rows = await tx.rows(query.group_by(oot_rate.c.caller))
-    return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
-
-
-async def count_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
-    """Count what was accepted by caller."""
-    if not accepted:
-        return
-    second = tx.now // 1000
-    insert = tx.insert(oot_rate)
-    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
-    rows = [
-        {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
-    ]
-    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more), rows)
-
-
-async def forget_rates(tx: Transaction) -> None:
-    """Drop counts that no window reaches any more."""
-    await tx.run(sa.delete(oot_rate).where(oot_rate.c.second < tx.now // 1000 - LONGEST_WINDOW))

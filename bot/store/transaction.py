@@ -97,15 +97,15 @@ class Transaction:
     async def rows(self, statement: Any) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
         found = await self.conn.execute(statement)
-        names = tuple(found.keys())
-        return [dict(zip(names, row, strict=True)) for row in found.all()]
+        columns = tuple(found.keys())
+        return [dict(zip(columns, row, strict=True)) for row in found.all()]
 
     async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
         """Execute a query and yield its rows, so many at a time: no more are held, and others get their turn."""
         found = await self.conn.stream(statement.execution_options(yield_per=size))
-        names = tuple(found.keys())
+        columns = tuple(found.keys())
         async for part in found.partitions():
-            yield [dict(zip(names, row, strict=True)) for row in part]
+            yield [dict(zip(columns, row, strict=True)) for row in part]
             await asyncio.sleep(0)
 
     async def row(self, statement: Any) -> dict[str, Any] | None:

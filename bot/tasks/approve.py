@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot import relay
-from bot.domain.authors import may_approve
+from bot.domain.authors import may_write
 from bot.errors import GiveUp
 from bot.tasks import subject
 
@@ -33,9 +33,9 @@ async def run(context: Context, task: Task) -> None:
         raise GiveUp(f"the labeled event lacks what an approval needs: {error!r}") from error
     if not context.settings.is_upstream(repo):
         return
-    permission = await context.github.role(repo, login)
-    if not may_approve(permission):
-        log.warning("label without effect", repo=repo, pull=number, login=login, permission=permission)
+    role = await context.github.role(repo, login)
+    if not may_write(role):
+        log.warning("label without effect", repo=repo, pull=number, login=login, role=role)
         return
     async with context.store.transaction() as tx:
         await relay.approve(tx, repo, number, head, login)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
 from bot.domain import verdict, words
-from bot.domain.authors import may_approve
+from bot.domain.authors import may_write
 from bot.domain.commands import USAGE
 from bot.store import commands, dispatches
 from bot.tasks import rerun
@@ -101,16 +101,9 @@ async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command
             return await _rerun(tx, head, key, asked, "all" if command.everything else "failed")
         case "cancel":
             return await _cancel(tx, head, key, asked)
-    row = {
-        "upstream_repo": asked.repo,
-        "pr_number": asked.number,
-        "head_sha": head.view.head_sha,
-        "backend_key": key,
-        "login": asked.login,
-        "reason": command.reason,
-    }
-    await commands.ignore(tx, row)
-    return f"{_label(head, key)} is ignored on commit {words.short(head.view.head_sha)}."
+        case "ignore":
+            return await _ignore(tx, head, key, asked, command.reason)
+    raise ValueError(f"nobody carries out {command.verb}")
 
 
 def _status(head: Head, chosen: Sequence[str]) -> str:
@@ -174,6 +167,19 @@ async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
     return f"{label} is being cancelled."
 
 
+async def _ignore(tx: Transaction, head: Head, key: str, asked: Asked, reason: str) -> str:
+    row = {
+        "upstream_repo": asked.repo,
+        "pr_number": asked.number,
+        "head_sha": head.view.head_sha,
+        "backend_key": key,
+        "login": asked.login,
+        "reason": reason,
+    }
+    await commands.ignore(tx, row)
+    return f"{_label(head, key)} is ignored on commit {words.short(head.view.head_sha)}."
+
+
 def _find(head: Head, name: str) -> str:
     """Return the backend people call by a name: its device or its owner/repo; raises Refused."""
     wanted = name.casefold()
@@ -198,7 +204,7 @@ def _fits(backend: Backend, verb: str) -> bool:
 
 
 def _may(asked: Asked, verb: str, entry: Entry | None) -> bool:
-    if may_approve(asked.role):
+    if may_write(asked.role):
         return True
     if verb in ONLY_WRITERS:
         return False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.domain import commands as language
-from bot.domain.authors import may_approve
+from bot.domain.authors import may_write
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import commands
 from bot.tasks import subject
@@ -77,13 +77,14 @@ async def _take(context: Context, about: Row, given: Sequence[Command]) -> list[
     """
     repo, login = about["upstream_repo"], about["login"]
     async with context.store.read() as tx:
-        crowded = await commands.on_pull(tx, repo, about["pr_number"], since=tx.now - HOUR) >= MOST_ON_PULL
-    welcome = not crowded or may_approve(await context.github.role(repo, login))
+        on_pull = await commands.count_on_pull(tx, repo, about["pr_number"], since=tx.now - HOUR)
+    welcome = on_pull < MOST_ON_PULL or may_write(await context.github.role(repo, login))
     taken: list[tuple[Row, Command]] = []
     async with context.store.transaction() as tx:
         for position, command in enumerate(given):
             row = about | {"position": position, "verb": command.verb, "text": command.text}
-            room = welcome and await commands.lately(tx, repo, login, since=tx.now - HOUR) < MOST_AN_HOUR
+            by_person = await commands.count_by_person(tx, repo, login, since=tx.now - HOUR)
+            room = welcome and by_person < MOST_AN_HOUR
             if seen := (await commands.see(tx, row) if room else await commands.find(tx, row)):
                 taken.append((seen, command))
     if len(taken) < len(given):

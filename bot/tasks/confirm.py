@@ -6,16 +6,13 @@ tells; for L4 GitHub is asked else, soon after the report and then every ten min
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from bot.domain import lifecycle
+from bot.domain import lifecycle, run_key
 from bot.domain.verdict import PASSING
 from bot.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.store import allowlists, dispatches, inbox, jobs
-from bot.store.inbox import Incoming
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -29,38 +26,37 @@ YOUNG = 120_000  # milliseconds after the first report during which GitHub may n
 
 async def run(context: Context, task: Task) -> None:
     """Make GitHub's word on one attempt of one run known, and let whoever waits for it look again."""
-    owner, name, run = task.key.split("/", 2)
-    backend, (run_id, _, attempt) = f"{owner}/{name}", run.rpartition("/")
+    backend, run_id, attempt = run_key.parse(task.key)
     async with context.store.transaction() as tx:
         waiting = await jobs.of_run(tx, backend, run_id)
-        word = await jobs.word_of_github(tx, backend, run_id, int(attempt))
+        word = await jobs.word_of_github(tx, backend, run_id, attempt)
         patience = await _patience(tx, context, backend)
         if not waiting:
             return
         if word and word["status"] in {"completed", "missing"}:
             if (conclusion := word["conclusion"]) and conclusion not in PASSING:
-                await _end(tx, [job for job in waiting if job["run_attempt"] == int(attempt)], conclusion)
+                await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
             await _publish(tx, waiting)
             return
     listed = waiting[0]["downstream_repo"]
-    age = context.clock.now() - _first(waiting, int(attempt))
+    age = context.clock.now() - _first(waiting, attempt)
     over = age > patience * 1000
     wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
     found, status = await _hear(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
         if found is not None:
-            await inbox.put(tx, _as_delivery(found, run_id, attempt))
+            await inbox.put(tx, told.of("workflow_run", found, found["repository"]))
             if found["status"] == "completed":
                 return
         if found is None or over:
-            await jobs.keep_word(tx, backend, run_id, int(attempt), status)
+            await jobs.keep_word(tx, backend, run_id, attempt, status)
             await _publish(tx, waiting)
             return
     raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
 
 
 async def _hear(
-    context: Context, run: tuple[str, str, str], *, age: int, over: bool, wait: float
+    context: Context, run: tuple[str, str, int], *, age: int, over: bool, wait: float
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the run, and what is to be said when it says nothing in time; raises NotYet while there is time."""
     backend, run_id, attempt = run
@@ -92,30 +88,14 @@ async def _patience(tx: Transaction, context: Context, backend: str) -> int:
     return (entry.job_timeout if entry else None) or context.settings.job_timeout
 
 
-async def _ask(context: Context, backend: str, run_id: str, attempt: str) -> dict[str, Any] | None:
+async def _ask(context: Context, backend: str, run_id: str, attempt: int) -> dict[str, Any] | None:
     """Return the run as GitHub describes it, None when there can be none of that name; raises GitHubRefused."""
     if not (run_id.isascii() and run_id.isdigit()):
         return None
     client = context.relay.client(backend, actions="read")
     url = client.path("actions/runs/{run}/attempts/{attempt}")
-    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": attempt})
+    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
     return found
-
-
-def _as_delivery(found: dict[str, Any], run_id: str, attempt: str) -> Incoming:
-    """Return what the API told as the delivery that GitHub would have sent of it."""
-    repository = found["repository"]
-    body = {"action": found["status"], "workflow_run": found, "repository": repository}
-    told = f"workflow_run {repository['id']} {run_id} {attempt} {found['status']} {found['updated_at']}"
-    return Incoming(
-        guid=str(uuid.uuid5(uuid.NAMESPACE_OID, told)),
-        event="workflow_run",
-        source="api",
-        action=found["status"],
-        repo=repository["full_name"],
-        repository_id=repository["id"],
-        body=msgspec.json.encode(body),
-    )
 
 
 async def _end(tx: Transaction, reported: list[dict[str, Any]], conclusion: str) -> None:

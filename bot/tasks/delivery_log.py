@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 from multidict import CIMultiDict
 
 from bot import metrics
 from bot.domain.headers import worth_keeping
-from bot.domain.reading import Kind, as_time, read
+from bot.domain.reading import as_time
 from bot.domain.urls import is_enterprise_server
 from bot.errors import GitHubRefused
 from bot.store import sweeps
-from bot.store.inbox import Incoming
+from bot.tasks.told import as_incoming
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -100,21 +99,6 @@ async def take(context: Context, app: GitHubApp, row: Logged) -> bool:
         )
     )
     return True
-
-
-def as_incoming(guid: str, event: str, payload: dict[str, Any], *, source: str, **known: Any) -> Incoming:
-    """Return a body that did not come through the door as the delivery it would have been."""
-    return Incoming(
-        guid=guid,
-        event=event,
-        source=source,
-        action=read(payload, ("action",), Kind.TEXT),
-        repo=read(payload, ("repository", "full_name"), Kind.TEXT),
-        repository_id=read(payload, ("repository", "id"), Kind.INT),
-        installation_id=read(payload, ("installation", "id"), Kind.INT),
-        body=msgspec.json.encode(payload),
-        **known,
-    )
 
 
 async def _rows(app: GitHubApp) -> AsyncGenerator[Logged, None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import callback_token
-from bot.domain.dispatch import client_payload, inputs, may_pass, refusal
+from bot.domain.dispatch import client_payload, inputs, permission_may_be_unknown, refusal
 from bot.domain.reading import decode
 from bot.errors import GitHubRefused, GiveUp, NotInstalled, RetryLater
 from bot.store import allowlists, dispatches, inbox, secrets
@@ -31,8 +31,7 @@ log = structlog.get_logger("bot.tasks.dispatch")
 Row = dict[str, Any]
 SENT_LATE = "superseded while it was being sent"
 TRIES = 3  # against a refusal that may pass
-# seconds a fresh token's permissions may take to be known everywhere, where that is longer than bot.tokens reckons with
-REPLICATED = 6.0
+PERMISSIONS_KNOWN_AFTER = 6.0  # seconds, where they take longer than bot.tokens reckons with
 
 
 async def run(context: Context, task: Task) -> None:
@@ -56,11 +55,12 @@ async def run(context: Context, task: Task) -> None:
         await _settle(context, dispatch, state="not_installed", error=error.message, **refused)
     except GitHubRefused as error:
         state, reason = refusal(error.status, error.message)
-        if may_pass(error.status, error.message) and dispatch["attempts"] + 1 < TRIES:
+        unknown = permission_may_be_unknown(error.status, error.message)
+        if unknown and dispatch["attempts"] + 1 < TRIES:
             async with context.store.transaction() as tx:
                 tried = dispatch["attempts"] + 1
                 await dispatches.change(tx, dispatch["id"], attempts=tried, **refused)
-            raise RetryLater(reason, after=REPLICATED) from error
+            raise RetryLater(reason, after=PERMISSIONS_KNOWN_AFTER) from error
         await _settle(context, dispatch, state=state, error=reason, **refused)
     except GiveUp as error:
         await _settle(context, dispatch, state="failed", error=str(error), **refused)

@@ -5,7 +5,6 @@ And is anything running that no delivery told of? Upstream's runs are listed for
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import structlog
 from bot.domain.reading import as_time
 from bot.errors import GitHubAway, GitHubRefused, NotInstalled, RetryLater
 from bot.store import inbox, unsettled
-from bot.tasks.delivery_log import as_incoming
+from bot.tasks import told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -38,28 +37,12 @@ class Kind:
     name: str
     path: str
     permission: str
-    told: str  # what makes two answers the same news; a run's is that of bot.tasks.confirm
 
 
 KINDS = (
-    Kind(
-        name="workflow_run",
-        path="actions/runs/{id}/attempts/{run_attempt}",
-        permission="actions",
-        told="{id} {run_attempt} {status} {updated_at}",
-    ),
-    Kind(
-        name="workflow_job",
-        path="actions/jobs/{id}",
-        permission="actions",
-        told="{id} {status} {conclusion} {started_at} {completed_at}",
-    ),
-    Kind(
-        name="check_run",
-        path="check-runs/{id}",
-        permission="checks",
-        told="{id} {status} {conclusion} {started_at} {completed_at}",
-    ),
+    Kind(name="workflow_run", path="actions/runs/{id}/attempts/{run_attempt}", permission="actions"),
+    Kind(name="workflow_job", path="actions/jobs/{id}", permission="actions"),
+    Kind(name="check_run", path="check-runs/{id}", permission="checks"),
 )
 
 
@@ -133,8 +116,5 @@ def _is_late(run: Row, now: int) -> bool:
 
 async def _store(context: Context, kind: Kind, found: Row, repository: Row) -> bool:
     """Store what GitHub says of one as the delivery that should have come."""
-    body = {"action": found["status"], kind.name: found, "repository": repository}
-    told = f"{kind.name} {repository['id']} {kind.told.format_map(found)}"
-    guid = str(uuid.uuid5(uuid.NAMESPACE_OID, told))
     async with context.store.transaction() as tx:
-        return await inbox.put(tx, as_incoming(guid, kind.name, body, source="api"))
+        return await inbox.put(tx, told.of(kind.name, found, repository))

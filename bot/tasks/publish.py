@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import metrics, query
-from bot.domain import desired, naming, verdict
+from bot.domain import desired, naming, run_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
@@ -21,9 +21,11 @@ from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bot.context import Context
+    from bot.domain.verdict import Facts
+    from bot.domain.view import Backend
     from bot.domain.writes import Plan, Write
     from bot.query import Head, PullState
     from bot.settings import Settings
@@ -65,7 +67,7 @@ async def run(context: Context, task: Task) -> None:
             later.append(wait.after)
         if later:
             tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
-        if any(_unconfirmable(head) for head in heads):
+        if _any_unconfirmable(heads):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(heads):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
@@ -183,29 +185,28 @@ async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
 
 def _unheard_of(heads: Sequence[Head]) -> list[str]:
     """Return the runs whose verdict awaits GitHub's word and of which it has said none: keys of `confirm`."""
-    awaited = [
-        (head.facts[key], key, backend.state == "confirming")
-        for head in heads
-        for backend in head.view.backends
-        if (key := backend.repo.casefold()) in head.facts and not backend.state.finished
-        if (entry := head.entries.get(key)) is None or entry.confirm
-    ]
-    return [
-        f"{key}/{run}/{attempt}"
-        for facts, key, green in awaited
-        for run, attempt in (verdict.expected_attempts(facts) if green else verdict.run_again(facts)).items()
-        if (run, attempt) not in facts.words
-    ]
+    keys = []
+    for facts, backend, confirmed in _undecided(heads):
+        green = backend.state == "confirming"
+        runs = verdict.expected_attempts(facts) if green else verdict.run_again(facts)
+        unheard = [item for item in runs.items() if confirmed and item not in facts.words]
+        keys += [run_key.of(backend.repo, run_id, attempt) for run_id, attempt in unheard]
+    return keys
 
 
-def _unconfirmable(head: Head) -> bool:
+def _any_unconfirmable(heads: Sequence[Head]) -> bool:
     """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
-    entries = head.entries
     return any(
-        (key := backend.repo.casefold()) in head.facts
-        and (backend.state == "confirming" or verdict.run_again(head.facts[key]))
-        and not backend.state.finished
-        and (entry := entries.get(key))
-        and not entry.confirm
-        for backend in head.view.backends
+        not confirmed and (backend.state == "confirming" or verdict.run_again(facts))
+        for facts, backend, confirmed in _undecided(heads)
     )
+
+
+def _undecided(heads: Sequence[Head]) -> Iterator[tuple[Facts, Backend, bool]]:
+    """Yield the backends that were told and whose verdict is to come, and whether it takes GitHub's word."""
+    for head in heads:
+        for backend in head.view.backends:
+            key = backend.repo.casefold()
+            if key in head.facts and not backend.state.finished:
+                entry = head.entries.get(key)
+                yield head.facts[key], backend, entry is None or entry.confirm

@@ -7,7 +7,6 @@ for whatever is due. Its GUID is made of what it says: the same news twice is on
 from __future__ import annotations
 
 import random
-import uuid
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from bot import relay
 from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
-from bot.tasks import in_flight, redeliver
-from bot.tasks.delivery_log import as_incoming
+from bot.tasks import in_flight, redeliver, told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -164,8 +162,10 @@ def _news(pull: Listed, known: dict[int, Row], relayed: dict[int, set[str]], *, 
         action = "reconciled"
     else:
         return None
-    told = f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
-    return News(number=pull.number, action=action, guid=_guid(told), shown=bool(heads))
+    guid = told.guid(
+        f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
+    )
+    return News(number=pull.number, action=action, guid=guid, shown=bool(heads))
 
 
 def _behind(record: Row, pull: Listed) -> bool:
@@ -177,8 +177,10 @@ def _behind(record: Row, pull: Listed) -> bool:
 
 def _gone(record: Row) -> News:
     """Return the news that a pull request is not among the open ones any more."""
-    told = f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
-    return News(number=record["number"], action="closed", guid=_guid(told))
+    guid = told.guid(
+        f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
+    )
+    return News(number=record["number"], action="closed", guid=guid)
 
 
 async def _store(context: Context, client: Client, news: News, settled: int) -> bool:
@@ -202,8 +204,4 @@ async def _store(context: Context, client: Client, news: News, settled: int) -> 
     async with context.store.transaction() as tx:
         if news.shown:
             tx.publish(body["repository"]["full_name"], news.number, delay=SOON)
-        return await inbox.put(tx, as_incoming(news.guid, "pull_request", body, source="api"))
-
-
-def _guid(told: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, told))
+        return await inbox.put(tx, told.as_incoming(news.guid, "pull_request", body, source="api"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot import query, relay
-from bot.domain import naming, verdict
+from bot.domain import naming, run_key, verdict
 from bot.domain.reading import Kind, read
 from bot.store import dispatches, pulls
 from bot.tasks import subject
@@ -28,8 +28,10 @@ async def run(context: Context, task: Task) -> None:
     """Do what the button asked for, if it was on a check run or suite of ours."""
     async with context.store.transaction() as tx:
         _, body = await subject.delivery(tx, task)
-        wish = _wish(body, context.github.app_id) or {}
-        for facts in await _chosen(tx, context, wish) if wish else ():
+        wish = _wish(body, context.github.app_id)
+        if wish is None:
+            return
+        for facts in await _chosen(tx, context, wish):
             await ask(tx, facts, wish["scope"], cause=task.key)
 
 
@@ -95,7 +97,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     for run_id, attempt in attempts.items():
         vain = any(_was_vain(row, run_id, attempt) for row in facts.reruns)
         if vain and _reported(facts, run_id) < attempt:
-            await relay.afresh(tx, dispatch, f"{run_id} attempt {attempt}")
+            await relay.afresh(tx, dispatch, run_key.cause(run_id, attempt))
             asked = True
         elif (scope == "all" or run_id in red) and _reported(facts, run_id) == attempt:
             row = {
@@ -106,7 +108,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
                 "cause": cause,
             }
             if await dispatches.ask_rerun(tx, row):
-                tx.enqueue("run_again", f"{dispatch['id']}/{attempt}/{run_id}")
+                tx.enqueue("run_again", run_key.of_rerun(dispatch["id"], attempt, run_id))
                 asked = True
     return asked
 

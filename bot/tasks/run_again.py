@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot import relay
+from bot.domain import run_key
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import dispatches
 
@@ -25,11 +26,11 @@ STILL_RUNNING = 15.0  # seconds until a run that reported its end is asked about
 
 async def run(context: Context, task: Task) -> None:
     """Ask GitHub to run a run again, unless it does so already; else dispatch afresh."""
-    identifier, attempt, run_id = task.key.split("/", 2)
+    identifier, attempt, run_id = run_key.parse_rerun(task.key)
     async with context.store.read() as tx:
         dispatch = await dispatches.get(tx, identifier)
         asked = [row for row in await dispatches.reruns_of(tx, [identifier]) if row["run_id"] == run_id]
-    wish = next((row for row in asked if row["from_attempt"] == int(attempt)), None)
+    wish = next((row for row in asked if row["from_attempt"] == attempt), None)
     if dispatch is None or wish is None:
         raise GiveUp(f"nobody asked for {task.key}")
     if wish["state"] != "asked":
@@ -38,7 +39,7 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await dispatches.settle_rerun(tx, wish, "sent" if again else "impossible")
         if not again:
-            await relay.afresh(tx, dispatch, f"{run_id} attempt {attempt}")
+            await relay.afresh(tx, dispatch, run_key.cause(run_id, attempt))
         tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("re-run", backend=dispatch["backend"], run=run_id, fresh_dispatch=not again, cause=wish["cause"])
 

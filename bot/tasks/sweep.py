@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import lifecycle
 from bot.domain.words import duration
-from bot.store import allowlists, dispatches, jobs, queue
+from bot.store import allowlists, dispatches, jobs, queue, report_rates
 from bot.store.limits import Limits
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ async def run(context: Context, _task: Task) -> None:
             more = await _jobs(tx, _limits(allowlist, "job_timeout", context.settings.job_timeout))
             more |= await _dispatches(tx, start)
             more |= await _reruns(tx, start)
-            await jobs.forget_rates(tx)
+            await report_rates.forget(tx)
 
 
 async def _jobs(tx: Transaction, limits: Limits) -> bool:

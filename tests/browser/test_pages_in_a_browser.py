@@ -61,7 +61,7 @@ async def addresses(bot):
 
 async def sign_in(bot, tab):
     await tab.open(f"{bot.url}/admin")
-    await tab.evaluate("document.querySelector('input[name=token]').value = 'an admin token'")
+    await tab.evaluate("document.querySelector('input[name=token]').value = 'an admin token of ours'")
     tab.loaded.clear()
     await tab.evaluate("document.querySelector('main form').submit()")
     await tab.loaded.wait()

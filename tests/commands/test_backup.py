@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import aiohttp
@@ -36,17 +39,19 @@ async def deliver(http, url, number):
         return answer.status
 
 
-async def backup(folder, options, target):
-    import os
-    import sys
-
+async def begun(folder, options, target):
+    """Start `ootbot backup` with settings of its own."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
     environ |= {f"OOTBOT_{name}": value for name, value in options.items()}
     environ |= {"PYTHONPATH": str(Path(__file__).parents[2]), "OOTBOT_DATA_DIR": str(folder)}
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bot.cli", "backup", str(target)), cwd=folder, env=environ,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
+
+
+async def backup(folder, options, target):
+    process = await begun(folder, options, target)
     said = (await process.communicate())[0].decode()
     return process.returncode, said
 
@@ -111,6 +116,24 @@ async def test_nothing_is_replaced_and_nothing_half_done_stays(bot, tmp_path):
     assert "has the bot run here?" in err
     assert not list(tmp_path.glob("copy.db*"))
     Path(tmp_path / "gone.db").rename(tmp_path / "ootbot.db")
+
+
+@SQLITE
+async def test_a_copy_that_is_killed_leaves_nothing_of_that_name_and_can_be_made_again(
+    bot, tmp_path, app_key
+):
+    with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as db:
+        db.execute("CREATE TABLE ballast AS SELECT randomblob(100000000) AS ballast")
+    target = tmp_path / "copy.db"
+    process = await begun(tmp_path, options_for(tmp_path, private_key=app_key), target)
+    await until(lambda: list(tmp_path.glob("copy.db*")), what="a file")
+    process.kill()
+    await process.wait()
+    assert not target.exists()
+    code, said, err = await ootbot(bot, "backup", str(target))
+    assert (code, err) == (0, ""), said
+    with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as db:
+        db.execute("DROP TABLE ballast")
 
 
 @SQLITE

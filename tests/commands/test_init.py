@@ -136,6 +136,23 @@ async def test_two_apps_upstream_grants_nothing_that_writes_code(github, tmp_pat
     assert mode(tmp_path / "ootbot-relay.pem") == 0o600
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ("--two-apps", True),
+        ("--two-apps --organization backends", True),
+        ("--two-apps --organization Example-Org", False),
+        ("--private", True),
+        ("", False),
+    ],
+)
+async def test_it_warns_of_an_app_that_upstream_cannot_install(github, tmp_path, options, warned):
+    async with init(github, tmp_path, *options.split()) as running:
+        await running.address()
+    assert ("warning: only its owner can install" in running.said) is warned
+    assert ("--organization example-org" in running.said) is warned
+
+
 async def test_an_interrupted_registration_of_two_goes_on_with_the_second(github, tmp_path):
     async with init(github, tmp_path, "--two-apps") as running, Visitor() as visitor:
         await register(visitor, await visitor.open(await running.address()))
@@ -152,6 +169,13 @@ async def test_what_is_there_is_never_replaced(github, tmp_path):
         assert await running.ended() == 2
     assert "is there already" in running.said
     assert (tmp_path / "ootbot.pem").read_text() == "a key"
+
+
+async def test_a_folder_that_cannot_be_written_is_told_before_anything_is_registered(github, tmp_path):
+    (tmp_path / "file").write_text("")
+    async with init(github, tmp_path / "file" / "folder") as running:
+        assert await running.ended() == 2
+    assert "cannot be written (Not a directory): make it yours first" in running.said
 
 
 async def test_the_address_works_once_and_only_with_its_token(github, tmp_path):

@@ -70,6 +70,36 @@ def test_what_an_alert_counts_from_nothing_is_there_before_it_happens():
         assert f"\n{series[1]} 0.0" in shown
 
 
+def test_an_outage_is_seen_where_the_target_goes_with_the_pod():
+    (down,) = [rule["expr"] for rule in rules() if rule["alert"] == "OotbotDown"]
+    assert down == 'absent(up{job="ootbot"}) or up{job="ootbot"} == 0'
+
+
+def test_a_bot_that_has_heard_nothing_yet_is_not_quiet():
+    (quiet,) = [rule["expr"] for rule in rules() if rule["alert"] == "OotbotQuiet"]
+    since, _, ever = quiet.partition(" and ")
+    assert since.endswith("> 172800")
+    assert ever == "max(ootbot_last_delivery_timestamp_seconds) > 0"  # 0: none so far
+
+
+def test_what_the_page_scrapes_is_the_job_of_the_rules_and_finds_the_pods():
+    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    alone, pods = (each for block in shown for each in block["scrape_configs"])
+    for rule in rules():
+        assert set(re.findall(r'job="(\w+)"', rule["expr"])) <= {alone["job_name"]} == {pods["job_name"]}
+    folder = ROOT / "deploy" / "kubernetes"
+    template = yaml.safe_load((folder / "statefulset.yaml").read_text())["spec"]["template"]
+    (port,) = template["spec"]["containers"][0]["ports"]
+    meta = {"__meta_kubernetes_pod_container_port_name": port["name"]}
+    for label, value in template["metadata"]["labels"].items():
+        meta["__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", label)] = value
+    for kept in pods["relabel_configs"]:
+        (source,) = kept["source_labels"]
+        assert re.fullmatch(kept["regex"], meta[source])
+    namespace = yaml.safe_load((folder / "namespace.yaml").read_text())["metadata"]["name"]
+    assert pods["kubernetes_sd_configs"][0]["namespaces"]["names"] == [namespace]
+
+
 def test_the_page_explains_every_alert_and_every_metric():
     table = dict(re.findall(r"^\| `(Ootbot\w+)` \| (.+) \|$", PAGE, re.MULTILINE))
     assert set(table) == {rule["alert"] for rule in rules()}

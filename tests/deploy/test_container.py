@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from bot.settings import Settings
-from bot.web.routes import make_app
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -141,52 +140,21 @@ def test_compose_starts_it_beside_postgresql():
     assert "healthcheck" in db
 
 
-def kubernetes() -> dict[str, dict]:
-    folder = ROOT / "deploy" / "kubernetes"
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    listed = [yaml.safe_load((folder / name).read_text()) for name in kustomization["resources"]]
-    files = {name for made in kustomization["configMapGenerator"] for name in made["files"]}
-    assert {path.name for path in folder.iterdir()} == {
-        "kustomization.yaml",
-        *kustomization["resources"],
-        *files,
-    }
-    return {"Kustomization": kustomization} | {each["kind"]: each for each in listed}
-
-
-def test_the_kubernetes_parts_fit_together():
-    found = kubernetes()
-    pods, service = found["StatefulSet"]["spec"], found["Service"]
-    labels = pods["template"]["metadata"]["labels"]
-    assert labels == pods["selector"]["matchLabels"] == service["spec"]["selector"]
-    assert found["Namespace"]["metadata"]["name"] == found["Kustomization"]["namespace"]
-    (container,) = pods["template"]["spec"]["containers"]
-    (port,) = container["ports"]
-    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    volumes = {each["name"] for each in pods["template"]["spec"]["volumes"]} | {
-        each["metadata"]["name"] for each in pods["volumeClaimTemplates"]
-    }
-    assert {each["name"] for each in container["volumeMounts"]} == volumes
-    assert container["image"] in {each["name"] for each in found["Kustomization"]["images"]}
-    options = {each["name"]: each["value"] for each in container["env"]}
-    assert str(port["containerPort"]) == options["OOTBOT_PORT"]
-    known = Settings.__dataclass_fields__.keys() | {"private_key_path"}
-    assert {name.removeprefix("OOTBOT_").lower() for name in options} <= known
-    assert {container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} <= {
-        "/healthz", "/readyz",
-    }  # fmt: skip
-    assert make_app  # where both are answered: tests/web/test_edge.py
-
-
-def test_the_pod_may_do_little():
-    pod = kubernetes()["StatefulSet"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    (user,) = values("USER")
-    assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == user
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["automountServiceAccountToken"] is False
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+def test_compose_is_prepared_by_a_user_whom_the_bot_may_run_as(tmp_path):
+    """The lines at the top of compose.yml, but for the one that registers the App."""
+    head = (ROOT / "deploy" / "compose" / "compose.yml").read_text().partition("\nname:")[0]
+    folder, register, *rest = re.findall(r"^#   (.+)$", head, re.MULTILINE)
+    for name, says in (("sudo", 'echo "$@"'), ("id", 'echo "$WHO"'), ("openssl", "echo secret")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    for who, made in (("0", None), ("1000", "POSTGRES_PASSWORD=secret\nOOTBOT_UID=1000\nOOTBOT_GID=1000\n")):
+        environ = {"WHO": who, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        script = "\n".join([folder, *rest])
+        done = subprocess.run(
+            ["sh", "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        env = tmp_path / ".env"
+        assert (env.read_text() if env.exists() else None) == made
+        assert done.stdout == f"install -d -m 700 -o {who} -g {who} /etc/ootbot\n"
+    assert env.stat().st_mode & 0o777 == 0o600
+    assert "--folder /etc/ootbot " in register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -73,3 +74,21 @@ def test_the_backup_runs_as_the_same_user_every_night():
     assert service["User"] == unit("ootbot.service")["Service"]["User"]
     assert "ootbot backup" in service["ExecStart"]
     assert timer["Persistent"] == "true"
+
+
+def test_a_second_backup_on_a_day_does_not_meet_the_first(tmp_path):
+    """A night that was missed is made up for by day; `ootbot backup` replaces nothing."""
+    line = unit("ootbot-backup.service")["Service"]["ExecStart"].replace("%%", "%")
+    command = shlex.split(line.replace("/opt/ootbot/.venv/bin/ootbot", "echo"))
+    clock = tmp_path / "date"
+    clock.write_text('#!/bin/sh\nexec /bin/date --date="@$NOW" "$@"\n')
+    clock.chmod(0o755)
+    names = []
+    for now in ("1700000000", "1700003600"):
+        environ = {"STATE_DIRECTORY": "/copies", "NOW": now, "PATH": f"{tmp_path}:/usr/bin:/bin", "TZ": "UTC"}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        names.append(done.stdout.strip())
+    assert names == [
+        "backup /copies/ootbot-2023-11-14T221320",
+        "backup /copies/ootbot-2023-11-14T231320",
+    ]

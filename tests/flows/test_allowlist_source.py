@@ -301,7 +301,7 @@ async def test_everything_wrong_with_a_file_is_said_at_once():
 
 async def test_the_version_in_force_is_shown_with_what_is_wrong_with_the_newest(bot, settings):
     environment = {
-        "OOTBOT_APP_ID": str(settings.app_id), "OOTBOT_WEBHOOK_SECRET": "x", "OOTBOT_PRIVATE_KEY": settings.private_key,
+        "OOTBOT_APP_ID": str(settings.app_id), "OOTBOT_WEBHOOK_SECRET": "x" * 16, "OOTBOT_PRIVATE_KEY": settings.private_key,
         "OOTBOT_UPSTREAM_REPO": UPSTREAM, "OOTBOT_ALLOWLIST": settings.allowlist,
         "OOTBOT_DATA_DIR": str(settings.data_dir), "OOTBOT_DATABASE_URL": settings.database_url or "",
     }  # fmt: skip

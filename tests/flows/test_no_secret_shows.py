@@ -15,7 +15,7 @@ from tests import canary
 from tests.harness import L2, L3, L4, SECRET, UPSTREAM, report_body, sign
 from tests.process import ADMIN_TOKEN, Process, options_for, until
 
-RELAY_TOKEN = "a relay token"
+RELAY_TOKEN = "a relay token of ours"
 PAGES = ("/", "/oot", "/oot/levels", f"/oot/{L4}", "/oot/metrics", f"/{UPSTREAM}/pull/1", "/admin", "/api", "/nowhere",
          "/healthz", "/readyz", "/metrics", "/api/openapi.json", "/api/oot/summary", "/api/oot/allowlist",
          f"/api/oot/pulls/{UPSTREAM}/1", f"/api/oot/backends/{L4}", "/api/admin/tasks", "/api/admin/tasks?state=x")  # fmt: skip

@@ -55,7 +55,7 @@ async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_other
         "issue-12": ("handled", 1), "issue-13": ("parked", 5), "issue-14": ("handled", 1)
     }  # fmt: skip
     assert await counted(bot, "parked") == before + 1
-    admin = {"Authorization": "Bearer an admin token"}
+    admin = {"Authorization": "Bearer an admin token of ours"}
     assert await gauge(bot) == 1
     (note,) = (await bot.get("/readyz"))[1]["notes"]
     assert "/admin/deliveries?state=parked" in note

@@ -87,7 +87,7 @@ async def test_no_statement_looks_through_a_table_that_grows(bot, github, statem
     await bot.settle(horizon=60)
     await github.push_commit(pull)
     await bot.wait(2 * 86_400)
-    admin = {"Authorization": "Bearer an admin token"}
+    admin = {"Authorization": "Bearer an admin token of ours"}
     for path in PAGES:
         assert (await bot.get(path, headers=admin))[0] == 200, path
 

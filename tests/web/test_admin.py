@@ -9,7 +9,7 @@ from bot.store.tables import delivery as delivery_table
 from tests.harness import L4, UPSTREAM, make_settings, running
 from tests.serving import SQLITE
 
-ADMIN = {"Authorization": "Bearer an admin token"}
+ADMIN = {"Authorization": "Bearer an admin token of ours"}
 DOORS = [
     ("GET", "/api/admin/deliveries"),
     ("GET", "/api/admin/deliveries/some-guid"),
@@ -22,7 +22,7 @@ DOORS = [
 @pytest.mark.parametrize(("method", "path"), DOORS)
 @SQLITE
 async def test_nobody_else_gets_in(bot, method, path):
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "an admin token"}):
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "an admin token of ours"}):
         async with bot.http.request(method, bot.url + path, headers=headers) as answer:
             assert (answer.status, (await answer.json())["error"]) == (401, "unauthorized")
             assert answer.headers["WWW-Authenticate"] == "Bearer"

@@ -133,7 +133,7 @@ def is_valid(answer, schema):
 @pytest.fixture
 async def open_bot(settings, github, issuer, clock):
     """A bot with every door open and something to show behind each."""
-    opened = replace(settings, relay_token="a relay token", rate_limit_per_min=100_000)
+    opened = replace(settings, relay_token="a relay token of ours", rate_limit_per_min=100_000)
     async with running(opened, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         await github.open_pull(UPSTREAM, author="octocat")
         await bot.settle()

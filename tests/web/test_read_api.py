@@ -21,7 +21,7 @@ COLUMNS = {
     "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
     "source", "flags", "received_at", "reporter_check_run_id",
 }  # fmt: skip
-ADMIN = {"Authorization": "Bearer an admin token"}
+ADMIN = {"Authorization": "Bearer an admin token of ours"}
 EVERYTHING = (
     "/oot", "/oot/levels", "/oot/metrics", "/api/oot/levels", "/api/oot/metrics", f"/api/oot/backends/{L4}/jobs.csv",
     f"/oot/{L4}", f"/{UPSTREAM}/pull/1", "/api/oot/summary", f"/api/oot/backends/{L4}",
@@ -271,7 +271,13 @@ async def test_everything_of_a_private_upstream_is_404_without_the_admin_token(b
     for path in EVERYTHING:
         assert (await bot.get(path))[0] == 200, path
     await said_to_be(bot, github, private=True, at=1)
-    wrong = ("Bearer wrong", "Bearer", "an admin token", "Basic an admin token", "Bearer an admin token!")
+    wrong = (
+        "Bearer wrong",
+        "Bearer",
+        "an admin token of ours",
+        "Basic an admin token of ours",
+        "Bearer an admin token of ours!",
+    )
     for path in EVERYTHING:
         assert (await bot.get(path))[0] == 404, path
         for header in wrong:
@@ -377,7 +383,7 @@ async def test_without_an_admin_token_nothing_private_is_ever_shown(settings, gi
         await github.open_pull(UPSTREAM)
         await bot.settle()
         await said_to_be(bot, github, private=True)
-        for header in ("Bearer ", "Bearer None", "Bearer an admin token"):
+        for header in ("Bearer ", "Bearer None", "Bearer an admin token of ours"):
             status, _ = await bot.get(f"/{UPSTREAM}/pull/1", headers={"Authorization": header})
             assert status == 404
 

@@ -430,7 +430,7 @@ MISCONFIGURED = {
 @pytest.mark.parametrize("name", MISCONFIGURED)
 def test_issuers_that_would_let_in_others_than_meant_stop_the_start(name):
     text, word = MISCONFIGURED[name]
-    environ = {"OOTBOT_OIDC_ISSUERS": text, "OOTBOT_APP_ID": "1", "OOTBOT_WEBHOOK_SECRET": "x",
+    environ = {"OOTBOT_OIDC_ISSUERS": text, "OOTBOT_APP_ID": "1", "OOTBOT_WEBHOOK_SECRET": "x" * 16,
                "OOTBOT_PRIVATE_KEY": "-----BEGIN PRIVATE KEY-----", "OOTBOT_UPSTREAM_REPO": UPSTREAM,
                "OOTBOT_ALLOWLIST": "a.yml"}  # fmt: skip
     with pytest.raises(Misconfigured) as error:

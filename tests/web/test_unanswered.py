@@ -96,5 +96,5 @@ async def test_those_for_a_private_upstream_are_left_out(settings, github, issue
         await bot.settle()
         assert await unanswered(bot, L4) == []
         assert TITLE not in await see(bot, f"/oot/{L4}")
-        admin = {"Authorization": "Bearer an admin token"}
+        admin = {"Authorization": "Bearer an admin token of ours"}
         assert len(await unanswered(bot, L4, headers=admin)) == 1

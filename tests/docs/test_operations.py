@@ -1,0 +1,34 @@
+"""Are the numbers by which an operator plans those of the code?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from bot import github
+from bot.store import engines
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+
+
+def numbers(row: str) -> list[int]:
+    """What the page says of `web`, `worker` and `all`."""
+    (cells,) = re.findall(rf"^\| {row}[^|]*((?:\| \d+ ){{3}})", PAGE, re.MULTILINE)
+    return [int(number) for number in re.findall(r"\d+", cells)]
+
+
+def test_calls_under_way_are_counted_as_they_are():
+    assert numbers("calls to GitHub") == [0, github.IN_FLIGHT, github.IN_FLIGHT]
+    assert 5 * github.IN_FLIGHT <= 100
+    assert 2 * 2 * github.IN_FLIGHT <= 100  # two Apps
+
+
+async def test_connections_are_as_many_as_the_pools_hold():
+    url = sa.make_url(engines.driver("postgresql://somewhere/ootbot"))
+    own, pages = engines.make(url, 5), engines.beside(url, 5)
+    most = [engine.sync_engine.pool.size() + engine.sync_engine.pool._max_overflow for engine in (own, pages)]
+    assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
+    assert 40 + 2 * 20 + 10 <= 100

@@ -1,0 +1,33 @@
+"""Does the security model name what lifts it, and the limits as they are?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bot.domain.allowlist import parse
+from bot.domain.allowlist_entry import Entry
+from bot.web import callback, webhooks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text()
+WEAKER = re.findall(r"^\| `(\w+): (\w+)` \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("key", "value"), WEAKER)
+def test_a_key_that_weakens_the_model_is_none_of_the_defaults(key, value):
+    plain, weak = (parse(f"L4: [{{repo: org/gpu{more}}}]").entries[0] for more in ("", f", {key}: {value}"))
+    assert getattr(weak, key) != getattr(plain, key) == getattr(Entry(repo="org/gpu", level=4, line=1), key)
+    assert f"[`{key}: {value}`](#keys-that-weaken-this)" in PAGE  # said where it is an exception
+
+
+def test_the_keys_that_weaken_the_model_are_listed():
+    assert {key for key, _ in WEAKER} == {"static_key", "confirm", "callback_token"}
+
+
+def test_the_sizes_are_those_of_the_doors():
+    said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", PAGE)
+    sizes = [webhooks.LIMIT, callback.LIMIT, callback.BATCH_LIMIT]
+    assert [int(size) * 1024 * 1024 for size in said.groups()] == sizes
