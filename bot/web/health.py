@@ -66,7 +66,7 @@ class Health:
     turned: str = ""  # red or green, in the last 24 hours
     waiting: int = 0  # open pull requests that wait for it
     heard_at: int | None = None  # last report in the window or the days drawn
-    stale: bool = False  # it has reported before, and not for long
+    stale: bool = False  # it has reported before, but not in the last 36 hours
 
     @property
     def label(self) -> str:
