@@ -1,7 +1,7 @@
 """Who does the work, and what becomes of it when it fails? Applies deliveries, runs tasks, stops gracefully.
 
-The worker is one of the three places that catch every error: whatever a handler or a task raises is logged, kept with
-its row, and tried again later or parked.
+The worker is one of the two places that catch every error; the web middleware is the other. Whatever a handler or a
+task raises is logged, kept with its row, and tried again later or parked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Worker:
         context: Context,
         *,
         router: Router,
-        events: frozenset[str],
         kinds: Mapping[str, TaskFunction],
         periodic: Mapping[str, float],
         poll: float = POLL,
@@ -64,7 +63,7 @@ class Worker:
         self._store = context.store
         self._clock = context.clock
         self._router = router
-        self._events = events
+        self._events = context.events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
         self._poll = poll

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 MAX_INT = 2**63 - 1
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
+# of a repository, owner and name
+FULL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 
 
 class Unreadable(ValueError):

@@ -181,7 +181,8 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
         ).where(run.c.id.in_(numbers))
     )
     asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
-    words = [word | {"run_id": str(word["run_id"])} for word in [*asked, *told]]
+    words = [word | {"conclusion": None} for word in asked]
+    words += [word | {"run_id": str(word["run_id"])} for word in told]
     known = [word for word in words if (word["backend_key"], word["run_id"]) in runs]
     return sorted(known, key=_weight)  # later ones win
 
@@ -204,7 +205,6 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
         "run_id": run_id,
         "run_attempt": attempt,
         "status": status,
-        "conclusion": None,
         "checked_at": tx.now,
     }
     insert = tx.insert(oot_run).values(row)

@@ -233,7 +233,6 @@ oot_run = sa.Table(
     _must("run_id", sa.Text),
     _must("run_attempt", sa.Integer),
     _must("status", sa.Text),  # missing | unconfirmed | unreadable
-    _column("conclusion", sa.Text),
     _must("checked_at", Big),
     sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
 )
