@@ -10,12 +10,9 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import sqlalchemy as sa
 
