@@ -8,12 +8,14 @@ been published since the last time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import jwt
 import msgspec
 
+from bot import metrics
 from bot.errors import Rejected
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class IssuerKeys:
         self._tried_at: int | None = None
         self._fetches = 0  # that brought keys
         self._fetching = asyncio.Lock()
+        self._brought = metrics.KEY_FETCHES.labels(config.issuer, "ok")
+        self._failed = metrics.KEY_FETCHES.labels(config.issuer, "failed")
 
     async def key(self, kid: str) -> jwt.PyJWK:
         """Return the key of that id; raises Rejected 401 when there is none, 503 when that cannot be told now."""
@@ -73,15 +77,14 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         self._tried_at = self._clock.now()
-        try:
+        found: dict[str, jwt.PyJWK] = {}
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with self._http.get(
                 self.config.keys_url, timeout=TIMEOUT, allow_redirects=False
             ) as response:
-                if response.status != 200:
-                    return
-                found = _read_keys(await _read_bounded(response))
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return
+                if response.status == 200:
+                    found = _read_keys(await _read_bounded(response))
+        (self._brought if found else self._failed).inc()
         if found:  # an empty answer is never believed
             self._keys, self._fetched_at = found, self._tried_at
             self._fetches += 1

@@ -24,7 +24,9 @@ APPLIED = Counter(
 )
 APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "From a delivery's arrival to its records.")
 REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])
-REPORTS.labels("issuer_unavailable")  # what an alert counts from 0 has to be there before it happens
+KEY_FETCHES = Counter(
+    "ootbot_issuer_key_fetches_total", "Fetches of an issuer's keys: ok, failed.", ["issuer", "outcome"]
+)
 ALLOWLIST_OK = Gauge("ootbot_allowlist_ok", "1 when the allowlist read last is in force, 0 when it is wrong.")
 MISMATCHES = Counter(
     "ootbot_report_mismatches_total",

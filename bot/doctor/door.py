@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.doctor.patient import AppUnderTest, Patient
 
 TIMEOUT = aiohttp.ClientTimeout(total=10)
+KEPT_INSIDE = frozenset({401, 403})  # what a proxy answers that lets only some in
 LOOKED_AT = 30  # rows of GitHub's log
 LOGS = "see the log of `ootbot serve`, and the proxy before it"
 
@@ -46,6 +47,9 @@ async def ready(patient: Patient) -> list[Finding]:
             )
         ]
     except (msgspec.DecodeError, KeyError, TypeError):
+        if answer.status in KEPT_INSIDE:
+            todo = "ask the process itself: GET /readyz on its own port"
+            return [warning("server", f"the proxy keeps {url} inside ({answer.status})", todo)]
         return [
             error(
                 "server",

@@ -10,6 +10,7 @@ import stat
 import sys
 
 import pytest
+from aiohttp import web
 
 from bot import manifest
 from bot.demo.github import SimulatedGitHub
@@ -213,6 +214,20 @@ async def test_a_bot_that_does_not_run(serving, github, tmp_path):
     _, found, _ = await doctor(serving.options, tmp_path)
     assert errors(found) == {"server", f"{app} secret", f"{app} delivery log"}
     assert "failed to connect" in found[f"{app} delivery log"][0]["detail"]
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(403, "warning"), (404, "error")])
+async def test_a_proxy_that_keeps_readyz_inside(serving, tmp_path, status, verdict):
+    async def answer(_request):
+        return web.Response(status=status, text="no")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    outside = {"PUBLIC_URL": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+    _, found, _ = await doctor(serving.options | outside, tmp_path)
+    await runner.cleanup()
+    assert [check["status"] for check in found["server"]] == [verdict]
 
 
 async def test_a_clock_that_is_wrong_and_an_app_that_is_not_known(serving, github, tmp_path):

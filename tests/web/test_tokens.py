@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from prometheus_client import REGISTRY
 
 from bot.errors import Misconfigured, Rejected
 from bot.oidc import Verifier
@@ -356,6 +357,12 @@ async def publishing(answers):
         await runner.cleanup()
 
 
+def fetches(issuer, outcome):
+    """How often this issuer's keys were fetched, as /metrics shows it."""
+    labels = {"issuer": issuer.url, "outcome": outcome}
+    return REGISTRY.get_sample_value("ootbot_issuer_key_fetches_total", labels)
+
+
 @pytest.mark.parametrize("name", KEY_SETS)
 async def test_a_broken_key_set_is_no_key_set_and_breaks_nothing(issuer, clock, name):
     make = Maker(issuer, clock)
@@ -370,6 +377,7 @@ async def test_a_broken_key_set_is_no_key_set_and_breaks_nothing(issuer, clock, 
         await verifier.verify(make())
         clock.advance(3601)
         await verifier.verify(Maker(issuer, clock)())
+        assert {one: fetches(issuer, one) for one in ("failed", "ok")} == {"failed": 2, "ok": 1}
 
 
 async def test_weak_keys_and_keys_for_other_uses_are_left_out(issuer, clock):
