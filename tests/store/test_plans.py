@@ -68,6 +68,28 @@ async def test_what_a_backend_never_answered_is_found_by_its_own_index(bot, gith
 
 
 @SQLITE
+async def test_a_later_attempt_is_looked_for_among_those_of_the_same_job_alone(bot, github, statements):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for attempt in (1, 2):
+        assert (await bot.report(bot.dispatch(L4), run_id="900", attempt=attempt))[0] == 200
+    await bot.settle()
+    assert (await bot.get(f"/oot/{L4}"))[0] == 200
+    job = "run_id=? AND job_name=? AND workflow_name=? AND delivery_id=?"
+    marked, counted = "oot_workflow_job.run_id, oot_workflow_job.job_name", "other.run_attempt >="
+    for words, table, found in (
+        (marked, "oot_workflow_job", job),
+        (counted, "other", f"{job} AND run_attempt>?"),
+    ):
+        asked = [(text, told) for text, told in statements.items() if words in text and " WHERE " in text]
+        assert asked, words
+        async with bot.store.read() as tx:
+            for text, told in asked:
+                plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+                assert f"SEARCH {table} USING INDEX ix_oot_workflow_job_run ({found})" in plan, plan
+
+
+@SQLITE
 async def test_no_statement_looks_through_a_table_that_grows(bot, github, statements):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
