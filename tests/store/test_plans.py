@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -87,6 +88,34 @@ async def test_a_later_attempt_is_looked_for_among_those_of_the_same_job_alone(b
             for text, told in asked:
                 plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
                 assert f"SEARCH {table} USING INDEX ix_oot_workflow_job_run ({found})" in plan, plan
+
+
+@SQLITE
+async def test_a_commit_is_verified_without_a_look_at_the_failed_tests_reported_on_it(bot, statements):
+    Path(bot.context.settings.allowlist).write_text(f"L2: [{{repo: {L4}, events: nightly}}]")
+    await bot.wait(61)
+    said = {
+        "status": "completed",
+        "conclusion": "failure",
+        "name": "nightly",
+        "job_name": "all",
+        "run_id": "9",
+    }
+    body = {
+        "event_type": "nightly",
+        "delivery_id": "f" * 40,
+        "workflow": said | {"failed_tests": [{"name": "a"}]},
+    }
+    token = bot.issuer.mint(repository=L4, run_id="9", run_attempt=1)
+    headers = {"Authorization": f"Bearer {token}"}
+    assert (await bot.request("POST", "/api/oot/callback", json=body, headers=headers))[0] == 200
+    statements.clear()
+    await bot.settle(horizon=60)
+    asked = [text for text in statements if "oot_workflow_job.flags" in text]
+    assert asked
+    assert not [text for text in asked if "failed_tests_json" in text]
+    (row,) = await bot.rows("oot_workflow_job")
+    assert "refused" in row["flags"]
 
 
 @SQLITE
