@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.errors import Rejected
-from bot.store import jobs, report_rates
-from bot.store.commits import named
+from bot.store import commits, jobs, report_rates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from bot.store import Transaction
-    from bot.trust import Job
+    from bot.trust import Job, Named
 
 Row = dict[str, Any]
 MINUTE, HOUR = 60, 3600  # seconds
 NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
-MOST_JOBS = 1_000  # of one dispatch
-MOST_TESTS = 4_000_000  # characters of failed tests of one dispatch: a look at its pull request reads them
+MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit where nobody dispatched
+MOST_TESTS = 4_000_000  # characters of failed tests of these: a look at the pull request or commit reads them
 
 
 @dataclass(kw_only=True)
@@ -40,11 +39,11 @@ class Meter:
     async def of(cls, tx: Transaction, told: Collection[Job]) -> Meter:
         """Return what these jobs' callers have used up; nobody else takes of it until the transaction ends."""
         reports = {share.key for job in told if (share := _of_reports(job))}
-        commits = {share.key for job in told if (share := _of_commits(job))}
-        await report_rates.take_turns(tx, reports | commits)
+        unasked = {share.key for job in told if (share := _of_commits(job))}
+        await report_rates.take_turns(tx, reports | unasked)
         spent = await report_rates.accepted_lately(tx, reports, window=MINUTE)
-        spent |= await report_rates.accepted_lately(tx, commits, window=HOUR)
-        return cls(spent=spent, named=await named(tx, {job.names for job in told if job.names}))
+        spent |= await report_rates.accepted_lately(tx, unasked, window=HOUR)
+        return cls(spent=spent, named=set(await commits.counts(tx, _commits(told))))
 
     @property
     def accepted(self) -> dict[str, int]:
@@ -97,40 +96,59 @@ def _of_commits(job: Job) -> _Share | None:
 
 @dataclass(kw_only=True)
 class Room:
-    """What the dispatches that are reported on hold: one backend's words shall not be a load for all others."""
+    """What there is already where reports belong: one backend's words shall not be a load for all others.
 
-    jobs: Counter[str] = field(default_factory=Counter)  # by the dispatch's id
-    tests: Counter[str] = field(default_factory=Counter)  # characters
+    They belong to their dispatch, or to (backend, commit) where nobody dispatched them.
+    """
+
+    jobs: Counter[Any] = field(default_factory=Counter)
+    tests: Counter[Any] = field(default_factory=Counter)  # characters
 
     @classmethod
-    async def of(cls, tx: Transaction, told: Iterable[Job]) -> Room:
-        """Look at the dispatches of some reports."""
-        about = {key for job in told if (key := job.row.get("dispatch_id"))}
-        failing = {key for job in told if job.report.failed_tests and (key := job.row.get("dispatch_id"))}
-        return cls(
-            jobs=Counter(await jobs.counts(tx, about)),
-            tests=Counter(await jobs.lengths_of_tests(tx, failing)),
-        )
+    async def of(cls, tx: Transaction, told: Collection[Job]) -> Room:
+        """Look at what some reports belong to."""
+        failing = [job for job in told if job.report.failed_tests]
+        room = cls()
+        room.jobs.update(await jobs.counts(tx, _dispatches(told)))
+        room.jobs.update(await commits.counts(tx, _commits(told)))
+        room.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
+        room.tests.update(await commits.lengths_of_tests(tx, _commits(failing)))
+        return room
 
     def check(self, job: Job, *, new: bool) -> None:
-        """Raise Rejected 413 when a dispatch gets more jobs than it may have."""
-        dispatch = job.row.get("dispatch_id")
-        if not new or dispatch is None:
+        """Raise Rejected 413 when there would be more jobs than there may be."""
+        place = _place(job)
+        if not new or place is None:
             return
-        if self.jobs[dispatch] >= MOST_JOBS:
-            detail = f"this dispatch has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
+        if self.jobs[place] >= MOST_JOBS:
+            what = "commit" if job.names else "dispatch"
+            detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
             raise Rejected(413, "too_many_jobs", detail)
-        self.jobs[dispatch] += 1
+        self.jobs[place] += 1
 
     def fitting(self, job: Job, values: Row) -> Row:
         """Return a job's columns without failed tests for which there is no room; how many there are stays."""
-        tests, dispatch = values.get("failed_tests_json"), job.row.get("dispatch_id")
-        if not tests or not dispatch:
+        tests, place = values.get("failed_tests_json"), _place(job)
+        if not tests or not place:
             return values
         size = len(msgspec.json.encode(tests))
-        if self.tests[dispatch] + size > MOST_TESTS:
+        if self.tests[place] + size > MOST_TESTS:
             dropped = values["flags"].get("failed_tests_dropped", 0) + len(tests)
             kept = {name: value for name, value in values.items() if name != "failed_tests_json"}
             return kept | {"flags": values["flags"] | {"failed_tests_dropped": dropped}}
-        self.tests[dispatch] += size
+        self.tests[place] += size
         return values
+
+
+def _place(job: Job) -> str | Named | None:
+    """Return what a job belongs to; None for a relay's word on a pull request: it has no bounds but the relay's."""
+    dispatch: str | None = job.row.get("dispatch_id")
+    return dispatch or job.names
+
+
+def _dispatches(told: Iterable[Job]) -> set[str]:
+    return {key for job in told if (key := job.row.get("dispatch_id"))}
+
+
+def _commits(told: Iterable[Job]) -> set[commits.Commit]:
+    return {job.names for job in told if job.names}

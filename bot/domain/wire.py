@@ -21,10 +21,7 @@ MOST_FAILED_TESTS = 1000
 MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
 MOST_ENVIRONMENT = 50  # entries
 MOST_COUNT = 2**53
-MOST_NAME, MOST_ID = (
-    1000,
-    200,
-)  # bytes: two names and two ids must fit into one entry of an index, 2,700 in PostgreSQL
+MOST_NAME, MOST_ID = 1000, 200  # bytes: two of each fit into one entry of PostgreSQL's indexes
 STATUSES = frozenset({"in_progress", "completed"})
 CONCLUSIONS = frozenset(
     {

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.domain.wire import SELF_TRIGGERED
-from bot.store import jobs
-from bot.store.tables import oot_workflow_job, records
+from bot.store import jobs, rollup
+from bot.store.counted import flagged
+from bot.store.tables import ATTEMPTS, BACKEND_OF_HEAD, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -16,24 +17,78 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
+Commit = tuple[str, str]  # the backend that says it ran on it, case folded; SHA
+PAGE = 500  # jobs settled in one transaction
 JOB = oot_workflow_job.c
+UNVERIFIED = flagged("unverified")
 UNASKED = (JOB.dispatch_id.is_(None), JOB.pr_number.is_(None), JOB.event_type.in_(SELF_TRIGGERED))
 
 
-async def reported(tx: Transaction, sha: str) -> dict[str, Row]:
-    """Return the jobs that nobody dispatched on one upstream commit, by key."""
-    query = sa.select(JOB.job_key).where(JOB.head_sha == sha, *UNASKED)
-    return await jobs.get(tx, list((await tx.run(query)).scalars()))
+async def standing(tx: Transaction, sha: str) -> list[Row]:
+    """Return how what nobody dispatched stands on one upstream commit, jobs that stand alike together.
+
+    A row tells the backend (case folded), upstream_repo, unverified, refused, and since when (epoch milliseconds).
+    """
+    query = sa.select(
+        sa.func.lower(JOB.downstream_repo).label("backend"),
+        JOB.upstream_repo,
+        UNVERIFIED.label("unverified"),
+        flagged("refused").label("refused"),
+        sa.func.min(JOB.received_at).label("since"),
+    )
+    query = query.where(JOB.head_sha == sha, *UNASKED)
+    return await tx.rows(query.group_by("backend", "upstream_repo", "unverified", "refused"))
 
 
-async def named(tx: Transaction, commits: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return which of some commits their backends reported on before, unasked; each is (backend, case folded; SHA)."""
+async def settle(tx: Transaction, sha: str, home: str | None) -> bool:
+    """Settle some unverified jobs of a commit: of that repository, or refused; returns whether there were any.
+
+    Some only, and without their failed tests: a commit may have any number of jobs.
+    """
+    columns = (JOB.job_key, JOB.downstream_repo, JOB.upstream_repo, JOB.flags, JOB.received_at)
+    query = sa.select(*columns, *(JOB[name] for name in ATTEMPTS)).where(
+        JOB.head_sha == sha, *UNASKED, UNVERIFIED
+    )
+    query = query.order_by(JOB.job_key).limit(PAGE)
+    rows = await tx.rows(query if tx.sqlite else query.with_for_update())
+    if not rows:
+        return False
+    await rollup.touch_jobs(tx, rows)
+    settled = [
+        {"key": row["job_key"], "kept": _settled(row["flags"], home), "home": home or row["upstream_repo"]}
+        for row in rows
+    ]
+    values = {"flags": sa.bindparam("kept"), "upstream_repo": sa.bindparam("home"), "updated_at": tx.now}
+    update = sa.update(oot_workflow_job).where(JOB.job_key == sa.bindparam("key"))
+    await tx.run(update.values(values), settled)
+    return True
+
+
+def _settled(flags: Row, home: str | None) -> Row:
+    kept = {name: value for name, value in flags.items() if name != "unverified"}
+    return kept if home else kept | {"refused": True}
+
+
+async def counts(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
+    """Return how many jobs backends reported on these commits, unasked; without those that have none."""
+    return await _of_each(tx, commits, sa.func.count())
+
+
+async def lengths_of_tests(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
+    """Return how many characters of failed tests those jobs hold; without commits that have none."""
+    return await _of_each(tx, commits, jobs.LENGTH_OF_TESTS)
+
+
+async def _of_each(tx: Transaction, commits: Collection[Commit], what: Any) -> dict[Commit, int]:
     if not commits:
-        return set()
-    shas = sorted({sha for _, sha in commits})
-    query = sa.select(sa.func.lower(JOB.downstream_repo).label("backend"), JOB.head_sha).distinct()
-    rows = await tx.rows(query.where(JOB.head_sha.in_(shas), *UNASKED))
-    return {(row["backend"], row["head_sha"]) for row in rows} & set(commits)
+        return {}
+    backends, shas = ({commit[part] for commit in commits} for part in (0, 1))
+    query = sa.select(BACKEND_OF_HEAD.label("backend"), JOB.head_sha, what.label("found")).where(
+        JOB.head_sha.in_(sorted(shas)), BACKEND_OF_HEAD.in_(sorted(backends)), *UNASKED
+    )
+    rows = await tx.rows(query.group_by("backend", "head_sha"))
+    found = {(row["backend"], row["head_sha"]): int(row["found"]) for row in rows}
+    return {commit: found[commit] for commit in commits if commit in found}
 
 
 async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:

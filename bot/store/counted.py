@@ -35,8 +35,8 @@ _OVERTAKEN = sa.exists().where(
     _other.c.delivery_id == JOB.delivery_id,
     # the empty text keeps SQLite from looking among all runs of the backend instead of among those of the run
     sa.func.lower(_other.c.downstream_repo) + "" == sa.func.lower(JOB.downstream_repo),
-    (_other.c.run_attempt > JOB.run_attempt)
-    | ((_other.c.run_attempt == JOB.run_attempt) & (_other.c.source < JOB.source)),  # callback before relay
+    _other.c.run_attempt >= JOB.run_attempt,  # said apart: so an index begins there
+    (_other.c.run_attempt > JOB.run_attempt) | (_other.c.source < JOB.source),  # callback before relay
     ~flagged("refused", _other.c.flags),
 )
 _DROPPED = sa.exists().where(TOLD.id == JOB.dispatch_id, TOLD.state == "superseded")

@@ -24,6 +24,9 @@ _WITHOUT_TESTS = sa.select(
     *(one for one in oot_workflow_job.c if one.name != "failed_tests_json"),
     sa.null().label("failed_tests_json"),
 )
+LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
+    sa.func.sum(sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))), 0
+)
 BLANK: Row = dict.fromkeys(oot_workflow_job.c.keys())
 
 _change = (
@@ -98,8 +101,7 @@ async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, in
 
 async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
     """Return how many characters of failed tests these dispatches hold; without those that have no jobs."""
-    tests = sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))
-    return await _of_each(tx, dispatch_ids, sa.func.coalesce(sa.func.sum(tests), 0))
+    return await _of_each(tx, dispatch_ids, LENGTH_OF_TESTS)
 
 
 async def _of_each(tx: Transaction, dispatch_ids: Collection[str], what: Any) -> dict[str, int]:

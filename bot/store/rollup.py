@@ -19,7 +19,7 @@ from bot.domain.days import DAY, Counting, Day
 from bot.domain.tally import ENDS, Tally
 from bot.store import counted
 from bot.store.rollup_tables import COUNTS, HISTOGRAMS, oot_day, oot_stale_day
-from bot.store.tables import oot_dispatch, oot_workflow_job
+from bot.store.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -45,6 +45,7 @@ READ = tuple(
     )
 )
 JOB, TOLD = oot_workflow_job.c, oot_dispatch.c
+SAME_JOB = ATTEMPTS[:-1]
 
 
 @dataclass(kw_only=True)
@@ -59,11 +60,10 @@ async def touch_jobs(tx: Transaction, rows: Collection[Row]) -> None:
     """Mark the days that job rows count for: their own, that of an earlier attempt, that of a silent dispatch."""
     for row in rows:
         tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
-    again = [row for row in rows if row["run_attempt"] > 1]
+    again = {tuple(row[name] for name in SAME_JOB) for row in rows if row["run_attempt"] > 1}
     if again:
         query = sa.select(JOB.received_at, JOB.downstream_repo).where(
-            JOB.run_id.in_(sorted({row["run_id"] for row in again})),
-            JOB.job_name.in_(sorted({row["job_name"] for row in again})),
+            tx.among([JOB[name] for name in SAME_JOB], sorted(again))
         )
         for row in await tx.rows(query):
             tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))

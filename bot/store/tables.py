@@ -190,7 +190,8 @@ sa.Index(
     sa.func.lower(oot_workflow_job.c.downstream_repo),
     oot_workflow_job.c.received_at,
 )
-sa.Index("ix_oot_workflow_job_run", oot_workflow_job.c.run_id, oot_workflow_job.c.job_name)
+ATTEMPTS = ("run_id", "job_name", "workflow_name", "delivery_id", "run_attempt")  # of one job: a run has many
+sa.Index("ix_oot_workflow_job_run", *(oot_workflow_job.c[name] for name in ATTEMPTS))
 # not written as in the other indexes, or else SQLite would look among all jobs of the backend for those of a commit
 BACKEND_OF_HEAD: sa.ColumnElement[str] = sa.literal_column("lower(downstream_repo || '')", sa.Text)
 sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha, BACKEND_OF_HEAD)

@@ -7,18 +7,15 @@ have been pushed there. GitHub is asked once a commit and backend, whatever come
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.errors import GitHubRefused, NotInstalled, RetryLater
-from bot.store import commits, jobs
+from bot.store import commits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from bot.context import Context
     from bot.store.queue import Task
 
-Row = dict[str, Any]
 AGAIN, PATIENCE = 3600.0, 24 * 3_600_000  # seconds until GitHub is asked again, milliseconds it is asked for
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
 UNKNOWN = frozenset({404, 409, 422})  # what GitHub answers when there is no such commit
@@ -26,41 +23,27 @@ UNKNOWN = frozenset({404, 409, 422})  # what GitHub answers when there is no suc
 
 async def run(context: Context, task: Task) -> None:
     """Find out whose the commit is, from our own rows where they tell, and settle what was reported on it."""
-    async with context.store.transaction() as tx:
-        rows = await commits.reported(tx, task.key)
-        waiting = _unverified(rows)
+    async with context.store.read() as tx:
+        standing = await commits.standing(tx, task.key)
         pushed = [
             repo for repo in context.settings.upstream_repo if await commits.was_pushed(tx, repo, task.key)
         ]
+    waiting = [some for some in standing if some["unverified"]]
+    told = [some for some in standing if not some["unverified"]]
     if not waiting:
         return
-    told = [row for key, row in rows.items() if key not in waiting]
-    homes = [*pushed, *(row["upstream_repo"] for row in told if "refused" not in row["flags"])]
+    homes = [*pushed, *(some["upstream_repo"] for some in told if not some["refused"])]
     if homes:
         home: str | None = homes[0]
     # nobody spoils a commit for others by naming it too early
-    elif _backends(waiting.values()) <= _backends(told):
+    elif {some["backend"] for some in waiting} <= {some["backend"] for some in told}:
         home = None
     else:
-        home = await _ask(context, task.key, since=min(row["received_at"] for row in waiting.values()))
-    async with context.store.transaction() as tx:
-        rows = _unverified(await commits.reported(tx, task.key))
-        await jobs.change(tx, {key: _settled(row, home, tx.now) for key, row in rows.items()})
-
-
-def _backends(rows: Iterable[Row]) -> set[str]:
-    return {row["downstream_repo"].casefold() for row in rows}
-
-
-def _unverified(rows: dict[str, Row]) -> dict[str, Row]:
-    return {key: row for key, row in rows.items() if "unverified" in row["flags"]}
-
-
-def _settled(row: Row, home: str | None, now: int) -> Row:
-    flags = {name: value for name, value in row["flags"].items() if name != "unverified"}
-    if home is None:
-        return row | {"flags": flags | {"refused": True}, "updated_at": now}
-    return row | {"flags": flags, "upstream_repo": home, "updated_at": now}
+        home = await _ask(context, task.key, since=min(some["since"] for some in waiting))
+    more = True
+    while more:
+        async with context.store.transaction() as tx:
+            more = await commits.settle(tx, task.key, home)
 
 
 async def _ask(context: Context, sha: str, *, since: int) -> str | None:

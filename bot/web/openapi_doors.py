@@ -75,7 +75,11 @@ UNKNOWN_CALLER: tuple[Refusal, ...] = (
     (503, "issuer_unavailable", "the issuer's keys cannot be had now, and none known is the token's"),
     (503, "no_allowlist", "no valid allowlist has been read yet"),
 )
-TOO_MANY: Refusal = (413, "too_many_jobs", "the dispatch has as many jobs as it may")
+TOO_MANY: Refusal = (
+    413,
+    "too_many_jobs",
+    "the dispatch, or the commit nobody dispatched, has as many jobs as it may",
+)
 MALFORMED: Refusal = (400, "invalid_report", "a field is missing or wrong; `detail` names it")
 CONFLICT: Refusal = (
     409,
@@ -194,6 +198,7 @@ def _relayed() -> Schema:
             (401, "invalid_token", "`X-OOT-Relay-Token` is missing or wrong"),
             (404, "not_found", "the door is closed: no RELAY_TOKEN is set"),
             CONFLICT,
+            TOO_MANY,
             (429, "rate_limited", "too many refusals in a minute"),
             *SENDING,
         ],

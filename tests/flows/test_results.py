@@ -316,6 +316,38 @@ async def test_nobody_spends_upstreams_budget_by_naming_commits(bot, github, pul
     assert (await post_all(bot, [nightly(commits[99])], L2))[0]["code"] == 200
 
 
+BUSY = f"L2: [{{repo: {L2}, events: nightly, rate_limit: 9999}}, {{repo: {L3}, events: nightly}}]"
+
+
+async def test_one_backend_has_so_many_jobs_on_a_commit_at_most_and_all_of_them_are_verified(
+    bot, github, pull
+):
+    await put_in_force(bot, BUSY)
+    commit, other = github.world.repo(UPSTREAM).branches["main"], "f" * 40
+    many = [nightly(commit, job_name=f"job {number}") for number in range(1_002)]
+    answers = [one for first in (0, 500, 1_000) for one in await post_all(bot, many[first : first + 500], L2)]
+    assert [one["code"] for one in answers] == [200] * 1_000 + [413] * 2
+    assert "this commit has 1000 jobs" in answers[-1]["detail"]
+    answers = await post_all(bot, [many[7], many[-1], nightly(other)], L2)
+    assert [one.get("error", one.get("duplicate")) for one in answers] == [True, "too_many_jobs", None]
+    assert (await post(bot, nightly(commit), L3))[0] == 200
+    await bot.settle()
+    rows = [row for row in await bot.rows("oot_workflow_job") if row["head_sha"] == commit]
+    assert len(rows) == 1_001
+    assert not any({"unverified", "refused"} & row["flags"].keys() for row in rows)
+
+
+async def test_one_backend_has_so_much_of_failed_tests_on_a_commit_at_most(bot, pull):
+    await put_in_force(bot, BUSY)
+    many = [{"name": f"test_{number}", "stacktrace": "x" * 4_000} for number in range(200)]
+    for job in "abcde":
+        said = {"failed_tests": many, "test_results": {"passed": 1, "failed": 200}}
+        assert (await post(bot, nightly("f" * 40, job_name=job, **said), L2))[0] == 200
+    rows = {row["job_name"]: row for row in await bot.rows("oot_workflow_job")}
+    assert [len(rows[job]["failed_tests_json"] or ()) for job in "abcde"] == [200, 200, 200, 200, 0]
+    assert (rows["e"]["failed_tests"], rows["e"]["flags"]["failed_tests_dropped"]) == (200, 200)
+
+
 @SQLITE
 async def test_a_commit_named_too_early_by_one_backend_counts_for_another_once_it_is_upstreams(
     bot, github, pull

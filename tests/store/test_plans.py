@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -65,6 +66,56 @@ async def test_what_a_backend_never_answered_is_found_by_its_own_index(bot, gith
             index = "USING INDEX ix_oot_dispatch_unanswered (backend_key=? AND created_at>?)"
             assert f"SEARCH oot_dispatch {index}" in plan
             assert not any("TEMP B-TREE FOR ORDER BY" in step for step in plan), plan
+
+
+@SQLITE
+async def test_a_later_attempt_is_looked_for_among_those_of_the_same_job_alone(bot, github, statements):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for attempt in (1, 2):
+        assert (await bot.report(bot.dispatch(L4), run_id="900", attempt=attempt))[0] == 200
+    await bot.settle()
+    assert (await bot.get(f"/oot/{L4}"))[0] == 200
+    job = "run_id=? AND job_name=? AND workflow_name=? AND delivery_id=?"
+    marked, counted = "oot_workflow_job.run_id, oot_workflow_job.job_name", "other.run_attempt >="
+    for words, table, found in (
+        (marked, "oot_workflow_job", job),
+        (counted, "other", f"{job} AND run_attempt>?"),
+    ):
+        asked = [(text, told) for text, told in statements.items() if words in text and " WHERE " in text]
+        assert asked, words
+        async with bot.store.read() as tx:
+            for text, told in asked:
+                plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+                assert f"SEARCH {table} USING INDEX ix_oot_workflow_job_run ({found})" in plan, plan
+
+
+@SQLITE
+async def test_a_commit_is_verified_without_a_look_at_the_failed_tests_reported_on_it(bot, statements):
+    Path(bot.context.settings.allowlist).write_text(f"L2: [{{repo: {L4}, events: nightly}}]")
+    await bot.wait(61)
+    said = {
+        "status": "completed",
+        "conclusion": "failure",
+        "name": "nightly",
+        "job_name": "all",
+        "run_id": "9",
+    }
+    body = {
+        "event_type": "nightly",
+        "delivery_id": "f" * 40,
+        "workflow": said | {"failed_tests": [{"name": "a"}]},
+    }
+    token = bot.issuer.mint(repository=L4, run_id="9", run_attempt=1)
+    headers = {"Authorization": f"Bearer {token}"}
+    assert (await bot.request("POST", "/api/oot/callback", json=body, headers=headers))[0] == 200
+    statements.clear()
+    await bot.settle(horizon=60)
+    asked = [text for text in statements if "oot_workflow_job.flags" in text]
+    assert asked
+    assert not [text for text in asked if "failed_tests_json" in text]
+    (row,) = await bot.rows("oot_workflow_job")
+    assert "refused" in row["flags"]
 
 
 @SQLITE

@@ -514,7 +514,12 @@ def upgrade() -> None:
     op.create_index(
         "ix_oot_workflow_job_pull", "oot_workflow_job", ["upstream_repo", "pr_number"], unique=False
     )
-    op.create_index("ix_oot_workflow_job_run", "oot_workflow_job", ["run_id", "job_name"], unique=False)
+    op.create_index(
+        "ix_oot_workflow_job_run",
+        "oot_workflow_job",
+        ["run_id", "job_name", "workflow_name", "delivery_id", "run_attempt"],
+        unique=False,
+    )
     op.create_index(
         "ix_oot_workflow_job_failed",
         "oot_workflow_job",
