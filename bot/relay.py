@@ -48,6 +48,7 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         "pr_number": number,
         "head_sha": head,
         "base_sha": event["base"]["sha"],
+        "base_ref": event["base"]["ref"],
         "labels": [label["name"] for label in event.get("labels") or ()],
     }
     new = 0
@@ -81,7 +82,13 @@ async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int
         return 0
     allowlist = await _allowlist(tx)
     before = None if body["before"] == NO_COMMIT else body["before"]
-    about = _about(guid, body) | {"pr_number": None, "head_sha": after, "base_sha": before, "labels": []}
+    about = _about(guid, body) | {
+        "pr_number": None,
+        "head_sha": after,
+        "base_sha": before,
+        "base_ref": None,
+        "labels": [],
+    }
     new = 0
     for entry in allowlist.for_event("push", ref):
         if ref.startswith("refs/heads/") or entry.refs:

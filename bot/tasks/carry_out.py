@@ -104,7 +104,7 @@ async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command
             return await _cancel(tx, head, key, asked)
         case "ignore":
             _refuse_if_changed(state, asked)
-            return await _ignore(tx, head, key, asked, command.reason)
+            return await _ignore(tx, state, key, asked, command.reason)
     raise ValueError(f"nobody carries out {command.verb}")
 
 
@@ -182,11 +182,13 @@ def _refuse_if_changed(state: PullState, asked: Asked) -> None:
         )
 
 
-async def _ignore(tx: Transaction, head: Head, key: str, asked: Asked, reason: str) -> str:
+async def _ignore(tx: Transaction, state: PullState, key: str, asked: Asked, reason: str) -> str:
+    head = state.heads[0]
     row = {
         "upstream_repo": asked.repo,
         "pr_number": asked.number,
         "head_sha": head.view.head_sha,
+        "base_ref": state.base_ref,
         "backend_key": key,
         "login": asked.login,
         "reason": reason,
