@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot.domain import verdict
 from bot.domain.authors import trusted
 from bot.domain.reading import Kind, read
+from bot.domain.view import State
 from bot.errors import RetryLater
+from bot.query.facts import facts_of
 from bot.store import allowlists, dispatches, pulls, unsettled
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.relay")
 
 Row = dict[str, Any]
+SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})
+VAIN = frozenset({State.CANCELLED, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED})
 NO_COMMIT = "0" * 40  # what GitHub writes where a ref did not exist or does not any more
 
 
@@ -48,10 +53,14 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         "pr_number": number,
         "head_sha": head,
         "base_sha": event["base"]["sha"],
+        "base_ref": event["base"]["ref"],
         "labels": [label["name"] for label in event.get("labels") or ()],
     }
+    settled = await _told_already(tx, about, allowlist) if body["action"] in SAME_COMMIT else set()
     new = 0
     for entry in allowlist.for_event("pull_request"):
+        if entry.key in settled:
+            continue
         held = entry.policy == "trusted" and not known
         if held and closing and not await dispatches.told(tx, repo, number, entry.key):
             continue  # it never heard of this pull request
@@ -60,6 +69,28 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     for one in {number, *await _heirs(tx, repo, number, record)}:
         tx.publish(repo, one)
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
+
+
+async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> set[str]:
+    """Return the backends whose last dispatch of this commit for this base branch was not in vain.
+
+    They would only run once more, as often as an author closes and reopens. The end of a draft is told once all the
+    same: some run nothing before.
+    """
+    rows = await dispatches.of_pull(
+        tx, about["upstream_repo"], about["pr_number"], head_sha=about["head_sha"]
+    )
+    rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
+    facts = await facts_of(tx, list(verdict.newest(rows).values()), tests_on=())
+    found = set()
+    for told in facts.values():
+        key = told.dispatch["backend_key"]
+        stands = verdict.backend(told, allowlist.find(key), now=tx.now, page_url="")
+        if stands.state not in VAIN:
+            found.add(key)
+    if about["action"] == "ready_for_review":
+        found &= {row["backend_key"] for row in rows if row["action"] == about["action"]}
+    return found
 
 
 async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:
@@ -80,7 +111,13 @@ async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> Non
         return
     allowlist = await _allowlist(tx)
     before = None if body["before"] == NO_COMMIT else body["before"]
-    about = _about(guid, body) | {"pr_number": None, "head_sha": after, "base_sha": before, "labels": []}
+    about = _about(guid, body) | {
+        "pr_number": None,
+        "head_sha": after,
+        "base_sha": before,
+        "base_ref": None,
+        "labels": [],
+    }
     new = 0
     for entry in allowlist.for_event("push", ref):
         if ref.startswith("refs/heads/") or entry.refs:

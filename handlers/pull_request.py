@@ -23,7 +23,7 @@ router = Router()
 
 @router.register("pull_request")
 async def pull_request(event: Delivery, tx: Transaction) -> None:
-    """Keep the pull request; relay what changes its head or its life; labels change which checks it shows.
+    """Keep the pull request; relay what changes its head, base branch or life; labels change which checks it shows.
 
     One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
     """
@@ -36,5 +36,11 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
             tx.enqueue("approve", event.delivery_id)
     if event.action in {"labeled", "unlabeled", "reconciled"}:
         tx.publish(event.repo, kept["number"])
-    if event.action in RELAYED:
+    if event.action in RELAYED or _changes_base(event):
         tx.enqueue("relay", event.delivery_id)
+
+
+def _changes_base(event: Delivery) -> bool:
+    """Whether the pull request is meant for another branch now: what was found on the one before says nothing there."""
+    changes = event.data.get("changes")
+    return event.action == "edited" and isinstance(changes, dict) and "base" in changes

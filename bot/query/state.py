@@ -38,6 +38,11 @@ class PullState:
     compared: tuple[Row, ...] = ()  # what comparing failures has found out and nobody keeps yet
 
     @property
+    def base_ref(self) -> str | None:
+        """The branch it is meant for now."""
+        return self.record["base_ref"] if self.record else None
+
+    @property
     def current(self) -> Head | None:
         """The head people look at now."""
         return self.heads[0] if self.heads else None
@@ -76,18 +81,19 @@ async def pull_state(
         judged = looked_at[0] if looked_at else ""
     rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
     facts = await facts_of(tx, rows, tests_on={*shas[:compared], *looked_at})
+    ignored = await commands.ignored(tx, repo, number)
     judge = Judge(
         settings=settings,
         allowlist=allowlist,
         repo=repo,
         number=number,
         labels=labels,
-        ignored=await commands.ignored(tx, repo, number),
+        ignored={key: row for key, row in ignored.items() if _stands(record, row)},
         now=tx.now,
     )
     heads: list[Head] = []
     for sha in shas:
-        chosen = {key: facts[row["id"]] for key, row in verdict.newest(_on(rows, sha)).items()}
+        chosen = {key: facts[row["id"]] for key, row in verdict.newest(_counting(record, rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
         head = judge.head(sha, chosen, expecting=expected)
         heads.append(replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha))))
@@ -142,6 +148,16 @@ def _heads(record: Row | None, known: Iterable[str]) -> list[str]:
         shas[record["head_sha"]] = None
     shas |= dict.fromkeys(reversed(list(known)))
     return list(shas)
+
+
+def _counting(record: Row | None, rows: Sequence[Row], sha: str) -> list[Row]:
+    """Return the dispatches of a head whose verdicts count."""
+    return [row for row in _on(rows, sha) if _stands(record, row)]
+
+
+def _stands(record: Row | None, row: Row) -> bool:
+    """Whether what was found or said of a head still counts: of the present one only on its present base branch."""
+    return record is None or row["head_sha"] != record["head_sha"] or row["base_ref"] == record["base_ref"]
 
 
 def _on(rows: Sequence[Row], sha: str) -> list[Row]:

@@ -77,9 +77,9 @@ async def count_on_pull(tx: Transaction, repo: str, number: int, *, since: int) 
 
 
 async def ignore(tx: Transaction, row: Row) -> None:
-    """Count a backend as passed on one head; the last word of several is kept."""
+    """Count a backend as passed on one head and base branch; the last word of several is kept."""
     insert = tx.insert(oot_ignore).values(row | {"created_at": tx.now})
-    said = {"login": insert.excluded.login, "reason": insert.excluded.reason}
+    said = {name: insert.excluded[name] for name in ("base_ref", "login", "reason")}
     key = ["upstream_repo", "pr_number", "head_sha", "backend_key"]
     await tx.run(insert.on_conflict_do_update(index_elements=key, set_=said))
 

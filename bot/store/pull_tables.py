@@ -82,6 +82,7 @@ oot_ignore = sa.Table(
     _must("upstream_repo", sa.Text),
     _must("pr_number", Big),
     _must("head_sha", sa.Text),  # a later head is not ignored
+    _column("base_ref", sa.Text),  # nor is this one on another base branch
     _must("backend_key", sa.Text),
     _must("login", sa.Text),
     _must("reason", sa.Text),

@@ -106,6 +106,7 @@ oot_dispatch = sa.Table(
     _column("pr_number", Big),
     _column("head_sha", sa.Text),
     _column("base_sha", sa.Text),
+    _column("base_ref", sa.Text),  # the branch a pull request is meant for: a push has none
     _column("labels", Json),
     _must("backend", sa.Text),
     _must("backend_key", sa.Text),  # the name, case folded

@@ -23,7 +23,7 @@ async def pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int,
     """Return, by number, what is recorded of pull requests: of those named, and of all that are open here."""
     pull = records["pull_request"].c
     columns = (
-        pull.repository_id, pull.number, pull.state, pull.head_sha, pull.title, pull.draft, pull.labels,
+        pull.repository_id, pull.number, pull.state, pull.head_sha, pull.base_ref, pull.title, pull.draft, pull.labels,
         pull.updated_at, pull.received_at,
     )  # fmt: skip
     ours = sa.select(*columns).where(sa.func.lower(pull.repo) == repo.lower())
@@ -33,19 +33,21 @@ async def pulls(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int,
     return {row["number"]: row for row in sorted(rows, key=lambda row: row["received_at"])}
 
 
-async def dispatched(tx: Transaction, repo: str, numbers: Sequence[int]) -> dict[int, set[str]]:
-    """Return which heads of these pull requests were relayed, by number."""
+async def dispatched(
+    tx: Transaction, repo: str, numbers: Sequence[int]
+) -> dict[int, set[tuple[str, str | None]]]:
+    """Return which heads of these pull requests were relayed, and for which base branch, by number."""
     sent = oot_dispatch.c
-    found: dict[int, set[str]] = {}
+    found: dict[int, set[tuple[str, str | None]]] = {}
     for start in range(0, len(numbers), NUMBERS_PER_QUERY):
-        query = sa.select(sent.pr_number, sent.head_sha).distinct()
+        query = sa.select(sent.pr_number, sent.head_sha, sent.base_ref).distinct()
         query = query.where(
             sent.upstream_repo == repo,
             sent.pr_number.in_(numbers[start : start + NUMBERS_PER_QUERY]),
             sent.action != "closed",
         )
         for row in await tx.rows(query):
-            found.setdefault(row["pr_number"], set()).add(row["head_sha"])
+            found.setdefault(row["pr_number"], set()).add((row["head_sha"], row["base_ref"]))
     return found
 
 

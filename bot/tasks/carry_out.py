@@ -41,6 +41,7 @@ class Asked:
     by_author: bool  # of the pull request
     role: str | None  # admin | write | read | none
     cause: str  # what this is the doing of, the same for the same command
+    said_at: int  # epoch milliseconds, by GitHub's clock and in its whole seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,8 @@ async def _do(tx: Transaction, state: PullState, key: str, asked: Asked, command
         case "cancel":
             return await _cancel(tx, head, key, asked)
         case "ignore":
-            return await _ignore(tx, head, key, asked, command.reason)
+            _refuse_if_changed(state, asked)
+            return await _ignore(tx, state, key, asked, command.reason)
     raise ValueError(f"nobody carries out {command.verb}")
 
 
@@ -167,11 +169,26 @@ async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
     return f"{label} is being cancelled."
 
 
-async def _ignore(tx: Transaction, head: Head, key: str, asked: Asked, reason: str) -> str:
+def _refuse_if_changed(state: PullState, asked: Asked) -> None:
+    """Refuse what was said before the newest event of the pull request: its commit may be one nobody looked at.
+
+    Any event counts, as its time is GitHub's own; which of two in one second was first is unknown.
+    """
+    record = state.record or {}
+    if (record.get("updated_at") or asked.said_at) >= asked.said_at:
+        sha = words.short(state.heads[0].view.head_sha)
+        raise Refused(
+            f"the pull request, now at {sha}, has changed since this was said: look, and say it again"
+        )
+
+
+async def _ignore(tx: Transaction, state: PullState, key: str, asked: Asked, reason: str) -> str:
+    head = state.heads[0]
     row = {
         "upstream_repo": asked.repo,
         "pr_number": asked.number,
         "head_sha": head.view.head_sha,
+        "base_ref": state.base_ref,
         "backend_key": key,
         "login": asked.login,
         "reason": reason,

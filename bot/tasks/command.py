@@ -13,6 +13,7 @@ import structlog
 
 from bot.domain import commands as language
 from bot.domain.authors import may_write
+from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, GiveUp, RetryLater
 from bot.store import commands
 from bot.tasks import subject
@@ -40,10 +41,12 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.read() as tx:
         _, body = await subject.delivery(tx, task)
     try:
-        about = _about(body, task.key)
+        about, said_at = _about(body, task.key), as_time(body["comment"]["created_at"])
         given = language.parse(body["comment"]["body"])
     except (KeyError, TypeError) as error:
         raise GiveUp(f"the comment lacks what a command needs: {error!r}") from error
+    if said_at is None:
+        raise GiveUp("the comment does not say when it was made")
     if not context.settings.is_upstream(about["upstream_repo"]):
         return
     by_author = body["issue"]["user"] is not None and body["issue"]["user"]["login"] == about["login"]
@@ -54,7 +57,7 @@ async def run(context: Context, task: Task) -> None:
             await _react(context, about, SEEN)
     states = [row["state"] for row, _ in taken if row["state"] != "seen"]
     for row, command in fresh:
-        states.append(await _one(context, row, command, by_author=by_author))
+        states.append(await _one(context, row, command, by_author=by_author, said_at=said_at))
     for state, reaction in (("done", QUEUED), ("refused", CONFUSED)):
         if state in states:
             await _react(context, about, reaction)
@@ -92,7 +95,7 @@ async def _take(context: Context, about: Row, given: Sequence[Command]) -> list[
     return taken
 
 
-async def _one(context: Context, row: Row, command: Command, *, by_author: bool) -> str:
+async def _one(context: Context, row: Row, command: Command, *, by_author: bool, said_at: int) -> str:
     """Carry one command out; returns its state."""
     repo, login, number = row["upstream_repo"], row["login"], row["pr_number"]
     asked = Asked(
@@ -102,6 +105,7 @@ async def _one(context: Context, row: Row, command: Command, *, by_author: bool)
         by_author=by_author,
         role=None if command.verb in OPEN_TO_ALL else await context.github.role(repo, login),
         cause=f"comment {row['comment_id']} command {row['position']}",
+        said_at=said_at,
     )
     async with context.store.transaction() as tx:
         outcome = await carry_out(tx, context.settings, asked, command)

@@ -44,6 +44,7 @@ class Listed:
     repository_id: int
     repo: str
     head: str
+    base_ref: str
     title: str
     draft: bool
     labels: frozenset[str]
@@ -138,6 +139,7 @@ async def _list(client: Client) -> list[Listed]:
                 repository_id=base["id"],
                 repo=base["full_name"],
                 head=pull["head"]["sha"],
+                base_ref=pull["base"]["ref"],
                 title=pull["title"],
                 draft=pull["draft"],
                 labels=frozenset(label["name"] for label in pull["labels"]),
@@ -148,16 +150,22 @@ async def _list(client: Client) -> list[Listed]:
     return listed
 
 
-def _news(pull: Listed, known: dict[int, Row], relayed: dict[int, set[str]], *, since: int) -> News | None:
+def _news(
+    pull: Listed,
+    known: dict[int, Row],
+    relayed: dict[int, set[tuple[str, str | None]]],
+    *,
+    since: int,
+) -> News | None:
     """Return what should have been told of an open pull request, None when we know it all.
 
     One that was open before this bot first looked (`since`) and whose head has not changed is not relayed.
     """
-    record, heads = known.get(pull.number), relayed.get(pull.number, set())
+    record, told_of = known.get(pull.number), relayed.get(pull.number, set())
     moved = record is not None and record["head_sha"] != pull.head
-    ours = pull.created_at >= since // 1000 * 1000 or bool(heads) or moved
-    if pull.head not in heads and ours:
-        action = "synchronize" if heads or moved else "opened"
+    ours = pull.created_at >= since // 1000 * 1000 or bool(told_of) or moved
+    if (pull.head, pull.base_ref) not in told_of and ours:
+        action = "synchronize" if told_of or moved else "opened"
     elif record is None or _behind(record, pull):
         action = "reconciled"
     else:
@@ -165,13 +173,15 @@ def _news(pull: Listed, known: dict[int, Row], relayed: dict[int, set[str]], *, 
     guid = told.guid(
         f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
     )
-    return News(number=pull.number, action=action, guid=guid, shown=bool(heads))
+    return News(number=pull.number, action=action, guid=guid, shown=bool(told_of))
 
 
 def _behind(record: Row, pull: Listed) -> bool:
     """Whether a record differs in what is shown or decides anything; the number of comments does not."""
-    ours = (record["head_sha"], record["title"], record["draft"], frozenset(record["labels"] or ()))
-    same = ours == (pull.head, pull.title, pull.draft, pull.labels)
+    ours = tuple(record[name] for name in ("head_sha", "base_ref", "title", "draft"))
+    same = (*ours, frozenset(record["labels"] or ())) == (
+        pull.head, pull.base_ref, pull.title, pull.draft, pull.labels,
+    )  # fmt: skip
     return (record["state"] != "open" or not same) and (record["updated_at"] or 0) <= pull.updated_at
 
 

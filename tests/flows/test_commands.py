@@ -12,6 +12,7 @@ from tests.serving import SQLITE
 
 pytestmark = SQLITE  # what is said and when: the databases have tests of their own
 
+NOWHERE = "http://127.0.0.1:9/nobody"
 WRITER, AUTHOR, ON_CALL, STRANGER = "wendy", "octocat", "dave", "mallory"
 
 
@@ -237,6 +238,25 @@ async def test_ignore_opens_the_gate_on_this_head_only_and_says_who_and_why(bot,
     head = await github.push_commit(pull)
     await bot.settle()
     assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("in_progress", None)
+
+
+async def test_ignore_is_not_for_a_commit_that_came_after_it_was_said(bot, github, pull):
+    await failed(bot, github)
+    bot.clock.advance(1)
+    address, bot.app.webhook_url = bot.app.webhook_url, NOWHERE
+    said = await github.comment(pull, "/oot ignore tpu the lab moves", WRITER)
+    late, bot.app.webhook_url = github.deliveries[-1], address
+    bot.clock.advance(1)
+    head = await github.push_commit(pull)
+    await bot.settle()
+    await github.redeliver(late)
+    await bot.settle()
+    assert [reaction.content for reaction in said.reactions] == ["eyes", "confused"]
+    assert "has changed since this was said" in await ours(bot, github, pull)
+    assert await bot.rows("oot_ignore") == []
+    assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("in_progress", None)
+    assert await say(bot, github, pull, "/oot ignore tpu the lab moves") == ["eyes", "rocket"]
+    assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("completed", "success")
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,56 @@ async def test_a_draft_is_relayed_like_any_other_pull_request(bot, github):
     await github.ready_for_review(pull)
     await bot.settle()
     assert len(told(github)) == 8
+    for _ in range(2):
+        bot.clock.advance(5)
+        await github.ready_for_review(pull)
+        await bot.settle()
+    assert len(told(github)) == 8
+
+
+async def closed_and_reopened(bot, github, pull):
+    for act in (github.close, github.reopen):
+        bot.clock.advance(5)
+        await act(pull)
+        await bot.settle()
+
+
+def asked(github, repo):
+    """The dispatches to a backend that ask for a verdict."""
+    sent = [one for one in github.dispatches if one.repo.full_name == repo]
+    return [one for one in sent if one.client_payload["payload"]["action"] != "closed"]
+
+
+async def test_reopening_runs_no_backend_again_that_was_told_of_the_commit(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for _ in range(3):
+        await closed_and_reopened(bot, github, pull)
+    assert len(asked(github, L4)) == 1
+    await bot.report(asked(github, L4)[-1], conclusion="failure")
+    await bot.settle()
+    await closed_and_reopened(bot, github, pull)
+    assert len(asked(github, L4)) == 1
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][1] == "failure"
+
+
+async def test_reopening_runs_again_what_closing_cancelled(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(asked(github, L4)[-1], conclusion="cancelled")
+    await bot.settle()
+    await closed_and_reopened(bot, github, pull)
+    assert [len(asked(github, repo)) for repo in (L4, L3)] == [2, 1]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
+
+
+async def test_reopening_tells_a_backend_that_was_listed_meanwhile(bot, github):
+    await list_backends(bot, f"L2: [{L2}]")
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await list_backends(bot, f"L2: [{L2}, {L3}]")
+    await closed_and_reopened(bot, github, pull)
+    assert [len(asked(github, repo)) for repo in (L2, L3)] == [1, 1]
 
 
 async def test_a_backend_taken_off_the_allowlist_is_not_told_any_more(bot, github):

@@ -318,6 +318,30 @@ async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, 
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
 
 
+async def test_a_verdict_counts_for_the_base_branch_it_was_found_on(bot, github, pull):
+    github.set_permission(UPSTREAM, "wendy", "write")
+    await github.push(UPSTREAM, "release", message="a branch")
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    bot.clock.advance(60)
+    await github.retarget(pull, "release")
+    await bot.settle(horizon=20)
+    sent = bot.dispatch(L4).client_payload["payload"]
+    assert (sent["action"], sent["pull_request"]["base"]["ref"]) == ("edited", "release")
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+    await finish(bot, github, L4, "failure")
+    assert gate(bot, pull.head_sha)[0] == "failure"
+    bot.clock.advance(60)
+    await github.comment(pull, "/oot ignore tpu not for a release", "wendy")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    bot.clock.advance(60)
+    await github.push(UPSTREAM, "next", message="a branch")
+    await github.retarget(pull, "next")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
 # Merge queues
 
 

@@ -39,6 +39,7 @@ async def told(bot, github, words, *, by_job):
     for word in sent[:8]:
         await github.comment(pull, f"/oot {word}\n/oot status {word}", "mallory")
     await github.comment(pull, f"{MARKER}\n{sent[0]}", "mallory")
+    bot.clock.advance(1)
     await github.comment(pull, f"/oot ignore npu {sent[1]}", "wendy")
     await bot.settle(horizon=120)
     return pull, taken.count(200)

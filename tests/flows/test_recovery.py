@@ -293,6 +293,22 @@ async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_clos
     assert len([call for call in github.calls if "/pulls/" in call.path]) == calls
 
 
+async def test_another_base_branch_that_no_delivery_told_of_asks_for_another_verdict(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await github.push(UPSTREAM, "release", message="a branch")
+    await bot.settle()
+    bot.clock.advance(60)
+    await silently(github, github.retarget(pull, "release"))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    bases = [
+        sent.client_payload["payload"]["pull_request"]["base"]["ref"]
+        for sent in github.dispatches
+        if sent.repo.full_name == L4
+    ]
+    assert bases == ["main", "release"]
+
+
 async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, outage):
     pull = await github.open_pull(UPSTREAM)
     await bot.wait(ROUND)

@@ -132,6 +132,12 @@ class People(Stage):
         pull.title = title
         await self.tell(self._touch(pull, "edited", by or pull.author, changes=changes))
 
+    async def retarget(self, pull: Pull, base_ref: str, by: str | None = None) -> None:
+        """Choose another base branch for a pull request."""
+        changes = {"base": {"ref": {"from": pull.base_ref}, "sha": {"from": pull.base_sha}}}
+        pull.base_ref, pull.base_sha = base_ref, pull.repo.branches[base_ref]
+        await self.tell(self._touch(pull, "edited", by or pull.author, changes=changes))
+
     async def push(
         self,
         repo: Repo | str,
