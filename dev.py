@@ -101,10 +101,9 @@ def setup(args: list[str]) -> int:
 
 def bench(args: list[str]) -> int:
     """Run benchmarks/<name>.py."""
-    helpers = {"load", "machine", "servers", "simulated"}
-    names = sorted({path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")} - helpers)
+    names = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
     if not args or args[0] not in names:
-        print("usage: dev.py bench NAME [options]; names:", ", ".join(names) or "(none yet)")
+        print("usage: dev.py bench NAME [options]; names:", ", ".join(names))
         return 2
     environment("test")
     return run(str(PYTHON), str(ROOT / "benchmarks" / f"{args[0]}.py"), *args[1:])

@@ -28,8 +28,8 @@ import sqlalchemy as sa
 import uvloop
 from aiohttp import web
 
-from benchmarks.load import Load, pin, pull_request
-from benchmarks.machine import Server, describe, median, show
+from benchmarks.support.load import Load, pin, pull_request
+from benchmarks.support.machine import Server, describe, median, show
 from bot import callback_token, logs
 from bot.app import make_context
 from bot.clock import SystemClock

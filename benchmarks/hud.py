@@ -26,8 +26,8 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from benchmarks.load import SECRET, Load, Requests, pin, workflow_job
-from benchmarks.machine import Server, describe, show
+from benchmarks.support.load import SECRET, Load, Requests, pin, workflow_job
+from benchmarks.support.machine import Server, describe, show
 from bot import logs, memory
 from bot.app import make_context, make_worker
 from bot.clock import SystemClock

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import uvloop
 
-from benchmarks.load import Load, Requests, pin, pull_request, workflow_job
-from benchmarks.machine import HERE, Server, describe, median, ours, show
+from benchmarks.support.load import Load, Requests, pin, pull_request, workflow_job
+from benchmarks.support.machine import HERE, Server, describe, median, ours, show
 
 PATH = "/api/github/webhooks"
 CONNECTIONS = 32

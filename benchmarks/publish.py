@@ -4,8 +4,8 @@
     python3 dev.py bench publish --minutes 60 --pushes 30       the whole hour, which takes twice that
 
 30 pushes an hour meet 20 backends of 3 jobs each: 4 at L4, 4 at L3 with their label on, 12 at L2. One clock drives the
-bot, GitHub and the backends (benchmarks/simulated.py). What was written, and when, is read from GitHub's own log of
-calls; how stale a comment is, from what its text says. The bot's settings are its defaults.
+bot, GitHub and the backends (benchmarks/support/simulated.py). What was written, and when, is read from GitHub's own
+log of calls; how stale a comment is, from what its text says. The bot's settings are its defaults.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.machine import describe, show
-from benchmarks.simulated import stage
+from benchmarks.support.machine import describe, show
+from benchmarks.support.simulated import stage
 from bot.logs import configure
 
 UPSTREAM = "example-org/project"

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import aiohttp
 import sqlalchemy as sa
 
-from benchmarks.load import pull_request
-from benchmarks.machine import Server, cpu_of, describe, median, ours, show
+from benchmarks.support.load import pull_request
+from benchmarks.support.machine import Server, cpu_of, describe, median, ours, show
 from bot.clock import SystemClock
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer

@@ -81,7 +81,6 @@ def make_worker(context: Context, *, poll: float = POLL) -> Worker:
     return Worker(
         context,
         router=handlers.make_router(),
-        events=handlers.EVENTS,
         kinds=tasks.KINDS,
         periodic=tasks.PERIODIC | pulling,
         poll=poll,
@@ -145,7 +144,7 @@ def _check_role(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Do the work beside whatever else is done, from an allowlist on; no new work once `stop` is set."""
+    """Run the worker beside the rest, after a first look at the allowlist; once `stop` is set it takes no new work."""
     if context.settings.role == "web":
         yield
         return
@@ -163,7 +162,7 @@ async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]
 
 
 async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
-    """Let requests in flight end while tasks do."""
+    """Wait for `stop`, then have the worker take no new work: tasks end while requests in flight do."""
     await stop.wait()
     log.info("stopping: no new work")
     worker.stop()

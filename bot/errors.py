@@ -27,7 +27,7 @@ class RetryLater(OotbotError):
 
 
 class NotYet(RetryLater):
-    """What this task waits for has not happened yet: whoever asks for it meanwhile may know better, and waits not."""
+    """What this task waits for has not happened yet. A new request for it may bring news, so it is not held back."""
 
 
 class NoRoom(RetryLater):

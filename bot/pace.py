@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bot import metrics
-from bot.domain.ledger import DISPATCHES_PER_MIN, HOUR, MINUTE, Allowance, Ledger, SentBack
+from bot.domain.ledger import DISPATCHES_PER_MIN, HOUR, MINUTE, MOST_ASKED, Allowance, Ledger, SentBack
 from bot.errors import NoRoom, RetryLater, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Pace:
     async def _reserve(self, who: str, method: str, url: str, *, spare: bool) -> int:
         now = self._clock.now()
         async with self._books.open(who) as ledger:
+            ledger.heed_clock(now)
             self._heed(who, ledger.blocked_until)
             if url.endswith("/dispatches"):
                 found = ledger.reserve_dispatch(now)
@@ -147,7 +148,7 @@ class Pace:
     def _heed(self, who: str, blocked_until: int) -> None:
         """Raise RetryLater while GitHub wants no calls, whoever it told so."""
         wait = max(blocked_until, self._banned.get(who, 0)) - self._clock.now()
-        if wait > 0:
+        if 0 < wait <= MOST_ASKED:  # or the clock was ahead when that was noted
             raise _sent_back(SentBack(kind="asked", reason=f"GitHub asked us to wait with {who}", after=wait))
 
     def _show(self, who: str, ledger: Ledger, now: int) -> None:

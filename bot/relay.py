@@ -24,15 +24,15 @@ Row = dict[str, Any]
 NO_COMMIT = "0" * 40  # what GitHub writes where a ref did not exist or does not any more
 
 
-async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:
-    """Record one dispatch per backend of the allowlist for a pull request's event; returns how many are new.
+async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row) -> None:
+    """Record one dispatch per backend of the allowlist for a pull request's event.
 
     Only pull requests of a watched repository are relayed. Raises RetryLater while no allowlist is in force: an
     event that nobody could be told about yet is kept, not dropped.
     """
     repo, event = body["repository"]["full_name"], body["pull_request"]
     if not settings.is_upstream(repo):
-        return 0
+        return
     allowlist = await _allowlist(tx)
     number, head, closing = event["number"], event["head"]["sha"], body["action"] == "closed"
     await dispatches.take_turns(tx, repo, number)
@@ -60,7 +60,6 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     for one in {number, *await _heirs(tx, repo, number, record)}:
         tx.publish(repo, one)
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
-    return new
 
 
 async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:
@@ -71,14 +70,14 @@ async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) ->
     return {owner for owner in owners.values() if owner != number}
 
 
-async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int:
-    """Record one dispatch per backend that wants pushes to this ref; returns how many are new.
+async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> None:
+    """Record one dispatch per backend that wants pushes to this ref.
 
     Deletions are never relayed, and tags only to backends that name tags in `refs`.
     """
     repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
     if not settings.is_upstream(repo) or body.get("deleted") or after == NO_COMMIT:
-        return 0
+        return
     allowlist = await _allowlist(tx)
     before = None if body["before"] == NO_COMMIT else body["before"]
     about = _about(guid, body) | {"pr_number": None, "head_sha": after, "base_sha": before, "labels": []}
@@ -87,7 +86,6 @@ async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> int
         if ref.startswith("refs/heads/") or entry.refs:
             new += await _record(tx, about, entry, "pending")
     log.info("relayed", repo=repo, ref=ref, backends=new)
-    return new
 
 
 async def approve(tx: Transaction, repo: str, number: int, head: str, login: str) -> None:
@@ -110,15 +108,15 @@ async def installed(tx: Transaction, account: str) -> int:
     return len(waiting)
 
 
-async def resume(tx: Transaction, repo: str, number: int) -> int:
-    """Send afresh what was dropped for another head though its own is the one after all; returns how many dispatches.
+async def resume(tx: Transaction, repo: str, number: int) -> None:
+    """Send afresh what was dropped for another head though its own is the one after all.
 
     Of two pushes in one second the older may be heard of last, and drop what is due.
     """
     await dispatches.take_turns(tx, repo, number)
     record, allowlist = await pulls.get(tx, repo, number), await allowlists.in_force(tx)
     if record is None or record["state"] != "open" or allowlist is None:
-        return 0
+        return
     taking_part = {entry.key for entry in allowlist.for_event("pull_request")}
     due = [
         row
@@ -129,18 +127,17 @@ async def resume(tx: Transaction, repo: str, number: int) -> int:
         await afresh(tx, row, "its head stands")
     if due:
         tx.publish(repo, number)
-    return len(due)
 
 
-async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
-    """Record a new dispatch of what an older one was about; returns its key. The same cause makes one only.
+async def afresh(tx: Transaction, dispatch: Row, cause: str) -> None:
+    """Record a new dispatch of what an older one was about. The same cause makes one only.
 
     The backend's level and device are those of now. What has to be held back now is, whatever became of the older one:
     only an approval lets it go.
     """
     held = await is_held(tx, dispatch)
     if held and dispatch["state"] == "held":
-        return str(dispatch["id"])
+        return
     delivery_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))
     state = "held" if held else "pending"
     row = dispatch | _unsent(tx, delivery_id, dispatch["backend"]) | {"state": state}
@@ -149,7 +146,6 @@ async def afresh(tx: Transaction, dispatch: Row, cause: str) -> str:
     await dispatches.add(tx, row)
     if not held:
         tx.enqueue("dispatch", row["id"])
-    return str(row["id"])
 
 
 async def is_held(tx: Transaction, dispatch: Row) -> bool:

@@ -110,7 +110,7 @@ def _apply(job: Job, rows: dict[str, Row], meter: Meter, room: Room, *, now: int
         return refusal
     if change is None:
         return answer | {"duplicate": True}
-    values = room.fitting(job, change.values)
+    values = room.fitting(job, change)
     if job.measured:
         times = {"queue_time": job.measured.queue_time, "execution_time": job.measured.execution_time}
         values = lifecycle.as_measured(values, **times)

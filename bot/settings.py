@@ -1,7 +1,8 @@
-"""What can an operator set, and what does each option mean? The only reader of the environment.
+"""What can an operator set, and what does each option mean?
 
 Every option is a field below: its name (OOTBOT_<NAME>, or a key of ootbot.toml), its default and one sentence.
-`load` reads all of them and reports everything that is wrong at once.
+`load` reads all of them and reports everything that is wrong at once. Variables that are OpenTelemetry's own
+are left to `bot.traces`.
 """
 
 from __future__ import annotations

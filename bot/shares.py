@@ -1,6 +1,6 @@
 """How much may one backend report? Reports and new commits in a time, jobs and failed tests of a dispatch.
 
-What one says shall be no load for all others.
+No backend's reports may slow the others down.
 """
 
 from __future__ import annotations

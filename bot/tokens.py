@@ -58,7 +58,8 @@ class Tokens:
 
     def unknown_for(self, token: Token) -> float:
         """Return the seconds until every one of GitHub's servers knows a token; 0 when they do."""
-        return max(token.made_at + TOKEN_KNOWN_AFTER - self._clock.now(), 0) / 1000
+        wait = token.made_at + TOKEN_KNOWN_AFTER - self._clock.now()
+        return max(min(wait, TOKEN_KNOWN_AFTER), 0) / 1000  # the clock may have been ahead when it was made
 
     async def _mint(self, repo: str, permissions: Mapping[str, str], *, again: bool) -> str:
         """Make a token; with `again` a refusal may only mean that the App was installed anew meanwhile."""

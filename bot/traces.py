@@ -1,8 +1,8 @@
 """What took how long, for a collector of traces? Spans by OTLP, where the extra `otel` is there and one is named.
 
 The trace of a request, or of a delivery and all it causes, follows from its id: no parent has to be kept in the
-database, and none is taken from strangers. OpenTelemetry's own variables say where spans go, how many of them,
-and under which name:
+database, and none is taken from strangers. OpenTelemetry's own variables, and no settings, say where spans go, how
+many of them, and under which name. A process has one tracer, so it is handed to nobody.
 https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 """
 

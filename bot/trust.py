@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bot import callback_token
 from bot.domain import contradiction
 from bot.domain.allowlist_entry import Level
-from bot.domain.envelope import commit_of
+from bot.domain.reading import as_commit
 from bot.domain.wire import SELF_TRIGGERED
 from bot.errors import Rejected
 from bot.store import allowlists, dispatches, jobs, secrets
@@ -166,7 +166,7 @@ def _of_its_own(known: Known, entry: Entry, one: Given) -> Row:
             f"{entry.repo} sends no {report.event_type} reports: add nightly to its events in the allowlist"
         )
         raise Rejected(403, "forbidden", detail)
-    commit = commit_of(report.delivery_id)
+    commit = as_commit(report.delivery_id)
     if commit is None or report.status != "completed":
         what = (
             "delivery_id must be the upstream commit"

@@ -1,7 +1,7 @@
 """Who does the work, and what becomes of it when it fails? Applies deliveries, runs tasks, stops gracefully.
 
-The worker is one of the three places that catch every error: whatever a handler or a task raises is logged, kept with
-its row, and tried again later or parked.
+The worker is one of the two places that catch every error; the web middleware is the other. Whatever a handler or a
+task raises is logged, kept with its row, and tried again later or parked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Worker:
         context: Context,
         *,
         router: Router,
-        events: frozenset[str],
         kinds: Mapping[str, TaskFunction],
         periodic: Mapping[str, float],
         poll: float = POLL,
@@ -64,7 +63,7 @@ class Worker:
         self._store = context.store
         self._clock = context.clock
         self._router = router
-        self._events = events
+        self._events = context.events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
         self._poll = poll
@@ -72,6 +71,7 @@ class Worker:
         self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
+        self._latest = 0  # epoch milliseconds of the last look
 
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
@@ -97,6 +97,7 @@ class Worker:
     async def prepare(self) -> None:
         """Return what crashed processes left behind, and see that periodic work is waiting."""
         async with self._store.transaction() as tx:
+            await queue.hasten_postdated(tx)
             if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
                 await queue.release_all(tx)
                 await intents.lose_all(tx)
@@ -203,6 +204,9 @@ class Worker:
             return 0
         async with self._claiming:
             async with self._store.transaction() as tx:
+                if tx.now < self._latest:  # the clock was ahead, and was put right
+                    await queue.hasten_postdated(tx)
+                self._latest = tx.now
                 claimed = await queue.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
             for task in claimed:
                 running = asyncio.create_task(self._run_task(task))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 from bot.delivery import record
-from bot.domain.envelope import commit_of
 from bot.domain.labels import is_label
+from bot.domain.reading import as_commit
 from bot.domain.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
 from bot.domain.words import OK_TO_TEST
 
@@ -28,7 +28,7 @@ async def pull_request(event: Delivery, tx: Transaction) -> None:
     One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
     """
     kept = record(tx, event, PULL_REQUEST)
-    if commit_of(kept["head_sha"]):
+    if as_commit(kept["head_sha"]):
         record(tx, event, PULL_HEAD)  # the record above has one head, people choose among all there were
     if event.action in {"labeled", "unlabeled"}:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]

@@ -21,8 +21,7 @@ from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.parse import IssuerConfig
 from bot.settings import Settings
-from bot.store import inbox
-from bot.store.tables import metadata
+from bot.store.tables import delivery, metadata, task
 from bot.tasks import PERIODIC
 from bot.web.routes import make_app
 from tests import canary
@@ -76,16 +75,19 @@ class Bot:
         while True:
             while await self.worker.step():
                 await self.github.settled()
-            async with self.store.read() as tx:
-                due = [await inbox.next_due(tx), *await self._tasks_due(tx)]
-            coming = [at for at in due if at is not None and at <= end]
+            coming = [at for at in await self._due() if at <= end]
             if not coming:
                 return
             self.clock.at = max(self.clock.at, min(coming))
 
-    async def _tasks_due(self, tx):
-        rows = await self.rows("task")
-        return [row["due_at"] for row in rows if row["state"] == "waiting" and row["kind"] not in PERIODIC]
+    async def _due(self):
+        """When each stored delivery and each waiting task is due."""
+        stored = sa.select(delivery.c.due_at).where(delivery.c.state == "stored")
+        waiting = sa.select(task.c.due_at).where(
+            task.c.state == "waiting", task.c.kind.not_in(list(PERIODIC))
+        )
+        async with self.store.read() as tx:
+            return [row["due_at"] for row in await tx.rows(stored.union_all(waiting))]
 
     async def wait(self, seconds: float) -> None:
         """Let that much time pass, working all the way."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from bot.clock import SystemClock
 from bot.commands import config_option, load_settings, run
 from bot.domain.reading import as_time
 from bot.errors import StoreUnavailable
@@ -44,7 +44,7 @@ def moment(_context: click.Context, _option: click.Parameter, value: str | None)
     if at is not None:
         return at
     try:
-        return round((datetime.now(UTC).timestamp() - duration(value)) * 1000)
+        return SystemClock().now() - round(duration(value) * 1000)
     except ValueError:
         raise click.BadParameter(
             f"{value!r} is neither a duration such as 2d nor a date such as 2026-01-31"

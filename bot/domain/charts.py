@@ -75,7 +75,7 @@ def chart(
 ) -> Chart:
     """Return a chart of values from 0 up; `show` writes one for people, `top` fixes the upper end.
 
-    Of `seconds` the axis names whole minutes, hours or days.
+    Of `seconds` the axis names round times.
     """
     known = [value for _, values in series for value in values if value is not None]
     ticks = _even(top) if top else _ticks(max(known, default=0), seconds=seconds)

@@ -91,7 +91,7 @@ def backend_check(
     prefix: str,
     head_sha: str,
     external_id: str,
-    failure_conclusion: str = "neutral",
+    failure_conclusion: str,
 ) -> CheckRun:
     """Return the check run of a backend; an L3 failure concludes as `failure_conclusion` says."""
     finished = backend.state.finished
@@ -117,7 +117,7 @@ def job_checks(
     prefix: str,
     head_sha: str,
     external_id: Callable[[Job], str],
-    failure_conclusion: str = "neutral",
+    failure_conclusion: str,
 ) -> tuple[CheckRun, ...]:
     """Return one check run per job of a backend, for entries that ask for `checks: jobs`; no two of one name."""
     names = naming.numbered(

@@ -62,7 +62,7 @@ def client_payload(
     payload: Row,
     callback_url: str,
     callback_token: str,
-    as_input: bool = False,
+    as_input: bool,
 ) -> Row:
     """Return the `client_payload`; `payload.truncated` names what had to be cut, if anything.
 

@@ -6,21 +6,19 @@ nobody vouches for that, so it must at least be well formed.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from bot.domain.reading import FULL_NAME, as_commit
 from bot.domain.wire import Malformed, parse_report
 
 if TYPE_CHECKING:
     from bot.domain.echo import Echo
     from bot.domain.wire import Report
 
-REPOSITORY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
-SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 LEVELS: dict[Any, int] = {level: int(level[-1]) for level in ("L1", "L2", "L3", "L4")} | {
     level: level for level in (1, 2, 3, 4)
 }
@@ -76,7 +74,7 @@ def parse_envelope(body: bytes) -> Envelope:
     """Read an envelope and the report in it; raises Malformed naming the field that is missing or wrong."""
     said = _decode(_envelope, body)
     trusted = said.trusted
-    if not REPOSITORY.fullmatch(trusted.verified_repo):
+    if not FULL_NAME.fullmatch(trusted.verified_repo):
         raise Malformed("trusted.verified_repo must be owner/name")
     if trusted.downstream_repo_level not in LEVELS:
         raise Malformed("trusted.downstream_repo_level must be L1, L2, L3 or L4")
@@ -99,12 +97,6 @@ def split_batch(body: bytes) -> list[bytes]:
     return [bytes(report) for report in _decode(_batch, body).reports]
 
 
-def commit_of(text: object) -> str | None:
-    """Return a commit's full SHA in lower case, None for anything else."""
-    found = text.lower() if isinstance(text, str) else ""
-    return found if SHA.fullmatch(found) else None
-
-
 def _decode(decoder: Any, body: bytes) -> Any:
     try:
         return decoder.decode(body)
@@ -116,7 +108,7 @@ def _decode(decoder: Any, body: bytes) -> Any:
 
 def _upstream(echo: Echo) -> str:
     name = echo.upstream_repo
-    if not isinstance(name, str) or not REPOSITORY.fullmatch(name):
+    if not isinstance(name, str) or not FULL_NAME.fullmatch(name):
         raise Malformed("callback_payload.payload.repository.full_name must be owner/name")
     return name
 
@@ -133,7 +125,7 @@ def _number(echo: Echo) -> int | None:
 def _sha(report: Report) -> str | None:
     """Return the commit it is about; of a nightly report the delivery_id is the commit."""
     if report.echo.head_sha is None:
-        return commit_of(report.delivery_id)
-    if (found := commit_of(report.echo.head_sha)) is None:
+        return as_commit(report.delivery_id)
+    if (found := as_commit(report.echo.head_sha)) is None:
         raise Malformed("callback_payload.payload names a commit that is not 40 or 64 hexadecimal digits")
     return found

@@ -89,19 +89,19 @@ def title(text: str, *, limit: int = TITLE_LIMIT) -> str:
     return shorten(_calm(one_line(text)), limit) or NAMELESS
 
 
-def code(text: str, *, limit: int = NAME_LIMIT) -> str:
+def code(text: str) -> str:
     """Return a name as a code span, for running text and table cells alike."""
-    word = title(text, limit=limit)
+    word = title(text, limit=NAME_LIMIT)
     if "|" in word:  # would end the cell, and its escape would show outside of one
-        return html_code(text, limit=limit)
+        return html_code(text)
     ticks = _longer_than_any_run(word, at_least=1)
     pad = " " if "`" in (word[0], word[-1]) else ""
     return f"{ticks}{pad}{word}{pad}{ticks}"
 
 
-def html_code(text: str, *, limit: int = NAME_LIMIT) -> str:
+def html_code(text: str) -> str:
     """Return a name as a code element, for HTML lines, where Markdown's backticks would show."""
-    return f"<code>{_entities(title(text, limit=limit))}</code>"
+    return f"<code>{_entities(title(text, limit=NAME_LIMIT))}</code>"
 
 
 def text(words: str, *, limit: int = PROSE_LIMIT) -> str:
@@ -111,9 +111,9 @@ def text(words: str, *, limit: int = PROSE_LIMIT) -> str:
     return _OPENING.sub(r"\1\\\2", escaped)
 
 
-def html_text(text: str, *, limit: int = PROSE_LIMIT) -> str:
+def html_text(text: str) -> str:
     """Return a sentence as running text inside an HTML line."""
-    return _entities(_break_links(shorten(one_line(text), limit)))
+    return _entities(_break_links(shorten(one_line(text), PROSE_LIMIT)))
 
 
 def fence(text: str, *, limit: int = FENCE_LIMIT) -> str:

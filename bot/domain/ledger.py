@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from bot.domain.throttle import AT_MOST
+
 MINUTE, HOUR = 60_000, 3_600_000  # milliseconds
 DISPATCHES_PER_MIN = 180  # at once or spread: what GitHub counts are minutes
 CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses the 501st
 RESERVED = 4  # one creation of so many is kept for gates and verdicts
+MOST_ASKED = round(AT_MOST * 1000)  # milliseconds: GitHub asks for no longer wait
 SOON = 2_000  # milliseconds that anything may wait in its slot
 LONGEST = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
 MOST_WAITING = 6  # calls of one installation that wait at once: each holds a slot of the worker's meanwhile
@@ -53,6 +56,16 @@ class Ledger:
     pressed_until: int = 0  # gates and verdicts were sent back until then: the rest lets them go first
     creations: list[int] = field(default_factory=list)
     dispatches: list[int] = field(default_factory=list)
+
+    def heed_clock(self, now: int) -> None:
+        """Forget times that no wait can have led to: the clock was ahead when they were written down."""
+        latest = now + LONGEST + MINUTE
+        if max(self.next_write, self.pressed_until) > latest:
+            self.next_write = self.pressed_until = now
+        if self.blocked_until > now + MOST_ASKED:
+            self.blocked_until = now
+        self.creations = [at for at in self.creations if at <= latest]
+        self.dispatches = [at for at in self.dispatches if at <= latest]
 
     def reserve_dispatch(self, now: int) -> int | SentBack:
         """Return `now`, or that it is too soon: a dispatch never waits, what it is about may be overtaken meanwhile."""

@@ -5,7 +5,6 @@ The same report twice changes nothing; what was concluded stands, except where o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,23 +15,15 @@ class Conflict(ValueError):
     """The report contradicts what is recorded; the first stands."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """The columns a report sets; `new` when the job was unknown."""
-
-    new: bool
-    values: dict[str, Any]
-
-
 def decide(
     job: dict[str, Any] | None, report: Report, *, now: int, dispatched_at: int | None
-) -> Change | None:
-    """Return what to write, or None when it is recorded already; raises Conflict.
+) -> dict[str, Any] | None:
+    """Return the columns to write, or None when it is recorded already; raises Conflict.
 
     `job` is the recorded row; times are epoch milliseconds, measured here.
     """
     if job is None:
-        return Change(new=True, values=_first(report, now, dispatched_at))
+        return _first(report, now, dispatched_at)
     if report.status == "in_progress":
         if job["status"] == "completed" and "no_start" in job["flags"]:
             raise Conflict("this job has completed already: report in_progress before completed")
@@ -44,8 +35,8 @@ def decide(
             raise Conflict(
                 f"this job has completed with {job['conclusion']} already; the first report stands"
             )
-        return Change(new=False, values=_completed(job, report, now, {"late": True}))
-    return Change(new=False, values=_completed(job, report, now, {}))
+        return _completed(job, report, now, {"late": True})
+    return _completed(job, report, now, {})
 
 
 def as_measured(

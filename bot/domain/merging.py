@@ -12,7 +12,8 @@ from bot.domain.reading import Kind, Unreadable, read, require_int
 from bot.domain.records import RecordType, Rule
 
 CREATING_ACTIONS = frozenset({"opened", "created", "submitted", "requested"})
-# of one second: what moves a head, or says who may see it, or ends it, or was read at GitHub when it was over
+# which of two actions of one second wins, weakest first: a new head or who may see it; an end or a reopening;
+# what we read at GitHub afterwards
 WEIGHTS = (("synchronize", "privatized", "publicized"), ("closed", "reopened"), ("reconciled",))
 DECISIVE_ACTIONS = {action: weight for weight, actions in enumerate(WEIGHTS, 2) for action in actions}
 STATUS_RANK = {

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from bot.domain.days import Day
 
-DAY = 86_400  # seconds
 WINDOW = 30  # days that promotion looks at
 HIGHEST = 4
 

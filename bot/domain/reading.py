@@ -6,6 +6,7 @@ can be refused by a database: no NUL, no lone surrogates, no integers over 64 bi
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -16,8 +17,11 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 MAX_INT = 2**63 - 1
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
+# of a repository, owner and name
+FULL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 
 
 class Unreadable(ValueError):
@@ -84,6 +88,12 @@ def as_int(value: object) -> int | None:
 def as_text(value: object) -> str | None:
     """Return the text cleaned, or None."""
     return clean(value) if isinstance(value, str) else None
+
+
+def as_commit(value: object) -> str | None:
+    """Return a commit's full SHA in lower case, or None."""
+    found = value.lower() if isinstance(value, str) else ""
+    return found if COMMIT.fullmatch(found) else None
 
 
 def as_time(value: object) -> int | None:

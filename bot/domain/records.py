@@ -19,7 +19,8 @@ class Rule(StrEnum):
 
     NEWEST   the greater (updated_at, weight of the action, rank of the status where there is one, SHA-256 of the
              object) wins whole, nulls included. GitHub's times have seconds, and much may happen in one: a creating
-             action weighs least, then any other, then a pull request's new head, then its end or its reopening.
+             action weighs least, then any other, then a new head or who may see it, then an end or a reopening, then
+             what we read at GitHub afterwards.
     FURTHEST no updated_at: rank queued < waiting < in_progress < completed, then completed_at, then the hash; a column
              takes its value from the greatest version in which it was not null, so a null never erases.
     HISTORY  each delivery is a row of its own (key: its GUID); nothing overwrites anything.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
 ASKED_FOR = frozenset({"repository_dispatch", "workflow_dispatch"})  # what starts a run on our behalf
-UNHEARD = {
+STATE_OF_DISPATCH = {  # while nothing is reported on it
     "not_installed": State.NOT_INSTALLED,
     "failed": State.DISPATCH_FAILED,
     "never_started": State.NEVER_STARTED,
@@ -243,7 +243,7 @@ def _outcome(jobs: Sequence[Job]) -> tuple[State, str]:
 
 
 def _unheard(dispatch: Row) -> tuple[State, str]:
-    state = UNHEARD.get(dispatch["state"], State.QUEUED)
+    state = STATE_OF_DISPATCH.get(dispatch["state"], State.QUEUED)
     said = dispatch["error"] if state.finished else ""
     return state, said or REASONS.get(dispatch["state"], "")
 

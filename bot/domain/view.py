@@ -94,7 +94,7 @@ class Job:
 
     @property
     def red(self) -> bool:
-        """Whether this job counts as failed (DESIGN 10: also action_required, startup_failure, stale)."""
+        """Whether this job counts as failed (also with action_required, startup_failure or stale)."""
         return self.status == "completed" and self.conclusion in RED_CONCLUSIONS
 
     @property

@@ -21,6 +21,10 @@ MOST_FAILED_TESTS = 1000
 MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
 MOST_ENVIRONMENT = 50  # entries
 MOST_COUNT = 2**53
+MOST_NAME, MOST_ID = (
+    1000,
+    200,
+)  # bytes: two names and two ids must fit into one entry of an index, 2,700 in PostgreSQL
 STATUSES = frozenset({"in_progress", "completed"})
 CONCLUSIONS = frozenset(
     {
@@ -31,8 +35,13 @@ CONCLUSIONS = frozenset(
 
 SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that nobody dispatched
 
-Name = Annotated[str, Meta(min_length=1, max_length=1000)]
-Id = Annotated[str, Meta(min_length=1, max_length=200)] | Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[
+    str, Meta(min_length=1, max_length=MOST_NAME, description=f"at most {MOST_NAME} bytes of UTF-8")
+]
+TextId = Annotated[
+    str, Meta(min_length=1, max_length=MOST_ID, description=f"at most {MOST_ID} bytes of UTF-8")
+]
+Id = TextId | Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = str | None
 Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)] | None
 
@@ -73,7 +82,7 @@ class _Workflow(Struct):
 
 
 class _Body(Struct):
-    delivery_id: Annotated[str, Meta(min_length=1, max_length=200)]
+    delivery_id: TextId
     workflow: _Workflow
     event_type: Text = None
     callback_token: Text = None
@@ -130,7 +139,7 @@ def parse_report(body: bytes) -> Report:
         raise Malformed(f"workflow.status is {work.status[:40]!r}: send in_progress or completed")
     if work.status == "completed" and work.conclusion not in CONCLUSIONS:
         raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
-    _refuse_nul(said)
+    _check_keys(said)
     flags: dict[str, Any] = {}
     counts = work.test_results or _TestResults()
     known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
@@ -175,18 +184,21 @@ def too_deep(body: bytes) -> bool:
     return b"{" in left
 
 
-def _refuse_nul(said: _Body) -> None:
+def _check_keys(said: _Body) -> None:
+    """Refuse what an index cannot hold; bytes are counted, where the decoder counts letters."""
     work = said.workflow
     named = {
-        "delivery_id": said.delivery_id,
-        "workflow.name": work.name,
-        "workflow.job_name": work.job_name,
-        "workflow.run_id": str(work.run_id),
-        "workflow.check_run_id": str(work.check_run_id),
+        "delivery_id": (said.delivery_id, MOST_ID),
+        "workflow.name": (work.name, MOST_NAME),
+        "workflow.job_name": (work.job_name, MOST_NAME),
+        "workflow.run_id": (str(work.run_id), MOST_ID),
+        "workflow.check_run_id": (str(work.check_run_id), MOST_ID),
     }
-    for name, value in named.items():
+    for name, (value, most) in named.items():
         if "\x00" in value:
             raise Malformed(f"{name} holds a NUL character")
+        if len(value.encode()) > most:
+            raise Malformed(f"{name} is longer than {most} bytes of UTF-8")
 
 
 def _attempt(value: str | int | None) -> int:

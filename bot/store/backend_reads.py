@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.store.counted import HEARD, flagged
-from bot.store.tables import BACKEND_OF_HEAD, UNANSWERED, oot_dispatch, oot_workflow_job, records
+from bot.store.tables import BACKEND_OF_HEAD, ENDED_UNANSWERED, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -89,7 +89,7 @@ async def unanswered(
     query = sa.select(*SILENT).where(
         TOLD.backend_key == backend.casefold(),
         TOLD.created_at >= since,
-        UNANSWERED,
+        ENDED_UNANSWERED,
         ~HEARD,
         sa.func.lower(TOLD.upstream_repo).not_in(sorted(hidden)),
     )

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.domain import pull_key
 from bot.domain.tally import ENDS
 from bot.store import rollup
-from bot.store.tables import oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
+from bot.store.tables import UNHEARD, oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
-UNHEARD = oot_dispatch.c.heard_at.is_(None)
 COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
 

@@ -169,10 +169,3 @@ async def again(tx: Transaction, guid: str) -> None:
     tx.stirred = True
     change = {"state": "stored", "due_at": tx.now, "attempts": 0, "error": None}
     await tx.run(sa.update(delivery).where(delivery.c.guid == guid).values(change))
-
-
-async def next_due(tx: Transaction) -> int | None:
-    """Return when the next stored delivery is due, epoch milliseconds."""
-    found = await tx.run(sa.select(sa.func.min(delivery.c.due_at)).where(delivery.c.state == "stored"))
-    at: int | None = found.scalar()
-    return at

@@ -15,7 +15,7 @@ oot_budget = sa.Table(
     _must("next_write", Big),  # when the write after those reserved may go
     _must("blocked_until", Big),  # GitHub asked for it
     _must("pressed_until", Big),  # until then gates and verdicts go first
-    # when each of the last hour went: an hour that slides can be told in no fewer words
+    # when each of the last hour went: a sliding hour needs every single time
     _must("creations", Json),
     _must("dispatches", Json),  # the same of the last minute
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),

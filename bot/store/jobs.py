@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.store import rollup
-from bot.store.tables import oot_dispatch, oot_run, oot_workflow_job, records
+from bot.store.tables import UNHEARD, oot_dispatch, oot_run, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -74,7 +74,7 @@ async def _hear(tx: Transaction, dispatches: Collection[str]) -> None:
     if not dispatches:
         return
     told = oot_dispatch.c
-    unheard = sa.select(told.id).where(told.id.in_(sorted(dispatches)), told.heard_at.is_(None))
+    unheard = sa.select(told.id).where(told.id.in_(sorted(dispatches)), UNHEARD)
     # one order for all, so that two transactions never wait for each other
     unheard = unheard.order_by(told.id)
     found = list((await tx.run(unheard if tx.sqlite else unheard.with_for_update())).scalars())
@@ -181,7 +181,8 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
         ).where(run.c.id.in_(numbers))
     )
     asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
-    words = [word | {"run_id": str(word["run_id"])} for word in [*asked, *told]]
+    words = [word | {"conclusion": None} for word in asked]
+    words += [word | {"run_id": str(word["run_id"])} for word in told]
     known = [word for word in words if (word["backend_key"], word["run_id"]) in runs]
     return sorted(known, key=_weight)  # later ones win
 
@@ -204,7 +205,6 @@ async def keep_word(tx: Transaction, backend: str, run_id: str, attempt: int, st
         "run_id": run_id,
         "run_attempt": attempt,
         "status": status,
-        "conclusion": None,
         "checked_at": tx.now,
     }
     insert = tx.insert(oot_run).values(row)

@@ -57,14 +57,19 @@ async def latest_jobs(
     )
 
 
-async def jobs_of_pull(
-    tx: Transaction, names: Iterable[str], number: int, *, relayed_only: bool = False
-) -> list[Row]:
+async def jobs_of_pull(tx: Transaction, names: Iterable[str], number: int) -> list[Row]:
     """Return the job rows of a pull request, every head and attempt, as they were first heard of."""
+    return await tx.rows(_of_pull(names, number))
+
+
+async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: int) -> list[Row]:
+    """Return those of a pull request's job rows that an outside relay told of and we had not asked for."""
+    return await tx.rows(_of_pull(names, number).where(JOB.dispatch_id.is_(None)))
+
+
+def _of_pull(names: Iterable[str], number: int) -> sa.Select[Any]:
     query = sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
-    if relayed_only:
-        query = query.where(JOB.dispatch_id.is_(None))
-    return await tx.rows(query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key))
+    return query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key)
 
 
 async def jobs_on_commit(

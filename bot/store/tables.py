@@ -127,11 +127,11 @@ sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_a
 UNHEARD = oot_dispatch.c.heard_at.is_(None)
 partial_index("ix_oot_dispatch_unheard", oot_dispatch.c.state, oot_dispatch.c.created_at, where=UNHEARD)
 # written out in statements too: only so does SQLite see that the index is about the same
-UNANSWERED = oot_dispatch.c.state.in_(
+ENDED_UNANSWERED = oot_dispatch.c.state.in_(
     [sa.literal_column(f"'{state}'") for state in ("failed", "never_started", "not_installed")]
 )
 _silent = (oot_dispatch.c.backend_key, oot_dispatch.c.created_at)
-partial_index("ix_oot_dispatch_unanswered", *_silent, where=UNANSWERED)
+partial_index("ix_oot_dispatch_unanswered", *_silent, where=ENDED_UNANSWERED)
 sa.Index("ix_oot_dispatch_head", oot_dispatch.c.head_sha)
 sa.Index("ix_oot_dispatch_source", oot_dispatch.c.source_guid)
 
@@ -233,7 +233,6 @@ oot_run = sa.Table(
     _must("run_id", sa.Text),
     _must("run_attempt", sa.Integer),
     _must("status", sa.Text),  # missing | unconfirmed | unreadable
-    _column("conclusion", sa.Text),
     _must("checked_at", Big),
     sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import oot_dispatch, oot_workflow_job, records
+from bot.store.tables import UNHEARD, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 TOLD, JOB = oot_dispatch.c, oot_workflow_job.c
-UNANSWERED = ("pending", "held", "sent")
+OPEN = ("pending", "held", "sent")
 Waiting = dict[str, int]  # backend, case folded -> how many pull requests
 
 
@@ -23,7 +23,7 @@ async def by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) ->
     """Return how many open pull requests wait for each backend; what was asked before `since` is given up."""
     what = sa.select(TOLD.backend_key, TOLD.upstream_repo, TOLD.pr_number).distinct()
     asked = (TOLD.level > 1, TOLD.action.is_distinct_from("closed"), TOLD.created_at >= since)
-    unheard = what.where(TOLD.state.in_(UNANSWERED), *asked, TOLD.heard_at.is_(None), _newest_of_open())
+    unheard = what.where(TOLD.state.in_(OPEN), *asked, UNHEARD, _newest_of_open())
     running = what.join(oot_workflow_job, JOB.dispatch_id == TOLD.id).where(
         JOB.status == "in_progress", *asked, _newest_of_open()
     )

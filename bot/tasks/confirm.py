@@ -58,7 +58,7 @@ async def run(context: Context, task: Task) -> None:
 async def _hear(
     context: Context, run: tuple[str, str, int], *, age: int, over: bool, wait: float
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return the run, and what is to be said when it says nothing in time; raises NotYet while there is time."""
+    """Return the run, and the status to record when it has not ended in time; raises NotYet while there is time."""
     backend, run_id, attempt = run
     try:
         found = await _ask(context, backend, run_id, attempt)

@@ -50,10 +50,15 @@ async def plan(
     return wanted
 
 
-async def follow(tx: Transaction, state: PullState) -> None:
-    """Have the gates looked at again for which this pull request counts: of those behind it in a merge queue."""
-    for number in merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number):
-        tx.publish(state.repo, number)
+async def behind(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
+    """Return the pull requests that are behind this one in a merge queue, when its verdict is news to them.
+
+    It is while a gate has to be written: two pull requests can each be behind the other, once in the queue as it was
+    and once as it is.
+    """
+    if all(one.check.name != gate_name for one in plan.writes):
+        return set()
+    return merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
 
 
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:

@@ -16,7 +16,7 @@ from bot.domain import desired, naming, run_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
 from bot.store import baselines, pulls
-from bot.tasks import comment, gates, merge_base, subject
+from bot.tasks import changed_files, comment, gates, merge_base, subject
 from bot.tasks.check import write
 from bot.tasks.labels import state_of
 
@@ -38,7 +38,6 @@ Row = dict[str, Any]
 CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run that it has said nothing of
 QUIET_AGAIN = 61.0  # seconds: a backend nobody can confirm is looked at again once it was quiet long enough
 SHORTEST = 0.001  # seconds until another look
-MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
 async def run(context: Context, task: Task) -> None:
@@ -49,35 +48,43 @@ async def run(context: Context, task: Task) -> None:
         return
     if await merge_base.ask(context, state):
         state = await state_of(context, repo, number)
-    async with context.store.read() as tx:
-        files = await _known_files(tx, state)
-    if files is None:
-        files = await _changed_files(context, state)
+    files = await changed_files.find(context, state)
     async with context.store.read() as tx:
         present = await pulls.checks_of(tx, state.repo, state.number)
         heads = _looked_after(state, present)
         plan = await _plan(tx, context, state, heads=heads, present=present, files=files)
+        behind = await gates.behind(tx, state, plan, naming.gate(context.settings.check_prefix))
+    if (
+        behind
+    ):  # before anything is written: what has been written is no news to whoever looks again after a crash
+        async with context.store.transaction() as tx:
+            for other in sorted(behind):
+                tx.publish(repo, other)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()
     wait, refusals = await _write_all(context, state, plan, now)
     async with context.store.transaction() as tx:
-        later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
-        if wait and wait.after is not None:  # not raised: a task that waits already may be due before
-            log.info("some checks have to wait", reason=str(wait), after=wait.after)
-            later.append(wait.after)
-        if later:
-            tx.enqueue("publish", task.key, delay=max(min(later), SHORTEST))
+        _look_again(tx, task.key, plan, wait, now)
         if _any_unconfirmable(heads):
             tx.enqueue("publish", task.key, delay=QUIET_AGAIN)
         for run in _unheard_of(heads):
             tx.enqueue("confirm", run, delay=CONFIRM_AFTER)
         await baselines.keep(tx, state.compared)
-        await gates.follow(tx, state)
         await comment.follow(tx, context.settings, state)
     if wait and wait.after is None:
         raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
+
+
+def _look_again(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, now: int) -> None:
+    """Have a pull request looked at again when the first of what had to wait may be written."""
+    later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+    if wait and wait.after is not None:  # not raised: a task that waits already may be due before
+        log.info("some checks have to wait", reason=str(wait), after=wait.after)
+        later.append(wait.after)
+    if later:
+        tx.enqueue("publish", key, delay=max(min(later), SHORTEST))
 
 
 async def all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
@@ -152,35 +159,6 @@ async def _plan(
         return not one.urgent, not one.urgent and one.check.name == gate_name
 
     return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
-
-
-async def _known_files(tx: Transaction, state: PullState) -> frozenset[str] | None:
-    """Return the files the pull request changes, as far as any failed test asks for them; None: GitHub knows."""
-    head = state.current
-    if head is None or not any(
-        test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
-    ):
-        return frozenset()
-    return await pulls.changed_files(tx, state.repo, state.number, head.view.head_sha)
-
-
-async def _changed_files(context: Context, state: PullState) -> frozenset[str]:
-    """Ask GitHub which files the newest head changes, once; nothing is annotated where it does not say."""
-    client = context.github.client(state.repo, pull_requests="read")
-    url = client.path(f"pulls/{state.number}/files{{?per_page}}")
-    paths: list[str] = []
-    try:
-        async for one in client.getiter(url, {"per_page": "100"}):
-            paths.append(one["filename"])
-            if len(paths) == MOST_FILES:
-                break
-    except (GitHubRefused, RetryLater) as error:
-        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
-        return frozenset()
-    head = state.heads[0].view.head_sha
-    async with context.store.transaction() as tx:
-        await pulls.keep_changed_files(tx, state.repo, state.number, head, paths)
-    return frozenset(paths)
 
 
 def _unheard_of(heads: Sequence[Head]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 JOBS = 200  # rows unless ?limit= says otherwise
-UNANSWERED = 20  # newest dispatches
+MOST_UNANSWERED = 20  # newest dispatches
 SHEET, MOST_SHEET = 1_000, 5_000
 
 
@@ -59,7 +59,7 @@ async def _read(request: web.Request, limit: int) -> tuple[Health, int, list[Row
             tx, repo, since=window.since, limit=limit, hidden=hidden.names, events=parameters.events(request)
         )
         silent = await backend_reads.unanswered(
-            tx, repo, since=window.since, hidden=hidden.names, limit=UNANSWERED
+            tx, repo, since=window.since, hidden=hidden.names, limit=MOST_UNANSWERED
         )
     return one, days, rows, silent
 

@@ -16,7 +16,7 @@ from bot.domain.words import duration
 from bot.store import backend_reads, jobs, reads
 from bot.store.backend_reads import Asked
 from bot.web import access, health, parameters, refresh
-from bot.web.backend_api import UNANSWERED
+from bot.web.backend_api import MOST_UNANSWERED
 from bot.web.grid import cells
 from bot.web.health import Window
 from bot.web.html import page, render
@@ -64,7 +64,7 @@ async def backend(request: web.Request) -> web.Response:
         failed = await backend_reads.failed_tests(tx, asked, limit=FAILED_JOBS)
         latest = await reads.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names)
         silent = await backend_reads.unanswered(
-            tx, repo, since=window.since, hidden=hidden.names, limit=UNANSWERED
+            tx, repo, since=window.since, hidden=hidden.names, limit=MOST_UNANSWERED
         )
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
@@ -89,7 +89,7 @@ async def backend(request: web.Request) -> web.Response:
         charts=charts_of(known, window),
         latest=[(row, verdict.job(row)) for row in latest if "refused" not in row["flags"]],
         unanswered=silent,
-        most_unanswered=UNANSWERED,
+        most_unanswered=MOST_UNANSWERED,
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
         json_url=f"/api/oot/backends/{one.repo}?" + same,

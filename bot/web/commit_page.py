@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 MOST = 2_000  # rows of one commit
 RUNNING = 30  # seconds until the page of a commit on which something runs loads itself anew
-UNHEARD = {"pending": "queued", "sent": "queued", "held": "held back", "failed": "could not be dispatched"}
+WORD_OF_DISPATCH = {  # while nothing is reported on it
+    "pending": "queued",
+    "sent": "queued",
+    "held": "held back",
+    "failed": "could not be dispatched",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +145,7 @@ def _backend(rows: list[Row], dispatch: Row | None) -> Told:
         events=tuple(sorted(events)),
         jobs=jobs,
         tone=tone,
-        word=word if jobs else UNHEARD.get(state, state.replace("_", " ")),
+        word=word if jobs else WORD_OF_DISPATCH.get(state, state.replace("_", " ")),
         counts=job_counts(jobs) if jobs else "no report",
     )
 

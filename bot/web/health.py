@@ -66,7 +66,7 @@ class Health:
     turned: str = ""  # red or green, in the last 24 hours
     waiting: int = 0  # open pull requests that wait for it
     heard_at: int | None = None  # last report in the window or the days drawn
-    stale: bool = False  # it has reported before, and not for long
+    stale: bool = False  # it has reported before, but not in the last 36 hours
 
     @property
     def label(self) -> str:
@@ -195,9 +195,9 @@ async def _figures(tx: Transaction, seen: _Seen, window: Window, past: Past) -> 
     day: dict[str, tuple[Tally, ...]] = {}
     if window.days == 1:
         day = await past.since(tx, seen, window.since, partial(_tallies, seen))
-    hour = tx.now // HOUR  # what turned red is told in whole hours: what was made in another is made again
-    parts = {key: (gone.get(key), lately.get(key), day.get(key), hour) for key in {**gone, **lately}}
-    return past.made(what, parts, partial(_together, window))
+    parts = {key: (gone.get(key), lately.get(key), day.get(key)) for key in {**gone, **lately}}
+    # what turned red is told in whole hours
+    return past.made(what, parts, partial(_together, window), mark=tx.now // HOUR)
 
 
 def _part(seen: _Seen, window: Window, days: Sequence[Day]) -> _Part:
@@ -218,7 +218,7 @@ def _tallies(seen: _Seen, days: Sequence[Day]) -> tuple[Tally, ...]:
 
 
 def _together(
-    window: Window, gone: _Part | None, lately: _Part | None, day: tuple[Tally, ...] | None, _hour: int = 0
+    window: Window, gone: _Part | None, lately: _Part | None, day: tuple[Tally, ...] | None
 ) -> Figures:
     parts = [part for part in (gone, lately) if part is not None]
     counted = [*(day or ()), *(tally for part in parts for tally in part.counted)]

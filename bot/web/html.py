@@ -15,10 +15,10 @@ from aiohttp import web
 import bot
 from bot.domain import charts, failures, inert, matrix, stats, words
 from bot.domain.readiness import Word, percent
-from bot.domain.reading import show_time
+from bot.domain.reading import FULL_NAME, show_time
 from bot.domain.view import State, anchor_of
 from bot.errors import Rejected, StoreUnavailable
-from bot.web import drawing, parameters, refresh, serving
+from bot.web import drawing, refresh, serving
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def word(text: object, limit: int = inert.TITLE_LIMIT) -> str:
 
 def path(repo: str) -> str | None:
     """Return /owner/name of a repository, None when its name could lead somewhere else."""
-    return f"/{repo}" if parameters.REPO.fullmatch(repo) else None
+    return f"/{repo}" if FULL_NAME.fullmatch(repo) else None
 
 
 def tone_of_state(state: State) -> str:

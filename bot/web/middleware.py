@@ -1,11 +1,10 @@
 """What happens around every request? Errors become answers, every answer gets its security headers.
 
-The web middleware is one of the three places that catch every error.
+The web middleware is one of the two places that catch every error; the worker is the other.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,13 @@ from bot.errors import Rejected, StoreUnavailable
 from bot.logs import REQUEST
 from bot.web import html
 from bot.web.limits import ROOM, TAKEN
+from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 log = structlog.get_logger("bot.web")
 
-GUID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 DOORS = (
     ("/api/github/webhooks", "webhooks"),
     ("/api/oot/callback", "callback"),
@@ -75,7 +74,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 def _identity(request: web.Request) -> str:
     """Return what a request is called in the log: GitHub's name of a delivery, else one of our own."""
     guid = request.headers.get("X-GitHub-Delivery", "")
-    return guid if GUID.fullmatch(guid) else secrets.token_hex(8)
+    return guid if IDENTIFIER.fullmatch(guid) else secrets.token_hex(8)
 
 
 def _door(path: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.envelope import MOST_REPORTS
-from bot.web import callback, webhooks
+from bot.web import callback, parameters, webhooks
 from bot.web.openapi_parts import (
     BACKEND,
     GITHUB,
@@ -106,7 +106,7 @@ def _webhook() -> Schema:
         "for another App is stored and not handled.",
         parameters=[
             in_header("X-GitHub-Event", matching(webhooks.EVENT.pattern), "name of the event"),
-            in_header("X-GitHub-Delivery", matching(webhooks.GUID.pattern), "GUID of the delivery"),
+            in_header("X-GitHub-Delivery", matching(parameters.IDENTIFIER.pattern), "GUID of the delivery"),
             in_header(
                 "X-GitHub-Hook-Installation-Target-ID",
                 matching("[0-9]{1,18}"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bot.domain.reading import FULL_NAME
 from bot.domain.records import TYPES
-from bot.web import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -131,7 +131,7 @@ def in_header(name: str, schema: Schema, description: str, *, required: bool = T
 
 def repository(owner: str = "owner") -> tuple[Schema, Schema]:
     """Return the two parts of a repository's name in the address."""
-    first, last = parameters.REPO.pattern.split("/")
+    first, last = FULL_NAME.pattern.split("/")
     return (
         in_path(owner, matching(first), "owner of the repository"),
         in_path("repo", matching(last), "name of the repository"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.domain import envelope, wire
+from bot.domain import envelope, reading, wire
 from bot.domain.allowlist_entry import (
     CALLBACK_TOKENS,
     CHECKS,
@@ -18,7 +18,7 @@ from bot.domain.allowlist_entry import (
     STATIC_KEYS,
     Entry,
 )
-from bot.domain.reading import Kind
+from bot.domain.reading import FULL_NAME, Kind
 from bot.domain.records import TYPES
 from bot.domain.stats import BackendStats
 from bot.domain.view import History, State
@@ -100,7 +100,7 @@ def _sent() -> Schema:
     }
     _, around = _made([envelope._Envelope, envelope._Batch])  # noqa: SLF001 - as above
     around["Trusted"]["properties"] |= {
-        "verified_repo": matching(envelope.REPOSITORY.pattern),
+        "verified_repo": matching(FULL_NAME.pattern),
         "downstream_repo_level": one_of(envelope.LEVELS),
     }
     around["Untrusted"]["properties"]["callback_payload"] = ref("Report") | _with_payload()
@@ -110,14 +110,14 @@ def _sent() -> Schema:
 
 def _with_payload() -> Schema:
     """Return what a relay's report has to say besides: nobody else knows what it is about."""
-    sha = matching(envelope.SHA.pattern)
+    sha = matching(reading.COMMIT.pattern)
     pull = {
         "number": {"type": "integer", "minimum": 1, "maximum": envelope.MOST_NUMBER},
         "head": members({"sha": sha}),
     }
     payload = members(
         {
-            "repository": members({"full_name": matching(envelope.REPOSITORY.pattern)}),
+            "repository": members({"full_name": matching(FULL_NAME.pattern)}),
             "pull_request": members(pull),
             "after": sha,
         },

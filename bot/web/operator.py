@@ -11,7 +11,6 @@ from aiohttp import web
 
 from bot import metrics as counts
 from bot.errors import StoreUnavailable
-from bot.metrics import ALLOWLIST_OK, SWEEP_AGE
 from bot.store import allowlists, backlog, sweeps
 from bot.web.keys import CONTEXT
 
@@ -90,8 +89,8 @@ async def metrics(request: web.Request) -> web.Response:
             ages = await _ages(tx, context)
             waiting, heard = await backlog.measure(tx), await backlog.last_heard(tx)
         for name, app, age in ages:
-            SWEEP_AGE.labels(name, app).set(age / 1000)
-        ALLOWLIST_OK.set(bool(newest and newest["valid"]))
+            counts.SWEEP_AGE.labels(name, app).set(age / 1000)
+        counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
         counts.waiting(waiting, heard_at=heard)
         counts.DATABASE_OK.set(not _refused_writes(context))
     _measure_disk(context.settings)
@@ -108,8 +107,8 @@ def _measure_disk(settings: Settings) -> None:
             counts.DISK_FREE.labels("sqlite").set(shutil.disk_usage(settings.data_dir).free)
 
 
-routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
-
-
 async def _ages(tx: Transaction, context: Context) -> list[tuple[str, int, int]]:
     return await sweeps.ages(tx, [context.github.app_id, context.relay.app_id], list(sweeps.LOOKS_AT))
+
+
+routes = [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]

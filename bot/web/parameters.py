@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bot.domain import inert
+from bot.domain.reading import FULL_NAME
 from bot.errors import Rejected
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are a
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
 MOST_WORDS = 200  # characters of them
-REPO = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
 
@@ -99,7 +99,7 @@ def commit(text: str) -> str:
 def repo(request: web.Request, owner: str = "owner") -> str:
     """Return owner/name of the repository in the path; raises Rejected 404 for what can be no repository."""
     name = f"{request.match_info[owner]}/{request.match_info['repo']}"
-    if not REPO.fullmatch(name):
+    if not FULL_NAME.fullmatch(name):
         raise Rejected(404, "not_found", "a repository is written as owner/name")
     return name
 

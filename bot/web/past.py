@@ -82,12 +82,20 @@ class Past:
         return {key: one for key, (_, _, one) in found.items()}
 
     def made(
-        self, what: Hashable, parts: Mapping[str, tuple[object, ...]], make: Callable[..., T]
+        self,
+        what: Hashable,
+        parts: Mapping[str, tuple[object, ...]],
+        make: Callable[..., T],
+        *,
+        mark: Hashable,
     ) -> dict[str, T]:
-        """Return what is made of each backend's parts; of the same parts as last time it is what it was then."""
+        """Return what is made of each backend's parts; of the same parts as last time it is what it was then.
+
+        `mark` stands for whatever else `make` depends on: under another one everything is made again.
+        """
         known = self._made.get(what, {})
         found = {
-            key: known[key] if key in known and known[key][0] == mine else (mine, make(*mine))
+            key: known[key] if key in known and known[key][0] == (mark, mine) else ((mark, mine), make(*mine))
             for key, mine in parts.items()
         }
         _keep(self._made, what, found)

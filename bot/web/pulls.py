@@ -107,7 +107,7 @@ async def read(
     state = await pull_state(
         tx, settings, names[0], number, compared=0, shown=sha or "", sparing=full is not None
     )
-    relayed = await reads.jobs_of_pull(tx, names, number, relayed_only=True)
+    relayed = await reads.jobs_without_dispatch(tx, names, number)
     seen = await pulls.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
         raise unknown(repo, number)

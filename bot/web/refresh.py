@@ -49,7 +49,7 @@ def of_failure(request: web.Request) -> Refresh:
 
 
 def _made(request: web.Request, *, chosen: str, seconds: int, unasked: int) -> Refresh:
-    """Return it with the link that turns it over, which says no more than it has to."""
+    """Return the setting with the link that turns it on or off, whose query is as short as can be."""
     wanted = (OFF if unasked else "") if seconds else ("" if unasked else str(WALL))
     kept = [(name, value) for name, value in request.query.items() if name != NAME]
     query = urlencode([*kept, *([(NAME, wanted)] if wanted else [])], errors="replace")

@@ -17,6 +17,7 @@ from bot.errors import Rejected
 from bot.store.inbox import Incoming
 from bot.web.bodies import LARGE, decode_object, read_body, require_utf8
 from bot.web.keys import CONTEXT
+from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from bot.settings import Settings
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
-GUID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 EVENT = re.compile(r"[a-z_]{1,60}")
 
 
@@ -107,7 +107,7 @@ def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Setting
     if headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
         raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")
     guid, event = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
-    for name, value, form in (("X-GitHub-Delivery", guid, GUID), ("X-GitHub-Event", event, EVENT)):
+    for name, value, form in (("X-GitHub-Delivery", guid, IDENTIFIER), ("X-GitHub-Event", event, EVENT)):
         if not form.fullmatch(value):
             raise Rejected(400, "invalid_header", f"the header {name} is missing or malformed")
     about = peek(body)

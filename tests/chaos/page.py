@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import subprocess
 
-from benchmarks.machine import describe
+from benchmarks.support.machine import describe
 from tests.chaos.scenarios import SCENARIOS
 from tests.process import ROOT
 

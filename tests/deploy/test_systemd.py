@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from prometheus_client import ProcessCollector
 
 from bot.worker import GRACE
 
@@ -67,6 +68,13 @@ def test_it_is_not_root_starts_again_and_may_finish_its_work():
     assert service["ProtectSystem"] == "strict"
     assert service["NoNewPrivileges"] == "yes"
     assert service["ExecStart"].endswith("ootbot serve")
+
+
+def test_the_process_may_see_what_its_own_metrics_are_made_of(tmp_path):
+    """prometheus-client reads /proc/stat once, and has none of process_* without it."""
+    assert unit("ootbot.service")["Service"].get("ProcSubset", "all") == "all"
+    assert list(ProcessCollector(registry=None).collect())
+    assert not list(ProcessCollector(proc=str(tmp_path), registry=None).collect())
 
 
 def test_the_backup_runs_as_the_same_user_every_night():

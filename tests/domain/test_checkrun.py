@@ -25,11 +25,12 @@ from tests.domain.heads import (
 from tests.domain.rendered import complaints, see
 from tests.domain.snapshots import snapshot
 
+COMMON = {"prefix": "oot", "head_sha": HEAD, "failure_conclusion": "neutral"}
 FAILURE, SUCCESS, RUNNING, HELD = State.FAILURE, State.SUCCESS, State.RUNNING, State.HELD
 
 
 def check(one, **fields):
-    return backend_check(one, prefix="oot", head_sha=HEAD, external_id="key-1", **fields)
+    return backend_check(one, external_id="key-1", **COMMON | fields)
 
 
 def gate(*backends):
@@ -43,7 +44,7 @@ def gate(*backends):
 
 
 def per_job(one, **fields):
-    return job_checks(one, prefix="oot", head_sha=HEAD, external_id=lambda job: f"key-{job.name}", **fields)
+    return job_checks(one, external_id=lambda job: f"key-{job.name}", **COMMON | fields)
 
 
 def red(level=4, **fields):

@@ -46,8 +46,7 @@ class Life:
             self.refused.append(str(error))
             return self
         if change is not None:
-            assert change.new is (self.row is None)
-            self.row = (self.row or {}) | change.values
+            self.row = (self.row or {}) | change
         return self
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.echo import UNREADABLE, Echo
-from bot.domain.envelope import commit_of, parse_envelope, split_batch
+from bot.domain.envelope import parse_envelope, split_batch
+from bot.domain.reading import as_commit
 from bot.domain.wire import MOST_DEPTH, Malformed, parse_report, too_deep
 
 
@@ -175,8 +176,8 @@ def test_a_relayed_push_is_about_its_commit_and_a_nightly_about_its_delivery():
     "text", ["", "a" * 39, "a" * 41, "a" * 63, "g" * 40, " " + "a" * 40, "a" * 40 + "\n", None, 7, "٣" * 40]
 )
 def test_u13_what_is_no_commit_is_no_commit(text):
-    assert commit_of(text) is None
-    assert commit_of("ABCDEF0123" * 4) == "abcdef0123" * 4
+    assert as_commit(text) is None
+    assert as_commit("ABCDEF0123" * 4) == "abcdef0123" * 4
 
 
 ECHO = {

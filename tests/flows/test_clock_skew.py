@@ -6,6 +6,8 @@ import pytest
 
 from tests.harness import L4, UPSTREAM, ManualClock, running
 
+HOUR = 3_600_000  # milliseconds
+
 
 class Wrong(ManualClock):
     """A clock that goes as another does, some seconds off."""
@@ -47,3 +49,19 @@ async def test_a_key_that_github_does_not_accept_is_no_missing_installation(bot,
     await bot.settle(horizon=600)
     assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+async def test_a_clock_that_was_hours_ahead_and_is_put_right_keeps_nothing_waiting(
+    settings, github, issuer, clock
+):
+    wrong = Wrong(clock, 0)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=wrong) as bot:
+        wrong.off = 6 * HOUR
+        await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=30)
+        wrong.off = 0
+        pull = await github.open_pull(UPSTREAM)
+        await bot.settle(horizon=120)
+        assert "oot / gate" in bot.checks(UPSTREAM, pull.head_sha)
+        waiting = [row for row in await bot.rows("task") if row["state"] == "waiting"]
+        assert max(row["due_at"] for row in waiting) <= bot.clock.now() + HOUR

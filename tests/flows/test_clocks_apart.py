@@ -26,7 +26,7 @@ async def on_machine(settings, machine, kinds):
     """A worker's parts on a machine with this clock, as `serve` puts them together."""
     clock = SharedClock(machine)
     async with make_context(settings, clock=clock) as context, clock.following(context.store):
-        yield context.store, Worker(context, router=Router(), events=frozenset(), kinds=kinds, periodic={})
+        yield context.store, Worker(context, router=Router(), kinds=kinds, periodic={})
 
 
 async def work(worker, until):

@@ -387,6 +387,29 @@ async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_
     assert gate(bot, second.head_sha)[0] == "success"
 
 
+async def test_a_queue_rebuilt_the_other_way_round_comes_to_rest(bot, github, pull):
+    repo = github.world.repo(UPSTREAM)
+    second = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    old_first, old_second, first, last = [
+        await github.push(UPSTREAM, f"q{n}", message="merge") for n in range(4)
+    ]
+    await bot.send("merge_group", group(repo, old_first, pull.number))
+    await bot.send("merge_group", group(repo, old_second, second.number, base_sha=old_first))
+    await bot.send(
+        "merge_group", group(repo, first, second.number)
+    )  # that both old ones have ended was not told
+    await bot.send("merge_group", group(repo, last, pull.number, base_sha=first))
+    await bot.settle(horizon=20)
+    before = len(await bot.rows("task"))
+    for _ in range(20):
+        await bot.worker.step()
+    assert len(await bot.rows("task")) == before
+    await finish(bot, github, L4)
+    assert gate(bot, first)[0] == "success"
+    assert gate(bot, last) == (None, "waiting for tpu")
+
+
 async def test_a_merge_queues_commit_on_an_unknown_pull_request_does_not_turn_green(
     bot, github, pull, queued
 ):

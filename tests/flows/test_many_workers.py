@@ -35,7 +35,6 @@ async def workers(settings, clock, number, *, router=None, kinds, periodic=None)
                 Worker(
                     context,
                     router=router or Router(),
-                    events=context.events,
                     kinds=kinds,
                     periodic=periodic or {},
                     poll=LOOK,

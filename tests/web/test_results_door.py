@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -85,6 +86,21 @@ async def test_only_the_right_token_opens_the_door(door):
         assert TOKEN not in str(answer)
     assert await door.rows("oot_workflow_job") == []
     assert (await relay(door, envelope()))[0] == 200
+
+
+async def test_the_longest_names_and_ids_are_kept_whatever_their_letters(door):
+    letters = [chr(number) for number in range(0x4E00, 0x9FFF)]
+    random.Random(7).shuffle(letters)  # nothing a database could press together
+    name, other, run, delivery = (
+        "".join(letters[first : first + count])
+        for first, count in ((0, 333), (333, 333), (666, 66), (732, 66))
+    )
+    body = envelope(f"{'o' * 100}/{'r' * 100}", name=name, job_name=other, run_id=run)
+    body["untrusted"]["callback_payload"]["delivery_id"] = delivery
+    assert (await relay(door, body))[0] == 200
+    (row,) = await door.rows("oot_workflow_job")
+    assert (row["workflow_name"], row["job_name"]) == (name, other)
+    assert (row["run_id"], row["delivery_id"]) == (run, delivery)
 
 
 async def test_a_relayed_report_is_shown_as_such_and_never_reaches_the_pull_request(door, github, pull):

@@ -450,7 +450,6 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("run_attempt", sa.Integer(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("conclusion", sa.Text(), nullable=True),
         sa.Column("checked_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
     )

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+import sqlalchemy as sa
 
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
@@ -116,14 +115,13 @@ class Play:
 
     async def _due(self) -> int | None:
         async with self.bot.store.read() as tx:
-            rows = await tx.run(TASKS)
-            times = [at for at in (*rows.scalars(), await harness.inbox.next_due(tx)) if at is not None]
-        return min(times, default=None)
+            return (await tx.run(DUE)).scalar()
 
 
-TASKS = harness.sa.text(
-    "SELECT min(t.due_at) FROM task t WHERE t.state = 'waiting' AND NOT EXISTS ("
-    "SELECT 1 FROM task r WHERE r.state = 'running' AND r.kind = t.kind AND r.key = t.key)"
+DUE = sa.text(
+    "SELECT min(due_at) FROM (SELECT due_at FROM delivery WHERE state = 'stored' UNION ALL "
+    "SELECT t.due_at FROM task t WHERE t.state = 'waiting' AND NOT EXISTS ("
+    "SELECT 1 FROM task r WHERE r.state = 'running' AND r.kind = t.kind AND r.key = t.key)) AS due"
 )
 
 

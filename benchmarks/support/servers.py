@@ -10,9 +10,9 @@ import uvloop
 from aiohttp import web
 from gidgethub import sansio
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from benchmarks.load import SECRET, pin
+from benchmarks.support.load import SECRET, pin
 from bot import logs
 from bot.app import make_context, make_worker
 from bot.demo.github.keys import private_key

@@ -98,7 +98,7 @@ class Server:
 
 
 def ours(name: str, folder: str, database_url: str | None = None) -> list[str]:
-    """The command of one of benchmarks/servers.py."""
+    """The command of one of the servers beside this file."""
     command = [sys.executable, str(HERE / "servers.py"), name, "{port}", folder]
     return [*command, database_url] if database_url else command
 
