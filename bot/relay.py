@@ -138,6 +138,9 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
 
 async def installed(tx: Transaction, account: str) -> int:
     """Send afresh what an account's repositories could not be told before; returns how many dispatches."""
+    about = {(row["upstream_repo"], row["pr_number"]) for row in await dispatches.not_installed(tx, account)}
+    for repo, number in sorted(about):  # in one order, so that no two wait for each other
+        await dispatches.take_turns(tx, repo, number)
     waiting = await dispatches.not_installed(tx, account)
     for row in waiting:
         await afresh(tx, row, "the App may reach it now")
@@ -167,13 +170,13 @@ async def resume(tx: Transaction, repo: str, number: int) -> None:
 
 
 async def afresh(tx: Transaction, dispatch: Row, cause: str) -> None:
-    """Record a new dispatch of what an older one was about. The same cause makes one only.
+    """Record a new dispatch of what an older one was about, if that still stands. The same cause makes one only.
 
-    The backend's level and device are those of now. What has to be held back now is, whatever became of the older one:
-    only an approval lets it go.
+    Whoever read the older one took the pull request's turn before. The backend's level and device are those of now.
+    What has to be held back now is, whatever became of the older one: only an approval lets it go.
     """
     held = await is_held(tx, dispatch)
-    if held and dispatch["state"] == "held":
+    if (held and dispatch["state"] == "held") or not await _stands(tx, dispatch):
         return
     delivery_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))
     state = "held" if held else "pending"
@@ -183,6 +186,12 @@ async def afresh(tx: Transaction, dispatch: Row, cause: str) -> None:
     await dispatches.add(tx, row)
     if not held:
         tx.enqueue("dispatch", row["id"])
+
+
+async def _stands(tx: Transaction, dispatch: Row) -> bool:
+    """Whether what an older dispatch was about is still to be tested: no newer commit, and not closed."""
+    record = await pulls.get(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+    return record is not None and (record["state"], record["head_sha"]) == ("open", dispatch["head_sha"])
 
 
 async def is_held(tx: Transaction, dispatch: Row) -> bool:

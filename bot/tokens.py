@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from cachetools import TTLCache
 
+from bot.domain.dispatch import MOVED
 from bot.errors import GitHubRefused, NotInstalled, RetryLater
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ class Tokens:
         self._minting: dict[tuple[str, ...], asyncio.Lock] = {}
 
     async def get(self, repo: str, permissions: Mapping[str, str], *, renew: bool = False) -> Token:
-        """Return a token for one repository; raises NotInstalled where the App has no access."""
+        """Return a token for one repository; raises NotInstalled where the App has no access.
+
+        Raises GitHubRefused where the repository has another name now.
+        """
         key = (repo.casefold(), *(f"{name}:{level}" for name, level in sorted(permissions.items())))
         async with self._minting.setdefault(key, asyncio.Lock()):
             if renew:
@@ -82,6 +86,9 @@ class Tokens:
                 answer = await self._ask("GET", path)
             except GitHubRefused as error:
                 _believed(error)
+                if error.status in MOVED:
+                    message = f"{repo} was renamed or moved: its present name is needed"
+                    raise GitHubRefused(error.status, message) from error
                 message = f"the App is not installed on {repo}: install it there"
                 raise NotInstalled(error.status, message) from error
             self._installations[key] = int(answer["id"])

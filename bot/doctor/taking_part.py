@@ -61,7 +61,7 @@ async def backends(patient: Patient, listed: Allowlist) -> list[Finding]:
 
 def _missing(entry: Entry) -> Finding:
     detail = f"the App is not on {entry.repo} (L{entry.level})"
-    todo = "its owner installs it there, or the entry is removed from the allowlist"
+    todo = "its owner installs it there, or the allowlist gets its present name, or loses the entry"
     blocks = entry.level == allowlist_file.Level.L4
     return (
         error("backends", detail + ": the gate cannot turn green", todo)

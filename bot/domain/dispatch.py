@@ -17,6 +17,7 @@ SCHEMA_VERSION = 1
 MOST_CHARACTERS = 65_535
 LIST_CHARACTERS = 16_000  # of a list, when there is no room for everything
 NAMED = 100  # cut fields that are named one by one
+MOVED = frozenset({301, 302, 307, 308})  # not followed: nobody has listed the repository they lead to
 SHORT = 255  # characters of a text that stays when nothing else helps; no ref is longer
 
 Row = dict[str, Any]
@@ -98,7 +99,7 @@ def size(value: Row) -> int:
 def refusal(status: int, message: str) -> tuple[str, str]:
     """Return the state and the reason of a dispatch that GitHub will not take, from its answer."""
     said = message.lower()
-    if status in {301, 302, 307, 308}:
+    if status in MOVED:
         return "failed", "the repository was renamed or moved: write its present name into the allowlist"
     if "archived" in said:
         return "failed", "the repository is archived"

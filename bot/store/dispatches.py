@@ -150,7 +150,7 @@ async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bo
 
 
 async def take_turns(tx: Transaction, repo: str, number: int) -> None:
-    """Let nobody else relay or approve this pull request until the transaction ends."""
+    """Let nobody else relay, approve or run again this pull request until the transaction ends."""
     if not tx.sqlite:  # which has one writer at a time
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(pull_key.of(repo, number)))))
 

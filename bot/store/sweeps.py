@@ -28,7 +28,6 @@ async def begin(tx: Transaction, app_id: int, name: str) -> Row:
         "created_at": tx.now,
         "tried_at": tx.now,
         "found": 0,
-        "asked": 0,
     }
     insert = tx.insert(sweep).values(fresh)
     still = {"tried_at": sa.func.coalesce(sweep.c.tried_at, tx.now)}
@@ -43,11 +42,9 @@ async def get(tx: Transaction, app_id: int, name: str) -> Row | None:
     return await tx.row(sa.select(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name))
 
 
-async def finish(
-    tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0, asked: int = 0
-) -> None:
+async def finish(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
     """Note that a sweep came to its end, having looked at everything before `reached`."""
-    done = {"tried_at": None, "finished_at": tx.now, "reached": reached, "found": found, "asked": asked}
+    done = {"tried_at": None, "finished_at": tx.now, "reached": reached, "found": found}
     await tx.run(sa.update(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name).values(done))
 
 
@@ -69,8 +66,11 @@ async def unheard(tx: Transaction, app_id: int, guids: Sequence[str]) -> set[str
 
 async def miss(
     tx: Transaction, app_id: int, *, guid: str, log_id: int, event: str, delivered_at: int, lost: bool = False
-) -> None:
-    """Remember a delivery that was never stored; one remembered already stays as it is, unless it is lost now."""
+) -> bool:
+    """Remember a delivery that was never stored; one remembered already stays as it is, unless it is lost now.
+
+    Returns False where nothing has changed.
+    """
     values = {
         "app_id": app_id,
         "guid": guid,
@@ -84,7 +84,8 @@ async def miss(
     insert = tx.insert(missed_delivery).values(values)
     if lost:
         insert = insert.on_conflict_do_update(index_elements=["app_id", "guid"], set_={"lost": True})
-    await tx.run(insert if lost else insert.on_conflict_do_nothing())
+    done = await tx.run(insert if lost else insert.on_conflict_do_nothing())
+    return done.rowcount > 0
 
 
 async def forget(tx: Transaction, app_id: int, *, before: int) -> None:
@@ -95,22 +96,26 @@ async def forget(tx: Transaction, app_id: int, *, before: int) -> None:
 
 
 async def to_ask(tx: Transaction, app_id: int, *, asked_before: int) -> list[Row]:
-    """Return the missing deliveries that are to be asked for now, oldest first."""
+    """Return the missing deliveries that are to be asked for now: the longest not asked for, of those the oldest."""
     query = sa.select(missed_delivery).where(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
-    return await tx.rows(query.order_by(MISSED.delivered_at, MISSED.log_id))
+    return await tx.rows(query.order_by(MISSED.asked_at, MISSED.delivered_at, MISSED.log_id))
 
 
 async def asked(tx: Transaction, missed: Row) -> None:
-    """Note that a delivery was asked for."""
+    """Note that a delivery was asked for, whatever the answer."""
     same = (MISSED.app_id == missed["app_id"], MISSED.guid == missed["guid"])
     change = {"asks": MISSED.asks + 1, "asked_at": tx.now}
     await tx.run(sa.update(missed_delivery).where(*same).values(change))
 
 
-async def oldest_missing(tx: Transaction, app_id: int) -> int | None:
-    """Return when the oldest delivery that may still come in was first sent (epoch milliseconds)."""
-    query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, ~MISSED.lost)
+async def oldest_missing(tx: Transaction, app_id: int, *, most_asks: int) -> int | None:
+    """Return when the oldest delivery still waited for was first sent (epoch milliseconds).
+
+    One that is lost, or was asked for so often in vain, is not.
+    """
+    waited_for = (~MISSED.lost, MISSED.asks < most_asks)
+    query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *waited_for)
     at: int | None = (await tx.run(query)).scalar()
     return at

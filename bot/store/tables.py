@@ -270,7 +270,6 @@ sweep = sa.Table(
     _column("reached", Big),  # everything before was looked at
     _column("finished_at", Big),  # the last complete one
     _must("found", Big),
-    _must("asked", Big),
     sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from multidict import CIMultiDict
@@ -13,12 +13,12 @@ from bot import metrics
 from bot.domain.headers import worth_keeping
 from bot.domain.reading import as_time
 from bot.domain.urls import is_enterprise_server
-from bot.errors import GitHubRefused
+from bot.errors import GitHubRefused, RetryLater
 from bot.store import sweeps
 from bot.tasks.told import as_incoming
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from bot.context import Context
     from bot.github import GitHubApp
@@ -44,6 +44,19 @@ class Logged:
 def apps(context: Context) -> list[GitHubApp]:
     """Return the Apps whose logs are ours to read: one, or two where the backends have their own."""
     return [context.github] if context.relay is context.github else [context.github, context.relay]
+
+
+async def of_each_app(context: Context, look: Callable[[Context, GitHubApp], Awaitable[object]]) -> None:
+    """Look at each App's log; what stops one look, raised in the end, is no reason to leave the other's unread."""
+    failures = []
+    for app in apps(context):
+        try:
+            await look(context, app)
+        except (GitHubRefused, RetryLater) as error:
+            log.warning("the delivery log cannot be swept", app=app.app_id, reason=str(error))
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def horizon(context: Context) -> int:
@@ -101,6 +114,13 @@ async def take(context: Context, app: GitHubApp, row: Logged) -> bool:
     return True
 
 
+async def remember(context: Context, app: GitHubApp, page: list[Logged]) -> bool:
+    """Remember what is missing until it has come in; returns whether any of it is news."""
+    async with context.store.transaction() as tx:
+        news = [await sweeps.miss(tx, app.app_id, **_as_missed(row)) for row in page]
+    return any(news)
+
+
 async def _rows(app: GitHubApp) -> AsyncGenerator[Logged, None]:
     async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
         at = as_time(item["delivered_at"]) or 0
@@ -118,6 +138,8 @@ async def _lose(context: Context, app: GitHubApp, row: Logged, reason: str) -> N
     log.error("a delivery is lost: GitHub's log cannot give it", delivery=row.guid, reason=reason)
     metrics.LOST.inc()
     async with context.store.transaction() as tx:
-        await sweeps.miss(
-            tx, app.app_id, guid=row.guid, log_id=row.id, event=row.event, delivered_at=row.delivered_at, lost=True
-        )  # fmt: skip
+        await sweeps.miss(tx, app.app_id, **_as_missed(row), lost=True)
+
+
+def _as_missed(row: Logged) -> dict[str, Any]:
+    return {"guid": row.guid, "log_id": row.id, "event": row.event, "delivered_at": row.delivered_at}

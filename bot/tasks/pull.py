@@ -22,24 +22,25 @@ COMPLETE_EVERY = 10 * 60_000  # milliseconds
 
 async def run(context: Context, _task: Task) -> None:
     """Take what is new in the log of each App; nothing where deliveries come by webhook."""
-    if not context.settings.pulls:
-        return
-    for app in delivery_log.apps(context):
-        async with context.store.read() as tx:
-            last = await sweeps.get(tx, app.app_id, redeliver.NAME)
-        if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
-            await _newest(context, app)
-        else:
-            await redeliver.sweep(context, app)
+    if context.settings.pulls:
+        await delivery_log.of_each_app(context, _take_new)
 
 
-async def _newest(context: Context, app: GitHubApp) -> None:
+async def _take_new(context: Context, app: GitHubApp) -> None:
+    async with context.store.read() as tx:
+        last = await sweeps.get(tx, app.app_id, redeliver.NAME)
+    if last and (last["finished_at"] or 0) > context.clock.now() - COMPLETE_EVERY:
+        await _remember_newest(context, app)
+        await redeliver.get_missing(context, app)
+    else:
+        await redeliver.sweep(context, app)
+
+
+async def _remember_newest(context: Context, app: GitHubApp) -> None:
     pages = delivery_log.unheard(
         context, app, since=delivery_log.horizon(context), until=context.clock.now() + 1
     )
     async with contextlib.aclosing(pages) as unheard:
         async for page in unheard:
-            for row in page:
-                await delivery_log.take(context, app, row)
-            if not page:
+            if not await delivery_log.remember(context, app, page):
                 return

@@ -94,7 +94,10 @@ async def _settled_until(tx: Transaction, app_id: int) -> int:
     reached = (swept["reached"] or 0) if swept else 0
     if swept and swept["tried_at"] is not None and swept["tried_at"] < tx.now - LOG_BROKEN:
         reached = max(reached, tx.now - LOG_BROKEN)
-    coming = (await sweeps.oldest_missing(tx, app_id), await archive.oldest_unhandled(tx))
+    coming = (
+        await sweeps.oldest_missing(tx, app_id, most_asks=redeliver.WAITED_FOR),
+        await archive.oldest_unhandled(tx),
+    )
     return min([reached, *(at for at in coming if at is not None)]) - MARGIN
 
 

@@ -2,8 +2,8 @@
 
 GitHub never redelivers by itself, and its log goes back three days. Each sweep walks from now to where the last
 complete one began. What is missing is remembered and asked for, once a sweep. What was asked for in vain (our address
-may be out of GitHub's reach) is taken out of the log itself, as all deliveries are where they are pulled (see pull);
-lost is only what the log does not hold any more.
+may be out of GitHub's reach) is taken out of the log itself, as all deliveries are where they are pulled (see pull).
+What GitHub cannot give is tried for as long as the log may hold it; lost is only what it does not hold any more.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ NAME = "redeliver"
 OVERLAP = 30 * 60_000  # milliseconds a sweep looks back behind the last one: rows may appear late
 ON_THE_WAY = 60_000  # milliseconds a delivery may take from GitHub's log to our inbox
 MOST_ASKS = 2  # for one delivery, then it is taken
+WAITED_FOR = 6  # asks and tries to take it, within an hour: then nothing else waits for a delivery any longer
+MOST_UNANSWERED = 3  # deliveries at a time: then it is GitHub that is away, and each may take half a minute
 PATIENCE = 8 * 60_000  # milliseconds until a delivery that was asked for is asked for again
 FORGET = 8 * DAY  # nothing is in any log for longer
 
@@ -47,23 +49,10 @@ async def run(context: Context, _task: Task) -> None:
     """Sweep the log of each App; where deliveries are pulled, pull does."""
     if context.settings.pulls:
         return
-    apps = delivery_log.apps(context)
     async with context.store.transaction() as tx:
-        for app in apps:
+        for app in delivery_log.apps(context):
             await sweeps.begin(tx, app.app_id, NAME)
-    failures = [error for app in apps if (error := await _failure(context, app))]
-    if failures:
-        raise failures[0]
-
-
-async def _failure(context: Context, app: GitHubApp) -> Exception | None:
-    """Sweep one App's log; returns what stopped it, which is no reason to leave the other's unread."""
-    try:
-        await sweep(context, app)
-    except (GitHubRefused, RetryLater) as error:
-        log.warning("the delivery log cannot be swept", app=app.app_id, reason=str(error))
-        return error
-    return None
+    await delivery_log.of_each_app(context, sweep)
 
 
 async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -> Swept:
@@ -73,18 +62,14 @@ async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -
         earlier = await sweeps.begin(tx, app.app_id, NAME)
     due = max((earlier["reached"] or 0) - OVERLAP, delivery_log.horizon(context))
     since = due if since is None else max(since, delivery_log.horizon(context))
-    missing = asked = 0
+    missing = 0
     async for page in delivery_log.unheard(context, app, since=since, until=until):
         missing += len(page)
-        if context.settings.pulls:
-            asked += sum([await delivery_log.take(context, app, row) for row in page])
-        else:
-            await _remember(context, app, page)
-    if not context.settings.pulls:
-        asked = await _ask_for_all(context, app)
+        await delivery_log.remember(context, app, page)
     if since <= due:  # else what lies before it was not looked at
         async with context.store.transaction() as tx:
-            await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing, asked=asked)
+            await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing)
+    asked = await get_missing(context, app)
     if missing or asked:
         log.warning("deliveries were missing", app=app.app_id, missing=missing, asked=asked)
     return Swept(missing=missing, asked=asked)
@@ -102,27 +87,40 @@ async def look(context: Context, app: GitHubApp, *, since: int | None) -> list[L
     return list({row.guid: row async for page in pages for row in page}.values())
 
 
-async def _remember(context: Context, app: GitHubApp, page: list[Logged]) -> None:
-    async with context.store.transaction() as tx:
-        for row in page:
-            await sweeps.miss(
-                tx, app.app_id, guid=row.guid, log_id=row.id, event=row.event, delivered_at=row.delivered_at
-            )
+async def get_missing(context: Context, app: GitHubApp) -> int:
+    """Ask for everything that is missing, or take it; returns for how many GitHub had an answer.
 
-
-async def _ask_for_all(context: Context, app: GitHubApp) -> int:
-    """Ask for everything that is missing, at the pace GitHub wishes for writes; returns how many were asked for."""
-    now = context.clock.now()
+    Those it has none for are tried again after all others. Raises what it said when it wants us to wait, or has no
+    answer for MOST_UNANSWERED of them.
+    """
+    now, answered = context.clock.now(), 0
     async with context.store.transaction() as tx:
         await sweeps.forget(tx, app.app_id, before=now - FORGET)
         wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE)
+    failures: list[Exception] = []
     for row in wanted:
-        if row["asks"] < MOST_ASKS:
-            await _ask_for(context, app, row)
-        else:
-            await delivery_log.take(context, app, _logged(row))
+        try:
+            await _get(context, app, row)
+            answered += 1
+        except (GitHubRefused, RetryLater) as error:
+            if isinstance(error, RetryLater) and error.after is not None:
+                raise
+            log.warning("no answer about a delivery", delivery=row["guid"], reason=str(error))
+            failures.append(error)
+            async with context.store.transaction() as tx:
+                await sweeps.asked(tx, row)
+        if len(failures) == MOST_UNANSWERED:
+            raise failures[0]
+    return answered
+
+
+async def _get(context: Context, app: GitHubApp, row: Row) -> None:
+    """Ask for a delivery at the pace GitHub wishes for writes, or take it: where we pull, or asking was in vain."""
+    if context.settings.pulls or row["asks"] >= MOST_ASKS:
+        await delivery_log.take(context, app, _logged(row))
+    else:
         await context.clock.sleep(60 / context.settings.writes_per_min)
-    return len(wanted)
+        await _ask_for(context, app, row)
 
 
 async def _ask_for(context: Context, app: GitHubApp, row: Row) -> None:

@@ -68,6 +68,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     numbers = {check["pr_number"]} if check else {row["pr_number"] for row in about}
     found = []
     for number in sorted(number for number in numbers if number is not None):
+        await dispatches.take_turns(tx, repo, number)
         tx.publish(repo, number)
         state = await query.pull_state(tx, context.settings, repo, number, compared=0)
         head = state.head(sha)

@@ -1,6 +1,7 @@
 """run_again: a backend's run is run again (key: `dispatch/attempt/run_id`, the attempt it is at now).
 
-Where GitHub cannot do that any more (too old, unknown, another CI), a fresh dispatch takes its place.
+Where GitHub cannot do that any more (too old, unknown, another CI), a fresh dispatch takes its place, unless the pull
+request is closed or has a newer commit.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ async def run(context: Context, task: Task) -> None:
         return
     again = await _on_github(context, dispatch, wish)
     async with context.store.transaction() as tx:
+        await dispatches.take_turns(tx, dispatch["upstream_repo"], dispatch["pr_number"])
         await dispatches.settle_rerun(tx, wish, "sent" if again else "impossible")
         if not again:
             await relay.afresh(tx, dispatch, run_key.cause(run_id, attempt))
         tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])
-    log.info("re-run", backend=dispatch["backend"], run=run_id, fresh_dispatch=not again, cause=wish["cause"])
+    log.info("re-run", backend=dispatch["backend"], run=run_id, at_github=again, cause=wish["cause"])
 
 
 async def _on_github(context: Context, dispatch: Row, wish: Row) -> bool:

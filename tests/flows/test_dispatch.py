@@ -326,6 +326,21 @@ async def test_an_archived_backend_is_said_to_be_archived_and_not_asked_again(bo
     assert posts(github, L4) == [403]
 
 
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_renamed_backend_is_said_to_be_renamed(bot, github, known):
+    if known:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        bot.clock.advance(3600)  # the token's end, and that of what is believed about its installation
+    moved = {"message": "Moved Permanently"}
+    github.faults.add(method="GET", path=rf"{L4}/installation$", status=301, body=moved, times=10)
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert (await states(bot, L4))[-1] == "failed"
+    assert "renamed" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
+    assert "install" not in (await reasons(bot, L4))[-1]
+
+
 @pytest.mark.parametrize("how", ["created", "added", "unsuspend"])
 async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, github, how):
     if how == "unsuspend":

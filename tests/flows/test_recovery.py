@@ -80,6 +80,13 @@ async def silently(github, happening):
     return result
 
 
+def never_given(github, rows):
+    """Let GitHub have no answer about these rows of its log; returns the fault."""
+    ids = "|".join(str(row.id) for row in rows)
+    path = rf"/app/hook/deliveries/({ids})(/attempts)?$"
+    return github.faults.add(method="GET|POST", path=path, status=502, times=100_000)
+
+
 async def stored(bot):
     return {row["guid"]: row["source"] for row in await bot.rows("delivery")}
 
@@ -184,6 +191,8 @@ async def test_a_sweep_that_github_slows_down_goes_on_where_it_was(bot, github):
     await bot.wait(ROUND)
     await bot.wait(60)
     await bot.wait(120)
+    assert {row.guid for row in rows[1:]} <= (await stored(bot)).keys()
+    await bot.wait(ROUND)
     assert {row.guid for row in rows} <= (await stored(bot)).keys()
     answered = Counter(row.guid for row in github.deliveries if row.redelivery)
     assert answered == dict.fromkeys((row.guid for row in rows), 1)
@@ -268,6 +277,51 @@ async def test_a_pulling_bot_asks_for_nothing_and_catches_up_after_a_stop(pullin
     taken = [call for call in github.calls if call.path.startswith("/app/hook/deliveries/")]
     assert len(taken) == 250
     assert asked_for(github) == {}
+
+
+@pytest.mark.parametrize("stuck", [1, 5])
+async def test_deliveries_github_cannot_give_keep_no_others_from_coming(bot, github, outage, stuck):
+    before = await metric(bot, "ootbot_deliveries_lost_total")
+    bad = [log_row(github, "workflow_job", a_job(number)) for number in range(stuck)]
+    bot.clock.advance(60)
+    good = [log_row(github, "workflow_job", a_job(number)) for number in range(10, 20)]
+    outage()
+    fault = never_given(github, bad)
+    for _ in range(2):
+        await bot.wait(ROUND)
+    assert (await stored(bot)).keys() == {row.guid for row in good}
+    pull = await unseen(github)
+    for _ in range(12):
+        await bot.wait(ROUND)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress", "nobody waits for the bad"
+    age = await metric(bot, f'ootbot_sweep_age_seconds{{app="{bot.app.app_id}",sweep="redeliver"}}')
+    assert age < 2 * ROUND, "the log was read"
+    github.faults.waiting.remove(fault)
+    for _ in range(2):
+        await bot.wait(ROUND)
+    assert {row.guid for row in bad} <= (await stored(bot)).keys()
+    assert await metric(bot, "ootbot_deliveries_lost_total") == before
+
+
+@pytest.mark.parametrize("stuck", [1, 5])
+async def test_deliveries_github_cannot_give_keep_no_others_from_being_taken(pulling, github, stuck):
+    await pulling.wait(6)
+    good = [log_row(github, "workflow_job", a_job(number)) for number in range(10, 20)]
+    pulling.clock.advance(2)
+    bad = [log_row(github, "workflow_job", a_job(number)) for number in range(stuck)]
+    fault = never_given(github, bad)
+    for _ in range(3):
+        await pulling.wait(6)
+    assert (await stored(pulling)).keys() == {row.guid for row in good}
+    await pulling.wait(60)
+    later = log_row(github, "workflow_job", a_job(30))
+    await pulling.wait(6)
+    assert later.guid in await stored(pulling)
+    tries = len([call for call in github.calls if call.path.endswith(f"/deliveries/{bad[0].id}")])
+    assert tries == 1, "one that cannot be had is not tried at every look"
+    github.faults.waiting.remove(fault)
+    await pulling.wait(ROUND)
+    assert {row.guid for row in bad} <= (await stored(pulling)).keys()
 
 
 async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_closed(bot, github):

@@ -69,6 +69,24 @@ async def test_one_that_fails_again_fails_at_once(bot, github, pull):
     assert gate(bot, pull) == ("completed", "failure")
 
 
+@pytest.mark.parametrize("reported", [True, False])
+@pytest.mark.parametrize("gone", ["closed", "moved"])
+async def test_what_is_closed_or_has_a_newer_commit_is_not_dispatched_afresh(
+    bot, github, pull, gone, reported
+):
+    if reported:  # on a run that GitHub has deleted meanwhile
+        await bot.report(bot.dispatch(L4), conclusion="failure", run_id="4711")
+        await bot.settle(horizon=20)
+    (ours,) = [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == "oot / tpu"]
+    await (github.close(pull) if gone == "closed" else github.push_commit(pull))
+    await bot.settle(horizon=20)
+    told = len(github.dispatches)
+    await github.rerequest(ours.id)
+    await bot.settle(horizon=20)
+    assert len(github.dispatches) == told
+    assert [row["state"] for row in await bot.rows("oot_rerun")] == (["impossible"] if reported else [])
+
+
 async def test_where_github_cannot_be_asked_a_quiet_minute_leaves_it_failed(bot, github):
     (bot.context.settings.data_dir / "allowlist.yml").write_text(OTHER_CI)
     bot.clock.advance(60)

@@ -746,7 +746,6 @@ def upgrade() -> None:
         sa.Column("reached", BIG, nullable=True),
         sa.Column("finished_at", BIG, nullable=True),
         sa.Column("found", BIG, nullable=False),
-        sa.Column("asked", BIG, nullable=False),
         sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
     )
     op.create_table(
