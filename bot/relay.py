@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,6 +27,7 @@ log = structlog.get_logger("bot.relay")
 Row = dict[str, Any]
 SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})
 VAIN = frozenset({State.CANCELLED, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED})
+MOST_REOPENED = 3  # times a backend that has not ended is told of one commit because of that
 NO_COMMIT = "0" * 40  # what GitHub writes where a ref did not exist or does not any more
 
 
@@ -81,16 +83,17 @@ async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> se
         tx, about["upstream_repo"], about["pr_number"], head_sha=about["head_sha"]
     )
     rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
+    before = Counter(row["backend_key"] for row in rows if row["action"] == about["action"])
     facts = await facts_of(tx, list(verdict.newest(rows).values()), tests_on=())
     found = set()
     for told in facts.values():
         key = told.dispatch["backend_key"]
-        stands = verdict.backend(told, allowlist.find(key), now=tx.now, page_url="")
-        if stands.state not in VAIN:
+        state = verdict.backend(told, allowlist.find(key), now=tx.now, page_url="").state
+        # closing has the backend cancel what runs, and it may not say so
+        ended = about["action"] == "reopened" and not state.finished and before[key] < MOST_REOPENED
+        if state not in VAIN and not ended:
             found.add(key)
-    if about["action"] == "ready_for_review":
-        found &= {row["backend_key"] for row in rows if row["action"] == about["action"]}
-    return found
+    return found & set(before) if about["action"] == "ready_for_review" else found
 
 
 async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:

@@ -247,23 +247,30 @@ def asked(github, repo):
     return [one for one in sent if one.client_payload["payload"]["action"] != "closed"]
 
 
-async def test_reopening_runs_no_backend_again_that_was_told_of_the_commit(bot, github):
+async def test_reopening_runs_no_backend_again_that_has_ended_on_the_commit(bot, github):
     pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(asked(github, L4)[-1], conclusion="failure")
     await bot.settle()
     for _ in range(3):
         await closed_and_reopened(bot, github, pull)
     assert len(asked(github, L4)) == 1
-    await bot.report(asked(github, L4)[-1], conclusion="failure")
-    await bot.settle()
-    await closed_and_reopened(bot, github, pull)
-    assert len(asked(github, L4)) == 1
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][1] == "failure"
+
+
+async def test_reopening_runs_again_what_closing_may_have_ended_a_few_times(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for times in (2, 3, 4, 4, 4):
+        await closed_and_reopened(bot, github, pull)
+        assert len(asked(github, L4)) == times
 
 
 async def test_reopening_runs_again_what_closing_cancelled(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     await bot.report(asked(github, L4)[-1], conclusion="cancelled")
+    await bot.report(asked(github, L3)[-1])
     await bot.settle()
     await closed_and_reopened(bot, github, pull)
     assert [len(asked(github, repo)) for repo in (L4, L3)] == [2, 1]
@@ -274,6 +281,7 @@ async def test_reopening_tells_a_backend_that_was_listed_meanwhile(bot, github):
     await list_backends(bot, f"L2: [{L2}]")
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
+    await bot.report(asked(github, L2)[-1])
     await list_backends(bot, f"L2: [{L2}, {L3}]")
     await closed_and_reopened(bot, github, pull)
     assert [len(asked(github, repo)) for repo in (L2, L3)] == [1, 1]
