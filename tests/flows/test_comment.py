@@ -270,14 +270,13 @@ async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_b
     pull = await github.open_pull(UPSTREAM)
     repo.branches["main"] = main
     await bot.settle()
-    told = bot.dispatch(L4)
     for step in (github.close(pull), bot.settle()):
         await step
         bot.clock.advance(60)
     await github.push(UPSTREAM, message="main goes on")
     await github.reopen(pull)
     await bot.settle()
-    await finish(bot, github, dispatch=told, **FAILED)
+    await finish(bot, github, dispatch=bot.dispatch(L4), **FAILED)
     assert [told for told, _ in await history(bot, pull)] == ["known"]
     asked = [call for call in github.calls if "/compare/" in call.path]
     assert len(asked) == 1
