@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
+JITTER = 60_000  # milliseconds by which the clocks of processes may differ and nobody calls them wrong
 
 
 @dataclass(kw_only=True)
@@ -197,7 +198,8 @@ async def hasten(tx: Transaction, *, most: int | None = None) -> None:
 
 async def hasten_postdated(tx: Transaction) -> None:
     """Let tasks run now that were made while the clock was ahead: when they are due was reckoned from there."""
-    postdated = (task.c.state == "waiting", task.c.due_at > tx.now, task.c.created_at > tx.now)
+    ahead = task.c.created_at > tx.now + JITTER
+    postdated = (task.c.state == "waiting", task.c.due_at > tx.now, ahead)
     await tx.run(sa.update(task).where(*postdated).values(due_at=tx.now))
 
 
