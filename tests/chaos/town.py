@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 from collections import Counter, deque
 from typing import Any
 
@@ -23,7 +24,8 @@ ALLOWLIST = f"L1: [{L1}]\nL2: [{L2}]\nL3: {{npu: {{{L3}: [carol]}}}}\nL4: {{tpu:
 LABEL = "ciflow/oot/npu"
 REFUSALS = {429, 503}  # come again later, the bot says
 PATIENCE = 20.0  # seconds an author waits for a verdict
-MOST_OPEN = 50  # pull requests of an author: a project has about as many open as it had an hour before
+TEAM = 20  # people who take turns: one may give 60 commands in an hour, and a long trial needs more
+MOST_OPEN = 50  # pull requests of a team: a project has about as many open as it had an hour before
 DEADLINE = aiohttp.ClientTimeout(total=10)
 
 
@@ -58,7 +60,7 @@ class Town:
     def live(self, *, authors, talkers):
         """Let so many people work on pull requests, and so many talk in issues."""
         for who in range(authors):
-            self._go_on(self._author(f"author-{who}"))
+            self._go_on(self._authors(f"author-{who}"))
         for who in range(talkers):
             self._go_on(self._talker(who))
         self._go_on(self._redeliver())
@@ -87,9 +89,12 @@ class Town:
         if not going.cancelled() and (error := going.exception()):
             self.wrong.append(repr(error))
 
-    async def _author(self, name):
+    async def _authors(self, team):
         mine: deque[Any] = deque()
-        while not self.calm.is_set():
+        for turn in itertools.count():
+            if self.calm.is_set():
+                return
+            name = f"{team}-{turn % TEAM}"
             labels = [LABEL] if self.chance.random() < 0.5 else []
             pull = await self.github.open_pull(UPSTREAM, author=name, labels=labels)
             await self.pause(1.0)
