@@ -80,7 +80,7 @@ async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> se
     same: some run nothing before.
     """
     rows = await dispatches.of_pull(
-        tx, about["upstream_repo"], about["pr_number"], head_sha=about["head_sha"]
+        tx, about["upstream_repo"], about["pr_number"], heads={about["head_sha"]}
     )
     rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
     before = Counter(row["backend_key"] for row in rows if row["action"] == about["action"])

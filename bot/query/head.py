@@ -31,6 +31,7 @@ class Head:
     entries: Mapping[str, Entry]
     expecting: bool = False  # an open pull request's newest head: blocking backends are due on it
     told: tuple[Facts, ...] = ()  # every dispatch of this commit
+    judged: bool = True  # else nothing of it was read but its name
 
 
 @dataclass(frozen=True, kw_only=True)

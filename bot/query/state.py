@@ -14,7 +14,7 @@ from bot.query.head import Judge
 from bot.store import allowlists, commands, dispatches, pulls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.query.head import Head
     from bot.settings import Settings
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
 ANSWERS = 3  # of the last commands that the comment shows
-MOST_JUDGED = 300  # dispatches that a page judges at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,27 +58,25 @@ async def pull_state(
     number: int,
     *,
     labels: frozenset[str] | None = None,
-    compared: int = MOST_HEADS,
+    newest: int | None = None,
+    also: Collection[str] = (),
+    compared: int = 0,
     shown: str | None = None,
-    sparing: bool = False,
 ) -> PullState:
     """Read and judge a pull request; an unknown one has no heads. `labels`: GitHub's word, where ours is in doubt.
 
-    Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of the one that
-    begins with `shown` ("" is the newest), for which see `explained`. With `sparing`, of a pull request with very many
-    dispatches only the head `shown` is judged, the others are but named.
+    Judged are the `newest` heads (None: all) and `also` some more by their SHA; the others are but named, as there may
+    be hundreds. Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of
+    the one that begins with `shown` ("" is the newest), for which see `explained`.
     """
     allowlist = await allowlists.in_force(tx)
     record = await pulls.get(tx, repo, number)
     if labels is None:
         labels = frozenset((record["labels"] or ()) if record else ())
-    counts = await dispatches.heads_of_pull(tx, repo, number)
-    shas = _heads(record, counts)
+    shas = _heads(record, await dispatches.heads_of_pull(tx, repo, number))
     looked_at = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
-    judged = None
-    if sparing and sum(counts.values()) > MOST_JUDGED:
-        judged = looked_at[0] if looked_at else ""
-    rows = await dispatches.of_pull(tx, repo, number, head_sha=judged)
+    judged = {*shas[:newest], *also, *looked_at}
+    rows = await dispatches.of_pull(tx, repo, number, heads=judged if newest is not None else None)
     facts = await facts_of(tx, rows, tests_on={*shas[:compared], *looked_at})
     ignored = await commands.ignored(tx, repo, number)
     judge = Judge(
@@ -96,7 +93,8 @@ async def pull_state(
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_counting(record, rows, sha)).items()}
         expected = sha == shas[0] and record is not None and record["state"] == "open"
         head = judge.head(sha, chosen, expecting=expected)
-        heads.append(replace(head, told=tuple(facts[row["id"]] for row in _on(rows, sha))))
+        told = tuple(facts[row["id"]] for row in _on(rows, sha))
+        heads.append(replace(head, told=told, judged=sha in judged))
     base_ref = record["base_ref"] if record else None
     merge_bases = await pulls.merge_bases(tx, repo, shas[:compared])
     wanted = [
@@ -141,12 +139,12 @@ def _answer(row: Row) -> Answer:
     )
 
 
-def _heads(record: Row | None, known: Iterable[str]) -> list[str]:
+def _heads(record: Row | None, known: Sequence[str]) -> list[str]:
     """Return the heads newest first; the record knows which is current, whatever order deliveries came in."""
     shas: dict[str, None] = {}
     if record is not None and record["head_sha"]:
         shas[record["head_sha"]] = None
-    shas |= dict.fromkeys(reversed(list(known)))
+    shas |= dict.fromkeys(reversed(known))
     return list(shas)
 
 

@@ -49,20 +49,26 @@ async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, Row]
     return {row["id"]: row for row in rows}
 
 
-async def heads_of_pull(tx: Transaction, repo: str, number: int) -> dict[str, int]:
-    """Return how many dispatches that ask for a verdict each head of a pull request has, the oldest head first."""
-    newest = sa.func.max(oot_dispatch.c.created_at)
-    query = sa.select(oot_dispatch.c.head_sha, sa.func.count().label("count"))
-    query = query.where(*_of(repo, number), ASKS_FOR_A_VERDICT).group_by(oot_dispatch.c.head_sha)
-    rows = await tx.rows(query.order_by(newest, sa.func.max(oot_dispatch.c.id)))
-    return {row["head_sha"]: row["count"] for row in rows}
+async def heads_of_pull(tx: Transaction, repo: str, number: int) -> list[str]:
+    """Return the heads of a pull request with dispatches that ask for a verdict, the oldest first."""
+    query = sa.select(oot_dispatch.c.head_sha).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
+    newest = sa.func.max(oot_dispatch.c.created_at), sa.func.max(oot_dispatch.c.id)
+    return list((await tx.run(query.group_by(oot_dispatch.c.head_sha).order_by(*newest))).scalars())
 
 
-async def of_pull(tx: Transaction, repo: str, number: int, *, head_sha: str | None = None) -> list[Row]:
-    """Return every dispatch of a pull request, or of one head, that asks for a verdict, oldest first."""
+async def count_of_pull(tx: Transaction, repo: str, number: int) -> int:
+    """Return how many dispatches of a pull request ask for a verdict."""
+    query = sa.select(sa.func.count()).select_from(oot_dispatch)
+    return int((await tx.run(query.where(*_of(repo, number), ASKS_FOR_A_VERDICT))).scalar() or 0)
+
+
+async def of_pull(
+    tx: Transaction, repo: str, number: int, *, heads: Collection[str] | None = None
+) -> list[Row]:
+    """Return every dispatch of a pull request, or of some heads, that asks for a verdict, oldest first."""
     query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
-    if head_sha is not None:
-        query = query.where(oot_dispatch.c.head_sha == head_sha)
+    if heads is not None:
+        query = query.where(oot_dispatch.c.head_sha.in_(sorted(heads)))
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 

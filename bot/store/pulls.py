@@ -98,6 +98,14 @@ async def checks_of(tx: Transaction, repo: str, number: int) -> list[Row]:
     return await tx.rows(query.order_by(oot_check.c.created_at, oot_check.c.external_id))
 
 
+async def unfinished_heads(tx: Transaction, repo: str, number: int) -> set[str]:
+    """Return the heads of a pull request on which a check run of ours has yet to be concluded."""
+    query = sa.select(oot_check.c.head_sha).where(
+        oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number, oot_check.c.status != "completed"
+    )
+    return set((await tx.run(query.distinct())).scalars())
+
+
 async def check_by_id(tx: Transaction, check_run_id: int) -> Row | None:
     """Return what we know of one of our check runs."""
     return await tx.row(sa.select(oot_check).where(oot_check.c.check_run_id == check_run_id))

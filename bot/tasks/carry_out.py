@@ -56,7 +56,7 @@ class Outcome:
 async def carry_out(tx: Transaction, settings: Settings, asked: Asked, command: Command) -> Outcome:
     """Do what a command asks for, if whoever asks may."""
     await dispatches.take_turns(tx, asked.repo, asked.number)
-    state = await query.pull_state(tx, settings, asked.repo, asked.number, compared=0)
+    state = await query.pull_state(tx, settings, asked.repo, asked.number, newest=1)
     head = state.current
     sha = head.view.head_sha if head else None
     try:

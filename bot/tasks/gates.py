@@ -64,7 +64,7 @@ async def behind(tx: Transaction, state: PullState, plan: Plan, gate_name: str) 
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:
     """Return the head of a pull request of the queue that people look at now."""
     if number != state.number:
-        state = await query.pull_state(tx, settings, state.repo, number, compared=0)
+        state = await query.pull_state(tx, settings, state.repo, number, newest=1)
     if state.current is not None:
         return state.current
     unknown = f"nothing is known of pull request {number}, which is before this one in the queue"

@@ -14,6 +14,7 @@ from bot.store import pulls
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.query import PullState
+    from bot.store import Transaction
 
 log = structlog.get_logger("bot.tasks.labels")
 
@@ -24,10 +25,26 @@ async def state_of(context: Context, repo: str, number: int) -> PullState:
         record = await pulls.get(tx, repo, number)
         doubtful = in_doubt(record, await pulls.label_events(tx, repo, number))
         if not (doubtful and context.settings.is_upstream(repo)):
-            return await query.pull_state(tx, context.settings, repo, number)
+            return await _state(tx, context, repo, number)
     labels = await _labels(context, repo, number)
     async with context.store.read() as tx:
-        return await query.pull_state(tx, context.settings, repo, number, labels=labels)
+        return await _state(tx, context, repo, number, labels)
+
+
+async def _state(
+    tx: Transaction, context: Context, repo: str, number: int, labels: frozenset[str] | None = None
+) -> PullState:
+    """Judge the newest heads, and older ones on which a check run has yet to be concluded."""
+    return await query.pull_state(
+        tx,
+        context.settings,
+        repo,
+        number,
+        labels=labels,
+        newest=query.MOST_HEADS,
+        also=await pulls.unfinished_heads(tx, repo, number),
+        compared=query.MOST_HEADS,
+    )
 
 
 async def _labels(context: Context, repo: str, number: int) -> frozenset[str] | None:

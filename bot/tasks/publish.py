@@ -124,7 +124,7 @@ async def _write_all(
 def _looked_after(state: PullState, present: Sequence[Row]) -> list[Head]:
     """Return the newest heads, and older ones on which a check run has yet to be concluded."""
     begun = {row["head_sha"] for row in present if row["status"] != "completed"}
-    older = [head for head in state.heads[query.MOST_HEADS :] if head.view.head_sha in begun]
+    older = [head for head in state.heads[query.MOST_HEADS :] if head.judged and head.view.head_sha in begun]
     return [*state.heads[: query.MOST_HEADS], *older]
 
 

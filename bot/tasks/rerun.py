@@ -70,7 +70,7 @@ async def _chosen(tx: Transaction, context: Context, wish: Row) -> list[Facts]:
     for number in sorted(number for number in numbers if number is not None):
         await dispatches.take_turns(tx, repo, number)
         tx.publish(repo, number)
-        state = await query.pull_state(tx, context.settings, repo, number, compared=0)
+        state = await query.pull_state(tx, context.settings, repo, number, newest=0, also={sha})
         head = state.head(sha)
         for backend in head.view.backends if head else ():
             facts = head.facts.get(backend.repo.casefold()) if head else None

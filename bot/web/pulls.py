@@ -10,7 +10,7 @@ from bot.domain.verdict import Facts
 from bot.domain.view import State, anchor_of
 from bot.errors import Rejected
 from bot.query import explained, pull_state
-from bot.store import pulls, reads
+from bot.store import dispatches, pulls, reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 NOWHERE = "-/-"  # no repository has this name
+MOST_JUDGED = 300  # dispatches that a page judges at once: of more, only the shown head's
 FULL = 12  # backends told in full on one page, where there are more
 
 
@@ -104,9 +105,8 @@ async def read(
     if record is not None and hidden.has_row(record):
         where, record = NOWHERE, None
     names = _names(settings, where, record)
-    state = await pull_state(
-        tx, settings, names[0], number, compared=0, shown=sha or "", sparing=full is not None
-    )
+    many = full is not None and await dispatches.count_of_pull(tx, names[0], number) > MOST_JUDGED
+    state = await pull_state(tx, settings, names[0], number, newest=0 if many else None, shown=sha or "")
     relayed = await reads.jobs_without_dispatch(tx, names, number)
     seen = await pulls.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
