@@ -79,9 +79,7 @@ async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> se
     They would only run once more, as often as an author closes and reopens. The end of a draft is told once all the
     same: some run nothing before.
     """
-    rows = await dispatches.of_pull(
-        tx, about["upstream_repo"], about["pr_number"], heads={about["head_sha"]}
-    )
+    rows = await dispatches.of_pull(tx, about["upstream_repo"], about["pr_number"], heads={about["head_sha"]})
     rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
     before = Counter(row["backend_key"] for row in rows if row["action"] == about["action"])
     facts = await facts_of(tx, list(verdict.newest(rows).values()), tests_on=())
@@ -97,11 +95,11 @@ async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> se
 
 
 async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:
-    """Return the pull requests that decide the gates of commits this one is, or was, at."""
+    """Return the pull requests that publish the gates of commits this one is, or was, at."""
     if record is None:
         return set()
-    owners = await pulls.owners_of_gates(tx, repo, await pulls.heads(tx, record))
-    return {owner for owner in owners.values() if owner != number}
+    deciders = await pulls.deciders(tx, repo, await pulls.heads(tx, record))
+    return {first for first, *_ in deciders.values()} - {number}
 
 
 async def push(tx: Transaction, settings: Settings, guid: str, body: Row) -> None:

@@ -62,10 +62,11 @@ async def label_events(tx: Transaction, repo: str, number: int) -> list[Row]:
     return await tx.rows(query.order_by(table.c.pull_request_updated_at.desc()).limit(10))
 
 
-async def owners_of_gates(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, int]:
-    """Return by commit which of the open pull requests with that head came to it first: one commit has one gate.
+async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, list[int]]:
+    """Return by commit which open pull requests with that head decide its gate: one commit has one.
 
-    Its number says nothing: anybody may push another's commit to an old pull request of theirs.
+    The first is the one that came to it first; its number says nothing, as anybody may push another's commit to an old
+    pull request of theirs. The others are of the same author, and may be meant for other base branches.
     """
     pull, head = records["pull_request"].c, records["pull_head"].c
     same = (
@@ -74,14 +75,19 @@ async def owners_of_gates(tx: Transaction, repo: str, heads: Collection[str]) ->
         head.head_sha == pull.head_sha,
     )
     query = (
-        sa.select(pull.head_sha, pull.number)
+        sa.select(pull.head_sha, pull.number, pull.user_id)
         .outerjoin_from(records["pull_request"], records["pull_head"], sa.and_(*same))
         .where(
             pull.head_sha.in_(sorted(heads)), sa.func.lower(pull.repo) == repo.lower(), pull.state == "open"
         )
     )
-    rows = await tx.rows(query.order_by(head.received_at.desc().nulls_last(), pull.number.desc()))
-    return {row["head_sha"]: row["number"] for row in rows}
+    found: dict[str, list[Row]] = {}
+    for row in await tx.rows(query.order_by(head.received_at.nulls_last(), pull.number)):
+        found.setdefault(row["head_sha"], []).append(row)
+    return {
+        sha: [row["number"] for row in rows if row["user_id"] == rows[0]["user_id"]]
+        for sha, rows in found.items()
+    }
 
 
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[Row]:

@@ -26,20 +26,24 @@ async def plan(
 ) -> Plan:
     """Return what has to be written of the gates on some heads.
 
-    Of several open pull requests with one head, the one that came to it first decides: a commit has one gate.
+    Of several open pull requests with one head, the one that came to it first writes its gate: a commit has one. It
+    tells the worst of that author's verdicts, as what is well on one base branch may not be on another.
     """
-    owners = await pulls.owners_of_gates(tx, state.repo, [head.view.head_sha for head in chosen])
-    heads: list[tuple[str, Head, bool]] = [
-        (head.view.head_sha, head, head is state.current)
-        for head in chosen
-        if owners.get(head.view.head_sha, state.number) == state.number
-    ]
+
+    async def worst(head: Head, others: Sequence[int]) -> Head:
+        inside = [head, *[await _head_of(tx, settings, state, number) for number in others]]
+        return min(inside, key=lambda one: desired_gate.hope(one.view, terms))
+
+    deciders = await pulls.deciders(tx, state.repo, [head.view.head_sha for head in chosen])
+    heads: list[tuple[str, Head, bool]] = []
+    for head in chosen:
+        first, *others = deciders.get(head.view.head_sha, [state.number])
+        if first == state.number:
+            heads.append((head.view.head_sha, await worst(head, others), head is state.current))
     groups = await merge_groups.waiting(tx, state.repo) if state.current else []
     for sha in [group["head_sha"] for group in groups if group["pr_number"] == state.number]:
-        others = merge_queue.chain(groups, sha)[1:]
-        inside = [await _head_of(tx, settings, state, number) for number in [state.number, *others]]
-        worst = min(inside, key=lambda head: desired_gate.hope(head.view, terms))
-        heads.append((sha, worst, True))
+        mine = await _head_of(tx, settings, state, state.number)
+        heads.append((sha, await worst(mine, merge_queue.chain(groups, sha)[1:]), True))
     made = await pulls.gates_on(tx, state.repo, [sha for sha, *_ in heads], terms.gate_name)
     wanted = Plan()
     for sha, head, current in heads:
@@ -50,15 +54,21 @@ async def plan(
     return wanted
 
 
-async def behind(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
-    """Return the pull requests that are behind this one in a merge queue, when its verdict is news to them.
+async def others(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
+    """Return the pull requests whose gates depend on this one's verdict, when it is news to them.
 
-    It is while a gate has to be written: two pull requests can each be behind the other, once in the queue as it was
-    and once as it is.
+    To those behind it in a merge queue it is while a gate has to be written: two pull requests can each be behind the
+    other, once in the queue as it was and once as it is. To the one that writes the gate of their common commit it is
+    while anything has to be written.
     """
-    if all(one.check.name != gate_name for one in plan.writes):
-        return set()
-    return merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
+    found: set[int] = set()
+    if any(one.check.name == gate_name for one in plan.writes):
+        found |= merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
+    if plan.writes and state.current:
+        sha = state.current.view.head_sha
+        first, *rest = (await pulls.deciders(tx, state.repo, [sha])).get(sha, [state.number])
+        found |= {first} if state.number in rest else set()
+    return found
 
 
 async def _head_of(tx: Transaction, settings: Settings, state: PullState, number: int) -> Head:

@@ -53,12 +53,11 @@ async def run(context: Context, task: Task) -> None:
         present = await pulls.checks_of(tx, state.repo, state.number)
         heads = _looked_after(state, present)
         plan = await _plan(tx, context, state, heads=heads, present=present, files=files)
-        behind = await gates.behind(tx, state, plan, naming.gate(context.settings.check_prefix))
-    if (
-        behind
-    ):  # before anything is written: what has been written is no news to whoever looks again after a crash
+        others = await gates.others(tx, state, plan, naming.gate(context.settings.check_prefix))
+    # before anything is written: what has been written is no news to whoever looks again after a crash
+    if others:
         async with context.store.transaction() as tx:
-            for other in sorted(behind):
+            for other in sorted(others):
                 tx.publish(repo, other)
     metrics.WRITES_SAVED.inc(plan.unchanged)
     now = context.clock.now()

@@ -246,6 +246,31 @@ async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github,
     assert gate(bot, pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.parametrize(("author", "shown"), [("octocat", None), ("mallory", "success")])
+async def test_a_gate_found_for_one_base_branch_does_not_pass_for_its_authors_other_one(
+    bot, github, author, shown
+):
+    await github.push(UPSTREAM, "release", message="a branch")
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    await finish(bot, github, L4)
+    assert gate(bot, pull.head_sha)[0] == "success"
+    bot.clock.advance(60)
+    second = await github.open_pull(UPSTREAM, author=author)
+    second.head_sha = pull.head_sha
+    await github.retarget(second, "release")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha)[0] == shown
+    bot.clock.advance(60)
+    await finish(bot, github, L4, "failure")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha)[0] == (shown or "failure")
+    bot.clock.advance(60)
+    await github.close(second)
+    await bot.settle(horizon=20)
+    assert gate(bot, pull.head_sha)[0] == "success"
+
+
 async def test_nobody_takes_a_gate_by_pushing_anothers_commit_to_an_older_pull_request(bot, github):
     await list_backends(bot, f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
     older = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
