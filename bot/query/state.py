@@ -91,7 +91,7 @@ async def pull_state(
     heads: list[Head] = []
     for sha in shas:
         chosen = {key: facts[row["id"]] for key, row in verdict.newest(_counting(record, rows, sha)).items()}
-        expected = sha == shas[0] and record is not None and record["state"] == "open"
+        expected = sha in judged and sha == shas[0] and record is not None and record["state"] == "open"
         head = judge.head(sha, chosen, expecting=expected)
         told = tuple(facts[row["id"]] for row in _on(rows, sha))
         heads.append(replace(head, told=told, judged=sha in judged))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 JOB = oot_workflow_job.c
+MOST_RELAYED = 2_000  # jobs of an outside relay that are shown of one pull request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +58,26 @@ async def latest_jobs(
     )
 
 
-async def jobs_of_pull(tx: Transaction, names: Iterable[str], number: int) -> list[Row]:
-    """Return the job rows of a pull request, every head and attempt, as they were first heard of."""
-    return await tx.rows(_of_pull(names, number))
+async def jobs_of_pull(
+    tx: Transaction, names: Iterable[str], number: int, *, sha: str | None, limit: int
+) -> list[Row]:
+    """Return the newest job rows of a pull request, or of one head, every attempt, as they were first heard of."""
+    query = _of_pull(names, number)
+    return await _newest(tx, query if sha is None else query.where(JOB.head_sha == sha), limit)
 
 
 async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: int) -> list[Row]:
-    """Return those of a pull request's job rows that an outside relay told of and we had not asked for."""
-    return await tx.rows(_of_pull(names, number).where(JOB.dispatch_id.is_(None)))
+    """Return the newest of a pull request's job rows that an outside relay told of and we had not asked for."""
+    return await _newest(tx, _of_pull(names, number).where(JOB.dispatch_id.is_(None)), MOST_RELAYED)
 
 
 def _of_pull(names: Iterable[str], number: int) -> sa.Select[Any]:
-    query = sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
-    return query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key)
+    return sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
+
+
+async def _newest(tx: Transaction, query: sa.Select[Any], limit: int) -> list[Row]:
+    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
+    return (await tx.rows(query.order_by(*order).limit(limit)))[::-1]
 
 
 async def jobs_on_commit(

@@ -27,6 +27,8 @@ from bot.web.past import PAST
 if TYPE_CHECKING:
     from bot.web.pulls import HeadLine
 
+JOBS_OF_PULL, MOST_JOBS_OF_PULL = 1_000, 5_000  # rows unless ?limit= says otherwise, and at most
+
 
 @aside
 async def summary(request: web.Request) -> web.Response:
@@ -44,21 +46,23 @@ async def summary(request: web.Request) -> web.Response:
 
 @aside
 async def pull(request: web.Request) -> web.Response:
-    """Answer with a pull request: its heads, the backends of one head, the jobs of all, or of ?sha= only."""
+    """Answer with a pull request: its heads, the backends of one, the newest jobs of all, or of ?sha= only."""
     context = request.app[CONTEXT]
     repo, sha = parameters.repo(request), parameters.sha(request)
     number = parameters.number(request.match_info["number"])
+    limit = parameters.limit(request, default=JOBS_OF_PULL, most=MOST_JOBS_OF_PULL)
     async with context.store.read() as tx:
         hidden = await access.of_request(request, tx)
         found = await pulls.read(tx, context.settings, hidden, repo=repo, number=number, sha=sha)
-        rows = await reads.jobs_of_pull(tx, found.names, number)
-    wanted = [row for row in rows if sha is None or row["head_sha"] == found.sha]
+        only = None if sha is None else found.sha
+        rows = await reads.jobs_of_pull(tx, found.names, number, sha=only, limit=limit + 1)
     body = {
         "ok": True,
         "pull": shown.pull(found),
         "heads": [_head(line, current=line is found.heads[0]) for line in found.heads],
         "backends": [shown.section(section) for section in found.sections],
-        "jobs": [shown.job(row) for row in wanted],
+        "jobs": [shown.job(row) for row in rows[-limit:]],
+        "more": len(rows) > limit,
     }
     return web.json_response(body)
 
@@ -106,7 +110,7 @@ async def allowlist(request: web.Request) -> web.Response:
 def _head(line: HeadLine, *, current: bool) -> dict[str, Any]:
     states = [backend.state for backend in line.backends]
     counts = {str(state): states.count(state) for state in State if state in states}
-    return {"sha": line.sha, "current": current, "backends": counts}
+    return {"sha": line.sha, "current": current, "backends": counts if line.judged else None}
 
 
 routes: list[web.RouteDef] = [

@@ -144,9 +144,9 @@ def whole(name: str, most: int, description: str, *, default: int | None = None)
     return in_query(name, schema | ({} if default is None else {"default": default}), description)
 
 
-def limit(default: int) -> Schema:
+def limit(default: int, *, most: int = MOST_ROWS) -> Schema:
     """Return the parameter that says how many rows are wanted."""
-    return whole("limit", MOST_ROWS, "how many rows at most", default=default)
+    return whole("limit", most, "how many rows at most", default=default)
 
 
 def table() -> Schema:

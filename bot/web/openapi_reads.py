@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.domain.readiness import Word
 from bot.domain.records import TYPES
 from bot.domain.view import State
-from bot.web import backend_api, metrics_page, parameters, record_api
+from bot.web import api, backend_api, metrics_page, parameters, record_api
 from bot.web.openapi_parts import (
     FLAG,
     NUMBER,
@@ -121,13 +121,14 @@ def _pull() -> Schema:
         "properties": {str(state): WHOLE for state in State},
         "additionalProperties": False,
     }
-    head = members({"sha": TEXT, "current": FLAG, "backends": counts})
+    head = members({"sha": TEXT, "current": FLAG, "backends": maybe(counts)})
     shown = {
         "ok": OK,
         "pull": ref("PullRequest"),
         "heads": listed(head),
         "backends": listed(ref("OnHead")),
         "jobs": listed(ref("Job")),
+        "more": FLAG,
     }
     return operation(
         "pullRequest",
@@ -138,10 +139,13 @@ def _pull() -> Schema:
             *repository(),
             in_path("number", {"type": "integer", "minimum": 1}, "number of the pull request"),
             in_query("sha", matching(parameters.SHA.pattern), "one of its heads, or how it begins"),
+            limit(api.JOBS_OF_PULL, most=api.MOST_JOBS_OF_PULL),
         ],
         answers={
             200: answer(
-                "The backends on its newest head, or on `sha`; jobs of all heads, or of it", members(shown)
+                "The backends on its newest head, or on `sha`; the newest jobs of all heads, or of it, and whether "
+                "there are `more`. Where very much was dispatched, other heads have null for their `backends`.",
+                members(shown),
             )
         },
         refusals=[

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 NOWHERE = "-/-"  # no repository has this name
-MOST_JUDGED = 300  # dispatches that a page judges at once: of more, only the shown head's
+MOST_JUDGED = 300  # dispatches judged at once: of more, only the shown head's
 FULL = 12  # backends told in full on one page, where there are more
 
 
@@ -43,6 +43,7 @@ class HeadLine:
 
     sha: str
     backends: tuple[Backend, ...]
+    judged: bool = True  # else nobody looked at its backends: there are too many heads
 
     @property
     def red(self) -> int:
@@ -105,7 +106,7 @@ async def read(
     if record is not None and hidden.has_row(record):
         where, record = NOWHERE, None
     names = _names(settings, where, record)
-    many = full is not None and await dispatches.count_of_pull(tx, names[0], number) > MOST_JUDGED
+    many = await dispatches.count_of_pull(tx, names[0], number) > MOST_JUDGED
     state = await pull_state(tx, settings, names[0], number, newest=0 if many else None, shown=sha or "")
     relayed = await reads.jobs_without_dispatch(tx, names, number)
     seen = await pulls.heads(tx, record) if record is not None else {}
@@ -173,6 +174,7 @@ def _shown(
     sha: str | None,
 ) -> Shown:
     known = {head.view.head_sha: head.view.backends for head in state.heads}
+    named = {head.view.head_sha for head in state.heads if not head.judged}
     spoken = (row["head_sha"] for row in reversed(relayed) if row["head_sha"])
     judged = list(dict.fromkeys([*known, *spoken]))
     shas = _newest_first(judged, seen)
@@ -180,7 +182,9 @@ def _shown(
     lines = []
     for head in shas:
         told = _relayed([row for row in relayed if row["head_sha"] == head], page)
-        lines.append((HeadLine(sha=head, backends=(*known.get(head, ()), *told)), told))
+        lines.append(
+            (HeadLine(sha=head, backends=(*known.get(head, ()), *told), judged=head not in named), told)
+        )
     chosen = _choose(lines, sha)
     line, told = chosen or (None, [])
     return Shown(

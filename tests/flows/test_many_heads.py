@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 from bot.store import dispatches, jobs
 from tests.harness import L4, UPSTREAM
 
 HEADS, JOBS = 60, 50
+ADDRESS = f"/api/oot/pulls/{UPSTREAM}/1"
 
 
-async def grow_old(bot, pull):
-    """Give a pull request earlier heads, each with a failed run of many jobs."""
+async def grow_old(bot, *, backends=1, most=JOBS):
+    """Give the pull request earlier heads, on each of which some backends have a failed run of so many jobs."""
     like = bot.dispatch(L4).client_payload["delivery_id"]
-    told = next(
-        row for row in await bot.rows("oot_dispatch") if (row["delivery_id"], row["backend"]) == (like, L4)
-    )
+    rows = await bot.rows("oot_dispatch")
+    told = next(row for row in rows if (row["delivery_id"], row["backend"]) == (like, L4))
     job = next(row for row in await bot.rows("oot_workflow_job") if row["dispatch_id"] == told["id"])
     async with bot.context.store.transaction() as tx:
-        for n in range(HEADS):
-            place = {"id": f"{n:032}", "delivery_id": f"old {n}", "head_sha": f"{n:040}"}
-            old = told | place | {"created_at": told["created_at"] - HEADS + n}
-            await dispatches.add(tx, old)
-            place["dispatch_id"] = place.pop("id")
-            made = [job | place | {"job_name": f"job {one}"} for one in range(JOBS)]
+        for head, backend in itertools.product(range(HEADS), range(backends)):
+            identifier, name = f"{head:016}{backend:016}", f"org/old-{backend}"
+            at = {"delivery_id": f"old {head}", "head_sha": f"{head:040}"}
+            whose = {"id": identifier, "backend": name, "backend_key": name}
+            await dispatches.add(tx, told | at | whose | {"created_at": told["created_at"] - HEADS + head})
+            like = job | at | {"dispatch_id": identifier, "downstream_repo": name}
+            made = [like | {"job_name": f"job {one}"} for one in range(most)]
             await jobs.add(tx, {key: row | {"job_key": key} for row in made for key in [jobs.job_key(row)]})
 
 
@@ -48,6 +50,35 @@ async def test_what_is_read_of_a_pull_request_does_not_grow_with_its_past(bot, g
         await bot.settle(horizon=90)
 
     young = await peak(asked())
-    await grow_old(bot, pull)
+    await grow_old(bot)
     assert await peak(asked()) < young + 4_000_000  # bytes; all heads at once take 8,500,000
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
+
+
+async def test_as_json_it_has_so_many_jobs_and_says_that_there_are_more(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    _, young = await bot.get(ADDRESS)
+    assert (len(young["jobs"]), young["more"]) == (1, False)
+    await grow_old(bot)
+    _, old = await bot.get(ADDRESS)
+    assert (len(old["jobs"]), old["more"], len(old["heads"])) == (1_000, True, 1 + HEADS)
+    _, few = await bot.get(f"{ADDRESS}?limit=7")
+    assert few["jobs"] == old["jobs"][-7:]
+    _, one = await bot.get(f"{ADDRESS}?sha={0:040}")
+    assert (len(one["jobs"]), one["more"]) == (JOBS, False)
+    assert one["backends"][0]["state"] == "failure"
+
+
+async def test_of_very_many_dispatches_only_the_shown_heads_are_judged(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await grow_old(bot, backends=6, most=1)
+    _, body = await bot.get(f"{ADDRESS}?sha={0:040}")
+    counts = {head["sha"]: head["backends"] for head in body["heads"]}
+    assert counts.pop(f"{0:040}") == {"failure": 6}
+    assert set(map(str, counts.values())) == {"None"}
+    status, page = await bot.get(f"/{UPSTREAM}/pull/1?sha={0:040}")
+    assert (status, page.count("job 0") >= 6) == (200, True)
