@@ -182,7 +182,9 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
             key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion, run.c.event
         ).where(run.c.id.in_(numbers))
     )
-    asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
+    asked = await tx.rows(
+        sa.select(oot_run).where(tx.among((oot_run.c.backend_key, oot_run.c.run_id), sorted(runs)))
+    )
     words = [word | {"conclusion": None} for word in asked]
     words += [word | {"run_id": str(word["run_id"])} for word in told]
     known = [word for word in words if (word["backend_key"], word["run_id"]) in runs]

@@ -126,8 +126,13 @@ oot_dispatch = sa.Table(
 sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
 UNHEARD = oot_dispatch.c.heard_at.is_(None)
-partial_index("ix_oot_dispatch_unheard", oot_dispatch.c.state, oot_dispatch.c.created_at, where=UNHEARD)
-# written out in statements too: only so does SQLite see that the index is about the same
+# written out in statements too: only so does SQLite see that an index is about the same
+AWAITED = sa.and_(  # L1 never reports, and nobody does on a closing: those stay unheard for ever
+    UNHEARD,
+    oot_dispatch.c.level > sa.literal_column("1"),
+    oot_dispatch.c.action.is_distinct_from(sa.literal_column("'closed'")),
+)
+partial_index("ix_oot_dispatch_awaited", oot_dispatch.c.state, oot_dispatch.c.created_at, where=AWAITED)
 ENDED_UNANSWERED = oot_dispatch.c.state.in_(
     [sa.literal_column(f"'{state}'") for state in ("failed", "never_started", "not_installed")]
 )
@@ -222,11 +227,13 @@ oot_rerun = sa.Table(
     _must("run_id", sa.Text),
     _must("from_attempt", sa.Integer),
     _must("scope", sa.Text),  # failed | all
-    _must("state", sa.Text),  # asked | sent | impossible | never_started
+    _must("state", sa.Text),  # asked | sent | begun | impossible | never_started
     _must("cause", sa.Text),
     _must("created_at", Big),
     sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
 )
+RERUN_AWAITED = oot_rerun.c.state.in_([sa.literal_column("'asked'"), sa.literal_column("'sent'")])
+partial_index("ix_oot_rerun_awaited", oot_rerun.c.created_at, where=RERUN_AWAITED)
 
 oot_run = sa.Table(
     "oot_run",

@@ -12,7 +12,17 @@ from bot.store.tables import metadata, records
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
-GROWING = {"delivery", "task", "oot_dispatch", "oot_workflow_job", "oot_check", "oot_comment", *records} - {
+GROWING = {
+    "delivery",
+    "task",
+    "oot_dispatch",
+    "oot_workflow_job",
+    "oot_check",
+    "oot_comment",
+    "oot_rerun",
+    "oot_run",
+    *records,
+} - {
     "repository",
     "installation",
 }
