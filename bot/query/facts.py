@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-async def facts_of(tx: Transaction, rows: Sequence[Row], *, tests_on: Collection[str]) -> dict[str, Facts]:
-    """Return the facts of each dispatch by its id, with the failed tests of those on some heads."""
+async def facts_of(
+    tx: Transaction, rows: Sequence[Row], *, tests_of: Collection[str] = ()
+) -> dict[str, Facts]:
+    """Return the facts of each dispatch by its id, with failed tests and environment of some."""
     ids = [row["id"] for row in rows]
-    reported = await jobs.of_dispatches(
-        tx, ids, tests_of=[row["id"] for row in rows if row["head_sha"] in tests_on]
-    )
+    reported = await jobs.of_dispatches(tx, ids, tests_of=tests_of)
     asked_again = await reruns.of_dispatches(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in rows}
     runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}

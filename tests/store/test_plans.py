@@ -79,6 +79,18 @@ async def test_what_a_backend_never_answered_is_found_by_its_own_index(bot, gith
 
 
 @SQLITE
+async def test_who_has_yet_to_report_is_looked_for_among_those_who_may(bot, github, statements):
+    await github.open_pull(UPSTREAM)
+    await bot.wait(120)
+    asked = [(text, told) for text, told in statements.items() if "oot_dispatch.dispatched_at <" in text]
+    assert asked
+    async with bot.store.read() as tx:
+        for text, told in asked:
+            plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+            assert any("USING INDEX ix_oot_dispatch_awaited (state=?" in step for step in plan), plan
+
+
+@SQLITE
 async def test_a_later_attempt_is_looked_for_among_those_of_the_same_job_alone(bot, github, statements):
     await github.open_pull(UPSTREAM)
     await bot.settle()

@@ -357,7 +357,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_oot_dispatch_awaited",
         "oot_dispatch",
-        ["state", "created_at"],
+        ["state", "created_at", "id"],
         unique=False,
         sqlite_where=sa.text("heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'"),
         postgresql_where=sa.text("heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'"),
