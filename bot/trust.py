@@ -95,7 +95,7 @@ async def look_up(tx: Transaction, settings: Settings, given: Sequence[Given]) -
 
 def admit(known: Known, one: Given) -> Job | None:
     """Return the job a report may speak of, None when unlisted callers are ignored; raises Rejected."""
-    entry = _listed(known, one.claims)
+    entry = listed(known.allowlist, known.settings, one.claims)
     if entry is None:
         return None
     dispatch = known.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
@@ -134,14 +134,14 @@ def relayed(envelope: Envelope) -> Job:
     )
 
 
-def _listed(known: Known, claims: Claims) -> Entry | None:
-    """Return the caller's allowlist entry, None when unlisted callers are ignored."""
-    if known.allowlist is None:
+def listed(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
+    """Return the caller's allowlist entry, None when unlisted callers are ignored; raises Rejected."""
+    if allowlist is None:
         detail = "no valid allowlist has been read yet: send this again later"
         raise Rejected(503, "no_allowlist", detail, headers={"Retry-After": "10"})
-    entry = known.allowlist.find(claims.repository)
+    entry = allowlist.find(claims.repository)
     if entry is None or entry.level < Level.L2:
-        if known.settings.unlisted == "ignore":
+        if settings.unlisted == "ignore":
             return None
         detail = f"{claims.repository} may not report: it must be in the allowlist at L2 or above"
         raise Rejected(403, "not_listed", detail)

@@ -57,7 +57,8 @@ def parse(body: str) -> tuple[Command, ...]:
 
 def _plain_lines(body: str) -> Iterator[str]:
     """Yield the lines of the comment's own paragraphs, markup left out."""
-    blocks = MarkdownIt("commonmark").disable("inline")
+    # what is quoted or listed is not looked into: nobody means it, and many levels of it take long
+    blocks = MarkdownIt("commonmark", {"maxNesting": 1}).disable("inline")
     spans = MarkdownIt("commonmark").disable(["escape", "entity"])
     defined: dict[str, Any] = {}  # link references, anywhere in the comment
     own = False

@@ -6,6 +6,7 @@ carried out once. Reactions answer at once; what needs words is in our comment.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,13 @@ async def run(context: Context, task: Task) -> None:
         _, body = await subject.delivery(tx, task)
     try:
         about, said_at = _about(body, task.key), as_time(body["comment"]["created_at"])
-        given = language.parse(body["comment"]["body"])
+        if not context.settings.is_upstream(about["upstream_repo"]):
+            return
+        given = await asyncio.to_thread(language.parse, body["comment"]["body"])
     except (KeyError, TypeError) as error:
         raise GiveUp(f"the comment lacks what a command needs: {error!r}") from error
     if said_at is None:
         raise GiveUp("the comment does not say when it was made")
-    if not context.settings.is_upstream(about["upstream_repo"]):
-        return
     by_author = body["issue"]["user"] is not None and body["issue"]["user"]["login"] == about["login"]
     taken = await _take(context, about, given)
     fresh = [(row, command) for row, command in taken if row["state"] == "seen"]

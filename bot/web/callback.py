@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from bot import metrics
+from bot import metrics, trust
 from bot.domain.envelope import split_batch
 from bot.domain.wire import Malformed, parse_report
 from bot.errors import Rejected
 from bot.oidc import Claims
-from bot.store import keys
+from bot.store import allowlists, keys
 from bot.trust import Given
 from bot.web.bodies import read_body
 from bot.web.keys import CONTEXT
+from bot.web.limits import SMALL
 from bot.web.refusals import REFUSALS
 from bot.web.taking import TAKING
 
@@ -31,6 +32,7 @@ async def receive(request: web.Request) -> web.Response:
     """Verify the caller, read the report, take it; everything is stored before the answer."""
     try:
         claims = await who(request)
+        await _greet(request, claims)
         report = given(claims, await read_body(request, limit=LIMIT))
         (answer,) = await request.app[TAKING].take([report])
         if isinstance(answer, Rejected):
@@ -47,6 +49,7 @@ async def receive_batch(request: web.Request) -> web.Response:
     """Verify the caller, read every report alone, take all of them together; an answer for each, in order."""
     try:
         claims = await who(request)
+        await _greet(request, claims)
         read = [_read(claims, body) for body in _split(await read_body(request, limit=BATCH_LIMIT))]
         taken = iter(await request.app[TAKING].take([one for one in read if isinstance(one, Given)]))
         answers = [next(taken) if isinstance(one, Given) else one for one in read]
@@ -69,6 +72,21 @@ async def who(request: web.Request) -> Claims:
     if token.startswith(keys.PREFIX):
         return await _of_key(context, token)
     return await context.verifier.verify(token)
+
+
+async def _greet(request: web.Request, claims: Claims) -> None:
+    """Raise Rejected where somebody who is not listed sends much: it is neither read nor parsed.
+
+    Whoever runs any CI can have a token; a batch of theirs would keep everybody else waiting.
+    """
+    if request.content_length is not None and request.content_length <= SMALL:
+        return
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        entry = trust.listed(await allowlists.in_force(tx), context.settings, claims)
+    if entry is None:
+        detail = f"{claims.repository} is not listed here: up to {SMALL // 1024} KiB are ignored, no more"
+        raise Rejected(413, "body_too_large", detail, headers={"Connection": "close"})
 
 
 def refused(request: web.Request, refusal: Rejected) -> Rejected:

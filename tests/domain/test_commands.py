@@ -125,7 +125,10 @@ def test_what_is_skipped_unread_holds_no_command(text):
         assert parse(text) == ()
 
 
-@pytest.mark.parametrize("piece", ["> ", "- ", "[", "*a ", "`", "<a ", "\\", "![](", "![", "[[](", "|"])
+LAZY = f"{'> ' * 15}a\n" + "b\n" * 5_000  # a quote of quotes that goes on without its signs
+
+
+@pytest.mark.parametrize("piece", ["> ", "- ", "[", "*a ", "`", "<a ", "\\", "![](", "![", "[[](", "|", LAZY])
 def test_a_hostile_comment_of_full_length_is_read_in_a_moment(piece):
     much = piece * (65_000 // len(piece))
     began = time.process_time()

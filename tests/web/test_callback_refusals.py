@@ -32,6 +32,21 @@ async def test_who_is_not_listed_can_be_ignored_kindly(bot, pull):
     assert await traces(bot) == before
 
 
+@SQLITE
+async def test_who_is_not_listed_is_refused_before_much_of_it_is_looked_at(bot, pull):
+    much = b"[" * 100_000
+    for path in ("/api/oot/callback", "/api/oot/callback/batch"):
+        for caller, refusal in (("stranger/repo", (403, "not_listed")), (L4, (400, "invalid_report"))):
+            headers = {"Authorization": f"Bearer {token_of(bot, caller)}"}
+            status, answer = await bot.request("POST", path, data=much, headers=headers)
+            assert (status, answer["error"]) == refusal
+    lenient = replace(bot.context, settings=replace(bot.context.settings, unlisted="ignore"))
+    async with serving(bot, make_app(lenient)) as served:
+        headers = {"Authorization": f"Bearer {token_of(bot, 'stranger/repo')}"}
+        status, answer = await served.request("POST", "/api/oot/callback", data=much, headers=headers)
+        assert (status, answer["error"]) == (413, "body_too_large")
+
+
 async def list_backends(bot, text: str) -> None:
     """Put another allowlist in force."""
     Path(bot.context.settings.allowlist).write_text(text)
