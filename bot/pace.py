@@ -79,8 +79,10 @@ class Pace:
 
     async def block(self, who: str, seconds: float) -> None:
         """Let nothing go for a while, from whatever process: GitHub has asked for that."""
-        until = self._clock.now() + round(seconds * 1000)
-        self._banned[who] = max(until, self._banned.get(who, 0))
+        now = self._clock.now()
+        until = now + round(seconds * 1000)
+        # what was noted while the clock was ahead hides no later one
+        self._banned[who] = max(until, min(self._banned.get(who, 0), now + MOST_ASKED))
         with contextlib.suppress(StoreUnavailable):
             async with self._books.open(who) as ledger:
                 ledger.blocked_until = max(until, ledger.blocked_until)

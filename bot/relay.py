@@ -131,10 +131,16 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     """Let one head of a pull request go to the backends that held it back."""
     await dispatches.take_turns(tx, repo, number)
     await dispatches.approve(tx, repo, number, head, login)
-    for row in await dispatches.held(tx, repo, number, head):
-        # its time to start counts from now
-        await dispatches.change(tx, row["id"], state="pending", created_at=tx.now)
-        tx.enqueue("dispatch", row["id"])
+    record = await pulls.get(tx, repo, number)
+    held = await dispatches.held(tx, repo, number, head)
+    due = {row["backend_key"]: row["id"] for row in held if record and row["base_ref"] == record["base_ref"]}
+    for row in held:
+        if row["id"] == due.get(row["backend_key"]):
+            # its time to start counts from now
+            await dispatches.change(tx, row["id"], state="pending", created_at=tx.now)
+            tx.enqueue("dispatch", row["id"])
+        else:  # held back once more since, or for another base branch
+            await dispatches.change(tx, row["id"], state="superseded")
     tx.publish(repo, number)
 
 

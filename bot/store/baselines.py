@@ -94,7 +94,7 @@ def _same(job: Row, within: int) -> tuple[sa.ColumnElement[bool], ...]:
         JOB.workflow_name == job["workflow_name"],
         JOB.completed_at.between(job["completed_at"] - within, job["completed_at"]),
         sa.func.lower(JOB.downstream_repo) == job["downstream_repo"].lower(),
-        JOB.upstream_repo == job["upstream_repo"],
+        sa.func.lower(JOB.upstream_repo) == job["upstream_repo"].lower(),
         JOB.status == "completed",
         JOB.source == "callback",
         JOB.job_key != job["job_key"],

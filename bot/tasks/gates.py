@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bot.settings import Settings
     from bot.store import Transaction
 
+MOST_JUDGED = 100  # other pull requests whose heads are judged for one gate
+
 
 async def plan(
     tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head], terms: Terms
@@ -31,6 +33,9 @@ async def plan(
     """
 
     async def worst(head: Head, others: Sequence[int]) -> Head:
+        if len(others) > MOST_JUDGED:
+            unknown = f"{len(others) + 1} open pull requests decide here: close those that are not needed"
+            return replace(head, view=replace(head.view, gate_unknown=unknown))
         inside = [head, *[await _head_of(tx, settings, state, number) for number in others]]
         return min(inside, key=lambda one: desired_gate.hope(one.view, terms))
 
@@ -58,13 +63,13 @@ async def others(tx: Transaction, state: PullState, plan: Plan, gate_name: str) 
     """Return the pull requests whose gates depend on this one's verdict, when it is news to them.
 
     To those behind it in a merge queue it is while a gate has to be written: two pull requests can each be behind the
-    other, once in the queue as it was and once as it is. To the one that writes the gate of their common commit it is
-    while anything has to be written.
+    other, once in the queue as it was and once as it is. The one that writes the gate of their common commit always
+    looks at it again.
     """
     found: set[int] = set()
     if any(one.check.name == gate_name for one in plan.writes):
         found |= merge_queue.behind(await merge_groups.waiting(tx, state.repo), state.number)
-    if plan.writes and state.current:
+    if state.current:
         sha = state.current.view.head_sha
         first, *rest = (await pulls.deciders(tx, state.repo, [sha])).get(sha, [state.number])
         found |= {first} if state.number in rest else set()
