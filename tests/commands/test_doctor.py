@@ -206,6 +206,24 @@ async def test_the_two_ways_a_secret_can_be_wrong(serving, github, tmp_path):
     assert f"{app} secret" in errors(found)
 
 
+async def test_what_readyz_keeps_from_strangers_is_told_to_doctor(serving, github, tmp_path):
+    serving.kill()
+    await serving.ended()
+    (tmp_path / "allowlist.yml").write_text("L5: [secret/backend]\n")
+    await asyncio.wait_for((await serving.start()).wait(), 20)
+    repo = {"id": github.world.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+    repo["updated_at"] = "2026-10-01T00:00:00Z"
+    await github.deliver("repository", {"action": "privatized", "repository": repo})
+    await until(
+        lambda: serving.rows("SELECT * FROM repository WHERE private"), what="the repository to be private"
+    )
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert "`L5` is no level" in found["server"][0]["detail"]
+    _, found, _ = await doctor(serving.options | {"ADMIN_TOKEN": ""}, tmp_path)
+    assert "L5" not in found["server"][0]["detail"]
+    assert "`ootbot doctor`" in found["server"][0]["detail"]
+
+
 async def test_a_bot_that_does_not_run(serving, github, tmp_path):
     serving.kill()
     await serving.ended()

@@ -64,8 +64,8 @@ async def listed(bot):
     return json.dumps(answer)
 
 
-async def notes(bot):
-    status, answer = await bot.get("/readyz")
+async def notes(bot, **options):
+    status, answer = await bot.get("/readyz", **options)
     return status, " ".join(answer["missing"] + answer["notes"])
 
 
@@ -205,6 +205,37 @@ async def test_without_any_valid_version_the_bot_is_not_ready_and_keeps_what_hap
         await bot.settle(horizon=30)
         assert len(github.dispatches) == 4
         assert (await notes(bot))[0] == 200
+
+
+async def said_to_be_private(bot, github, name):
+    repo = {"id": github.world.repo(name).id, "full_name": name, "private": True}
+    repo["updated_at"] = "2026-10-01T00:00:00Z"
+    await bot.send("repository", {"action": "privatized", "repository": repo})
+    await bot.settle()
+
+
+@pytest.mark.parametrize("private", [UPSTREAM, CONFIG])
+@pytest.mark.parametrize("good", [True, False], ids=["one was good", "none was good"])
+async def test_strangers_are_not_told_what_names_private_repositories(
+    settings, config, github, issuer, clock, private, good
+):
+    wrong = "L2: [secret/backend, secret/backend]"
+    github.set_file(CONFIG, PATH, ALLOWLIST if good else wrong, branch="release")
+    chosen = harness.replace(settings, allowlist=SOURCE)
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        github.set_file(CONFIG, PATH, wrong, branch="release")
+        bot.clock.advance(61)
+        await bot.settle()
+        status, before = await notes(bot)
+        assert "secret/backend" in before
+        await said_to_be_private(bot, github, private)
+        assert (await notes(bot))[0] == status == (200 if good else 503)
+        said = (await notes(bot))[1]
+        assert CONFIG not in said
+        assert "secret" not in said
+        assert "/admin" in said
+        admin = {"Authorization": f"Bearer {settings.admin_token}"}
+        assert await notes(bot, headers=admin) == (status, before)
 
 
 async def test_a_changed_file_on_disk_is_in_force_within_a_minute(bot, settings):
