@@ -66,7 +66,8 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         held = entry.policy == "trusted" and not known
         if held and closing and not await dispatches.told(tx, repo, number, entry.key):
             continue  # it never heard of this pull request
-        state = "superseded" if stale else "held" if held and not closing else "pending"
+        over = closing and live  # reopened since: it would have them cancel what runs
+        state = "superseded" if stale or over else "held" if held and not closing else "pending"
         new += await _record(tx, about, entry, state)
     for one in {number, *await _heirs(tx, repo, number, record)}:
         tx.publish(repo, one)

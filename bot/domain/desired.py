@@ -60,8 +60,11 @@ def backends(
         if (key := backend.repo.casefold()) in dispatches and backend.has_checks
     ]
     wanted = [write for case in cases for write in (*_of_backend(case), *_of_jobs(case))]
+    begun = [write.check for write in wanted if write and write.check_run_id is None]
+    newest = {row["name"]: row["external_id"] for row in present}
+    newest |= {check.name: check.external_id for check in begun}
     latest = {_job_id(case.dispatch, job) for case in cases for job in case.backend.jobs}
-    return Plan.of([*wanted, *_superseded(present, terms, latest)])
+    return Plan.of([*wanted, *_superseded(present, terms, {*newest.values(), *latest})])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +119,17 @@ class _Case:
 def _of_backend(case: _Case) -> Iterator[Write | None]:
     """Yield the write of the backend's own check run."""
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
-    check = backend_check(case.backend, external_id=basis, **case.in_common)
+    check = backend_check(case.backend, external_id=_fresh_id(case, basis), **case.in_common)
     if not case.by_job:
         check = annotated(check, case.backend.failing, case.terms.files)
     if case.may_begin(check.name):
         yield _write(case, check, basis, _continued(case, check.name, basis))
+
+
+def _fresh_id(case: _Case, basis: str) -> str:
+    """Return our key of a new check run about this: shown before, it is numbered, as another's came in between."""
+    before = sum(row["basis"] == basis for row in case.present)
+    return f"{basis}/{before + 1}" if before else basis
 
 
 def _continued(case: _Case, name: str, basis: str) -> Row | None:
@@ -207,16 +216,15 @@ def _ended(check: CheckRun, row: Row | None, terms: Terms, why: str) -> Write | 
     return needed(ended, row["basis"], row, terms, label_ended=True)
 
 
-def _superseded(present: Sequence[Row], terms: Terms, latest: set[str]) -> Iterator[Write | None]:
-    """Yield the writes that end check runs in whose place, under the same name, a newer one was made.
+def _superseded(present: Sequence[Row], terms: Terms, standing: set[str]) -> Iterator[Write | None]:
+    """Yield the writes that end check runs in whose place, under the same name, there is a newer one.
 
-    Those of the `latest` attempts of jobs have no newer one, whatever they are called.
+    `standing` holds our keys of those that have none: the newest of each name, and what the latest attempts of jobs
+    have, whatever they are called.
     """
-    newest = {row["name"]: row for row in present}
     for row in present:
         unfinished = row["status"] != "completed" and row["check_run_id"] is not None
-        replaced = newest[row["name"]] is not row and row["external_id"] not in latest
-        if unfinished and replaced and row["name"] != terms.gate_name:
+        if unfinished and row["external_id"] not in standing and row["name"] != terms.gate_name:
             check = CheckRun(
                 name=row["name"],
                 head_sha=row["head_sha"],

@@ -109,12 +109,16 @@ async def settle(tx: Transaction, identifier: str, *, state: str, **values: Any)
 
 
 async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
-    """Drop what was not sent yet for other heads of a pull request; `but_head` None: for every head."""
-    change_of = sa.update(oot_dispatch).where(
-        *_of(repo, number), oot_dispatch.c.state.in_(UNSENT), ASKS_FOR_A_VERDICT
+    """Drop what was not sent yet for other heads of a pull request, and that it was closed, as it is not.
+
+    `but_head` None: it is, so what was not sent for any head is dropped.
+    """
+    over = (
+        ASKS_FOR_A_VERDICT
+        if but_head is None
+        else ~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != but_head)
     )
-    if but_head is not None:
-        change_of = change_of.where(oot_dispatch.c.head_sha != but_head)
+    change_of = sa.update(oot_dispatch).where(*_of(repo, number), oot_dispatch.c.state.in_(UNSENT), over)
     done = await tx.run(change_of.values(state="superseded").returning(*COUNTED_BY))
     await rollup.touch_dispatches(tx, map(dict, done.mappings()))
 

@@ -277,6 +277,24 @@ async def test_reopening_runs_again_what_closing_cancelled(bot, github):
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
 
 
+@pytest.mark.parametrize("late", ["the dispatch", "the webhook"])
+async def test_no_backend_hears_of_a_closing_that_is_over(bot, github, late):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    if late == "the dispatch":
+        github.faults.add(
+            method="POST", path="/dispatches$", status=429, headers={"Retry-After": "120"}, times=4
+        )
+    else:
+        github.faults.add(method="HOOK", path="closed")
+    await closed_and_reopened(bot, github, pull)
+    for one in [one for one in github.deliveries if not one.ok]:
+        await github.redeliver(one)
+    await bot.settle(horizon=600)
+    actions = [one.client_payload["payload"]["action"] for one in github.dispatches]
+    assert set(actions) == {"opened", "reopened"}
+
+
 async def test_reopening_tells_a_backend_that_was_listed_meanwhile(bot, github):
     await list_backends(bot, f"L2: [{L2}]")
     pull = await github.open_pull(UPSTREAM)

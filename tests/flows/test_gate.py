@@ -367,6 +367,27 @@ async def test_a_verdict_counts_for_the_base_branch_it_was_found_on(bot, github,
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
 
 
+@pytest.mark.parametrize("meanwhile", ["failure", None])
+async def test_back_on_its_first_base_branch_the_check_run_shows_what_was_found_there(bot, github, meanwhile):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await github.push(UPSTREAM, "release", message="a branch")
+    await finish(bot, github, L4)
+    for base in ("release", "main"):
+        bot.clock.advance(60)
+        await github.retarget(pull, base)
+        await bot.settle(horizon=20)
+        if base == "release" and meanwhile:
+            await finish(bot, github, L4, meanwhile)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "success")
+    assert gate(bot, pull.head_sha)[0] == "success"
+    written = len([call for call in github.calls if "/check-runs" in call.path])
+    bot.clock.advance(60)
+    await github.label(pull, "anything")
+    await bot.settle(horizon=20)
+    assert len([call for call in github.calls if "/check-runs" in call.path]) == written
+
+
 # Merge queues
 
 
