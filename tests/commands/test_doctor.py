@@ -165,6 +165,23 @@ async def test_events_that_were_not_accepted_yet(serving, github, tmp_path):
     assert "accepts the new events" in found[name][0]["next"]
 
 
+async def test_what_strangers_granted_an_app_that_is_public_does_not_matter(serving, github, tmp_path):
+    for name in ("stranger/one", "another/two"):
+        github.install(github.add_repo(name), github.app)
+    github.suspend("stranger/one", github.app)
+    github.world.installation(github.app, "another").without = frozenset({"checks", "check_run"})
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (ours, others) = found[f"App {github.app.app_id} installations"]
+    assert (ours["status"], others["status"]) == ("ok", "ok")
+    assert "all with every permission" in ours["detail"]
+    assert others["detail"].startswith("2 more of accounts that take no part")
+    for name in (UPSTREAM, L1, L2, L3, L4):
+        github.uninstall(name, github.app)
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (none,) = found[f"App {github.app.app_id} installations"]
+    assert (none["status"], none["detail"]) == ("error", "installed on no account that takes part")
+
+
 async def test_settings_as_systemd_and_containers_have_them(serving, tmp_path):
     one_line = {name: value for name, value in serving.options.items() if "\n" not in value}
     key = tmp_path / "ootbot.pem"
