@@ -145,6 +145,37 @@ async def test_a_push_that_does_not_tell_what_it_touched_is_followed_by_a_readin
     assert "new/backend" in await listed(remote)
 
 
+async def test_a_push_to_another_repository_is_never_followed_by_a_reading(remote, github):
+    before = len(reads(github))
+    await github.push(UPSTREAM, "main", files={PATH: "L2: []"})
+    await remote.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    await github.deliver("push", pushed.payload | {"forced": True})
+    await remote.settle()
+    assert len(reads(github)) == before
+
+
+async def test_a_push_to_the_repository_by_another_name_is_followed_by_a_reading(remote, github):
+    await github.push(CONFIG, "release", files={"README.md": "Hello."})
+    await remote.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    renamed = pushed.payload["repository"] | {"full_name": "org/renamed", "name": "renamed"}
+    github.set_file(CONFIG, PATH, f"{ALLOWLIST}\n  gpu: new/backend\n", branch="release")
+    await github.deliver("push", pushed.payload | {"repository": renamed, "forced": True})
+    await remote.settle()
+    assert "new/backend" in await listed(remote)
+
+
+async def test_while_the_file_is_on_disk_no_push_is_followed_by_a_reading(bot, github, settings):
+    Path(settings.allowlist).write_text(f"{ALLOWLIST}  gpu: new/backend\n")
+    await github.push(UPSTREAM, "main", files={"README.md": "Hello."})
+    await bot.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    await github.deliver("push", pushed.payload | {"forced": True})
+    await bot.settle()
+    assert "new/backend" not in await listed(bot)
+
+
 @pytest.mark.parametrize("fault", [{"status": 502}, {"drop": True}], ids=["broken", "unreachable"])
 async def test_while_github_cannot_be_reached_the_last_good_version_stays_and_it_is_said(
     remote, github, fault
