@@ -83,7 +83,7 @@ async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> se
     rows = await dispatches.of_pull(tx, about["upstream_repo"], about["pr_number"], heads={about["head_sha"]})
     rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
     before = Counter(row["backend_key"] for row in rows if row["action"] == about["action"])
-    facts = await facts_of(tx, list(verdict.newest(rows).values()), tests_on=())
+    facts = await facts_of(tx, list(verdict.newest(rows).values()))
     found = set()
     for told in facts.values():
         key = told.dispatch["backend_key"]

@@ -1,4 +1,4 @@
-"""What names an attempt of a backend's run in one text? The keys of `confirm` and `run_again`, and a cause."""
+"""What names an attempt of a backend's run in one text? The keys of `confirm` and `run_again`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,3 @@ def parse_rerun(key: str) -> tuple[str, int, str]:
     """Return dispatch, attempt and run id; raises ValueError."""
     dispatch_id, attempt, run_id = key.split("/", 2)
     return dispatch_id, int(attempt), run_id
-
-
-def cause(run_id: str, attempt: int) -> str:
-    """Return what a dispatch in place of the attempt after this one is made for: there is one of a cause."""
-    return f"{run_id} attempt {attempt}"

@@ -19,7 +19,7 @@ from bot.domain.urls import safe_url
 MOST_DEPTH = 64
 MOST_FAILED_TESTS = 1000
 MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
-MOST_ENVIRONMENT = 50  # entries
+MOST_ENVIRONMENT, MOST_ENVIRONMENT_BYTES = 50, 4000  # entries, and all of them together
 MOST_COUNT = 2**53
 MOST_NAME, MOST_ID = 1000, 200  # bytes: two of each fit into one entry of PostgreSQL's indexes
 STATUSES = frozenset({"in_progress", "completed"})
@@ -257,5 +257,12 @@ def _cut(text: str | None, limit: int) -> str | None:
 def _environment(given: dict[str, Any] | None) -> dict[str, str] | None:
     if given is None:
         return None
-    pairs = list(given.items())[:MOST_ENVIRONMENT]
-    return {clean(str(name))[:100]: clean(str(value))[:500] for name, value in pairs}
+    kept: dict[str, str] = {}
+    room = MOST_ENVIRONMENT_BYTES
+    for name, value in list(given.items())[:MOST_ENVIRONMENT]:
+        pair = clean(str(name)[:100]), clean(str(value)[:500])
+        room -= sum(len(text.encode()) for text in pair)
+        if room < 0:
+            break
+        kept[pair[0]] = pair[1]
+    return kept

@@ -43,7 +43,11 @@ def comparable(
         if failing and (only is None or key in only):
             facts = head.facts[key]
             bases = frozenset(filter(None, (facts.dispatch["base_sha"], merge_base)))
-            mine = [row for told in head.told if told.dispatch["backend_key"] == key for row in told.jobs]
+            same = (key, facts.dispatch["base_ref"])  # on another base branch it may fail for good reason
+            like = [
+                one for one in head.told if (one.dispatch["backend_key"], one.dispatch["base_ref"]) == same
+            ]
+            mine = [row for told in like for row in told.jobs]
             wanted += [
                 Wanted(failed=Failed(job=row, base_ref=base_ref, base_shas=bases), same_head=mine)
                 for row in facts.jobs

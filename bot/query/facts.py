@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
-from bot.store import dispatches, jobs
+from bot.store import jobs, reruns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-async def facts_of(tx: Transaction, rows: Sequence[Row], *, tests_on: Collection[str]) -> dict[str, Facts]:
-    """Return the facts of each dispatch by its id, with the failed tests of those on some heads."""
+async def facts_of(
+    tx: Transaction, rows: Sequence[Row], *, tests_of: Collection[str] = ()
+) -> dict[str, Facts]:
+    """Return the facts of each dispatch by its id, with failed tests and environment of some."""
     ids = [row["id"] for row in rows]
-    reported = await jobs.of_dispatches(
-        tx, ids, tests_of=[row["id"] for row in rows if row["head_sha"] in tests_on]
-    )
-    reruns = await dispatches.reruns_of(tx, ids)
+    reported = await jobs.of_dispatches(tx, ids, tests_of=tests_of)
+    asked_again = await reruns.of_dispatches(tx, ids)
     backends = {row["id"]: row["backend_key"] for row in rows}
     runs = {(backends[row["dispatch_id"]], row["run_id"]) for row in reported}
     words = await jobs.words_of_github(tx, runs)
-    jobs_of, reruns_of = _by(reported, "dispatch_id"), _by(reruns, "dispatch_id")
+    jobs_of, reruns_of = _by(reported, "dispatch_id"), _by(asked_again, "dispatch_id")
     words_of = _by(words, "backend_key")
     return {
         row["id"]: verdict.Facts(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bot.domain import verdict
 from bot.domain.view import Answer
 from bot.query import comparing
+from bot.query.comparing import Comparison
 from bot.query.explained import comparable, with_histories
 from bot.query.facts import facts_of
 from bot.query.head import Judge
 from bot.store import allowlists, commands, dispatches, pulls
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.query.head import Head
     from bot.settings import Settings
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are kept true
+MOST_TOLD = 5  # dispatches of a head to one backend that are looked at
 ANSWERS = 3  # of the last commands that the comment shows
 
 
@@ -51,6 +54,27 @@ class PullState:
         return next((head for head in self.heads if head.view.head_sha == sha), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """The dispatches of one head."""
+
+    counting: Mapping[str, Row]  # whose verdicts count, by backend
+    recent: Sequence[Row]  # these, and the last few to each backend
+
+    @classmethod
+    def of(cls, record: Row | None, rows: Sequence[Row]) -> _Told:
+        """Choose from all dispatches of a head, oldest first."""
+        counting = verdict.newest([row for row in rows if _stands(record, row)])
+        by_backend: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_backend[row["backend_key"]].append(row)
+        chosen = [*counting.values(), *(row for mine in by_backend.values() for row in mine[-MOST_TOLD:])]
+        return cls(counting=counting, recent=list({row["id"]: row for row in chosen}.values()))
+
+
+NOTHING = _Told(counting={}, recent=())
+
+
 async def pull_state(
     tx: Transaction,
     settings: Settings,
@@ -77,7 +101,12 @@ async def pull_state(
     looked_at = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
     judged = {*shas[:newest], *also, *looked_at}
     rows = await dispatches.of_pull(tx, repo, number, heads=judged if newest is not None else None)
-    facts = await facts_of(tx, rows, tests_on={*shas[:compared], *looked_at})
+    told = {sha: _Told.of(record, [row for row in rows if row["head_sha"] == sha]) for sha in judged}
+    facts = await facts_of(
+        tx,
+        [row for one in told.values() for row in one.recent],
+        tests_of=[row["id"] for sha in {*shas[:compared], *looked_at} for row in told[sha].counting.values()],
+    )
     ignored = await commands.ignored(tx, repo, number)
     judge = Judge(
         settings=settings,
@@ -90,19 +119,12 @@ async def pull_state(
     )
     heads: list[Head] = []
     for sha in shas:
-        chosen = {key: facts[row["id"]] for key, row in verdict.newest(_counting(record, rows, sha)).items()}
-        expected = sha in judged and sha == shas[0] and record is not None and record["state"] == "open"
+        mine = told.get(sha, NOTHING)
+        chosen = {key: facts[row["id"]] for key, row in mine.counting.items()}
+        expected = sha in told and sha == shas[0] and record is not None and record["state"] == "open"
         head = judge.head(sha, chosen, expecting=expected)
-        told = tuple(facts[row["id"]] for row in _on(rows, sha))
-        heads.append(replace(head, told=told, judged=sha in judged))
-    base_ref = record["base_ref"] if record else None
-    merge_bases = await pulls.merge_bases(tx, repo, shas[:compared])
-    wanted = [
-        one
-        for head in heads[:compared]
-        for one in comparable(head, base_ref, merge_bases.get(head.view.head_sha))
-    ]
-    comparison = await comparing.compare(tx, wanted)
+        heads.append(replace(head, told=tuple(facts[row["id"]] for row in mine.recent), judged=sha in told))
+    comparison = await _compare(tx, record, heads[:compared])
     heads = [with_histories(head, comparison.found) for head in heads]
     if heads:
         heads[0] = await _current(tx, heads)
@@ -114,6 +136,15 @@ async def pull_state(
         heads=tuple(heads),
         compared=tuple(comparison.fresh),
     )
+
+
+async def _compare(tx: Transaction, record: Row | None, heads: Sequence[Head]) -> Comparison:
+    """Compare the failures of some heads with what happened elsewhere."""
+    if record is None or not heads:
+        return Comparison(found={}, fresh=())
+    merge_bases = await pulls.merge_bases(tx, heads[0].view.repo, [head.view.head_sha for head in heads])
+    found = (comparable(one, record["base_ref"], merge_bases.get(one.view.head_sha)) for one in heads)
+    return await comparing.compare(tx, [wanted for several in found for wanted in several])
 
 
 async def _current(tx: Transaction, heads: Sequence[Head]) -> Head:
@@ -148,15 +179,6 @@ def _heads(record: Row | None, known: Sequence[str]) -> list[str]:
     return list(shas)
 
 
-def _counting(record: Row | None, rows: Sequence[Row], sha: str) -> list[Row]:
-    """Return the dispatches of a head whose verdicts count."""
-    return [row for row in _on(rows, sha) if _stands(record, row)]
-
-
 def _stands(record: Row | None, row: Row) -> bool:
     """Whether what was found or said of a head still counts: of the present one only on its present base branch."""
     return record is None or row["head_sha"] != record["head_sha"] or row["base_ref"] == record["base_ref"]
-
-
-def _on(rows: Sequence[Row], sha: str) -> list[Row]:
-    return [row for row in rows if row["head_sha"] == sha]

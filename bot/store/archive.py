@@ -129,9 +129,10 @@ async def old_deliveries(tx: Transaction, *, before: int, limit: int) -> list[in
     """Return ids of settled deliveries received before a time that nothing unfinished needs any more."""
     reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
     running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
+    asked = oot_dispatch.c.action.is_distinct_from("closed")  # nobody reports on that
     unheard = ~sa.exists().where(reported) | sa.exists().where(running)
     unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
-        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & unheard
+        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unheard
     )
     asked_for = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
     query = sa.select(delivery.c.id).where(

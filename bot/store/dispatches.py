@@ -1,4 +1,4 @@
-"""Which backends were told about what? Reads and writes of oot_dispatch, oot_approval and oot_rerun."""
+"""Which backends were told about what? Reads and writes of oot_dispatch and oot_approval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.domain import pull_key
 from bot.domain.tally import ENDS
 from bot.store import rollup
-from bot.store.tables import UNHEARD, oot_approval, oot_dispatch, oot_rerun, oot_workflow_job, records
+from bot.store.tables import AWAITED, UNHEARD, oot_approval, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -217,9 +217,7 @@ async def silent(tx: Transaction, limits: Limits) -> list[Row]:
         oot_dispatch.c.state == "sent",
         oot_dispatch.c.created_at < tx.now - limits.shortest,
         oot_dispatch.c.dispatched_at < limits.since(tx.now, oot_dispatch.c.backend_key),
-        oot_dispatch.c.level > 1,
-        ASKS_FOR_A_VERDICT,
-        UNHEARD,
+        AWAITED,
     )
     return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE))
 
@@ -240,47 +238,6 @@ async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
     done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
     await rollup.touch_dispatches(tx, done)
     return bool(done)
-
-
-async def silent_reruns(tx: Transaction, limits: Limits) -> list[Row]:
-    """Return re-runs, with their dispatch's columns, that were asked for too long ago to report still."""
-    job = oot_workflow_job.c
-    reported = sa.exists().where(
-        job.dispatch_id == oot_rerun.c.dispatch_id,
-        job.run_id == oot_rerun.c.run_id,
-        job.run_attempt > oot_rerun.c.from_attempt,
-    )
-    columns = (oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number, oot_dispatch.c.backend)
-    query = (
-        sa.select(oot_rerun, *columns)
-        .join(oot_dispatch, oot_dispatch.c.id == oot_rerun.c.dispatch_id)
-        .where(
-            oot_rerun.c.state.in_(("asked", "sent")),
-            oot_rerun.c.created_at < limits.since(tx.now, oot_dispatch.c.backend_key),
-            ~reported,
-        )
-    )
-    order = (oot_rerun.c.created_at, oot_rerun.c.dispatch_id, oot_rerun.c.run_id, oot_rerun.c.from_attempt)
-    return await tx.rows(query.order_by(*order).limit(PAGE))
-
-
-async def ask_rerun(tx: Transaction, row: Row) -> bool:
-    """Record the wish to run a run again; returns False when that very attempt was asked for already."""
-    values = {**row, "state": "asked", "created_at": tx.now}
-    done = await tx.run(tx.insert(oot_rerun).values(values).on_conflict_do_nothing())
-    return bool(done.rowcount)
-
-
-async def reruns_of(tx: Transaction, dispatch_ids: list[str]) -> list[Row]:
-    """Return the re-runs asked for of these dispatches."""
-    return await tx.rows(sa.select(oot_rerun).where(oot_rerun.c.dispatch_id.in_(dispatch_ids)))
-
-
-async def settle_rerun(tx: Transaction, row: Row, state: str) -> None:
-    """Mark a re-run sent, impossible or never_started, unless it was settled otherwise meanwhile."""
-    same = ("dispatch_id", "run_id", "from_attempt", "state")
-    matches = [oot_rerun.c[name] == row[name] for name in same]
-    await tx.run(sa.update(oot_rerun).where(*matches).values(state=state))
 
 
 def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 PAGE = 500  # silent jobs concluded in one transaction
-_WITHOUT_TESTS = sa.select(
-    *(one for one in oot_workflow_job.c if one.name != "failed_tests_json"),
-    sa.null().label("failed_tests_json"),
+_HEAVY = ("failed_tests_json", "environment")
+_LIGHT = sa.select(
+    *(one for one in oot_workflow_job.c if one.name not in _HEAVY),
+    *(sa.null().label(name) for name in _HEAVY),
 )
 LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
     sa.func.sum(sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))), 0
@@ -128,11 +129,11 @@ async def of_dispatches(
 ) -> list[Row]:
     """Return the jobs of these dispatches, in the order they were first heard of.
 
-    Failed tests can be megabytes: only of the dispatches `tests_of` are they read.
+    Failed tests and environment can be megabytes: only of the dispatches `tests_of` are they read.
     """
     job = oot_workflow_job.c
     rest = sorted(set(dispatch_ids) - set(tests_of))
-    rows = await tx.rows(_WITHOUT_TESTS.where(job.dispatch_id.in_(rest))) if rest else []
+    rows = await tx.rows(_LIGHT.where(job.dispatch_id.in_(rest))) if rest else []
     if tests_of:
         rows += await tx.rows(sa.select(oot_workflow_job).where(job.dispatch_id.in_(sorted(tests_of))))
     return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
@@ -182,7 +183,9 @@ async def words_of_github(tx: Transaction, runs: set[tuple[str, str]]) -> list[R
             key, run.c.id.label("run_id"), run.c.run_attempt, run.c.status, run.c.conclusion, run.c.event
         ).where(run.c.id.in_(numbers))
     )
-    asked = await tx.rows(sa.select(oot_run).where(oot_run.c.run_id.in_([run_id for _, run_id in runs])))
+    asked = await tx.rows(
+        sa.select(oot_run).where(tx.among((oot_run.c.backend_key, oot_run.c.run_id), sorted(runs)))
+    )
     words = [word | {"conclusion": None} for word in asked]
     words += [word | {"run_id": str(word["run_id"])} for word in told]
     known = [word for word in words if (word["backend_key"], word["run_id"]) in runs]

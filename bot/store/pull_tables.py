@@ -28,6 +28,7 @@ oot_check = sa.Table(
     _must("basis", sa.Text),  # what the verdict is about: a new basis may begin a new check run
 )
 sa.Index("ix_oot_check_pull", oot_check.c.upstream_repo, oot_check.c.pr_number)
+sa.Index("ix_oot_check_name", oot_check.c.upstream_repo, oot_check.c.name)
 sa.Index("ix_oot_check_head", oot_check.c.head_sha)
 sa.Index("ix_oot_check_run", oot_check.c.check_run_id)
 

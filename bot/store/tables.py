@@ -14,9 +14,11 @@ from bot.store.installation_tables import oot_budget, schema_support
 from bot.store.pull_tables import oot_check, oot_comment
 from bot.store.record_tables import records
 from bot.store.rollup_tables import oot_day, oot_level, oot_stale_day
+from bot.store.sweep_tables import missed_delivery, sweep
 
 __all__ = [
     "metadata",
+    "missed_delivery",
     "oot_budget",
     "oot_check",
     "oot_comment",
@@ -25,6 +27,7 @@ __all__ = [
     "oot_stale_day",
     "records",
     "schema_support",
+    "sweep",
 ]  # part of the schema, made elsewhere
 
 delivery = sa.Table(
@@ -126,8 +129,14 @@ oot_dispatch = sa.Table(
 sa.Index("ix_oot_dispatch_pull", oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number)
 sa.Index("ix_oot_dispatch_state", oot_dispatch.c.state, oot_dispatch.c.created_at)
 UNHEARD = oot_dispatch.c.heard_at.is_(None)
-partial_index("ix_oot_dispatch_unheard", oot_dispatch.c.state, oot_dispatch.c.created_at, where=UNHEARD)
-# written out in statements too: only so does SQLite see that the index is about the same
+# written out in statements too: only so does SQLite see that an index is about the same
+AWAITED = sa.and_(  # L1 never reports, and nobody does on a closing: those stay unheard for ever
+    UNHEARD,
+    oot_dispatch.c.level > sa.literal_column("1"),
+    oot_dispatch.c.action.is_distinct_from(sa.literal_column("'closed'")),
+)
+_in_order = (oot_dispatch.c.state, oot_dispatch.c.created_at, oot_dispatch.c.id)
+partial_index("ix_oot_dispatch_awaited", *_in_order, where=AWAITED)
 ENDED_UNANSWERED = oot_dispatch.c.state.in_(
     [sa.literal_column(f"'{state}'") for state in ("failed", "never_started", "not_installed")]
 )
@@ -222,11 +231,13 @@ oot_rerun = sa.Table(
     _must("run_id", sa.Text),
     _must("from_attempt", sa.Integer),
     _must("scope", sa.Text),  # failed | all
-    _must("state", sa.Text),  # asked | sent | impossible | never_started
+    _must("state", sa.Text),  # asked | sent | begun | impossible | never_started
     _must("cause", sa.Text),
     _must("created_at", Big),
     sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
 )
+RERUN_AWAITED = oot_rerun.c.state.in_([sa.literal_column("'asked'"), sa.literal_column("'sent'")])
+partial_index("ix_oot_rerun_awaited", oot_rerun.c.created_at, where=RERUN_AWAITED)
 
 oot_run = sa.Table(
     "oot_run",
@@ -260,19 +271,6 @@ oot_rate = sa.Table(
     sa.PrimaryKeyConstraint("caller", "second", name="pk_oot_rate"),
 )
 
-sweep = sa.Table(
-    "sweep",
-    metadata,
-    _must("app_id", Big),  # 0 where no App is concerned
-    _must("name", sa.Text),  # what is swept: redeliver, reconcile, archive, ...
-    _must("created_at", Big),
-    _column("tried_at", Big),  # when the first try since the last complete one began
-    _column("reached", Big),  # everything before was looked at
-    _column("finished_at", Big),  # the last complete one
-    _must("found", Big),
-    sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
-)
-
 repository_name = sa.Table(
     "repository_name",
     metadata,
@@ -280,18 +278,4 @@ repository_name = sa.Table(
     _must("name", sa.Text),  # case folded; every name it was ever heard of by
     sa.PrimaryKeyConstraint("repository_id", "name", name="pk_repository_name"),
     sa.Index("ix_repository_name_name", "name"),
-)
-
-missed_delivery = sa.Table(
-    "missed_delivery",
-    metadata,
-    _must("app_id", Big),
-    _must("guid", sa.Text),
-    _must("log_id", Big),  # GitHub's id of one attempt, by which it is asked for again
-    _must("event", sa.Text),
-    _must("delivered_at", Big),
-    _must("asks", sa.Integer),
-    _must("asked_at", Big),
-    _must("lost", sa.Boolean),  # GitHub's log does not hold it any more
-    sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import UNHEARD, oot_dispatch, oot_workflow_job, records
+from bot.store.tables import AWAITED, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,8 +22,8 @@ Waiting = dict[str, int]  # backend, case folded -> how many pull requests
 async def by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) -> Waiting:
     """Return how many open pull requests wait for each backend; what was asked before `since` is given up."""
     what = sa.select(TOLD.backend_key, TOLD.upstream_repo, TOLD.pr_number).distinct()
+    unheard = what.where(TOLD.state.in_(OPEN), AWAITED, TOLD.created_at >= since, _newest_of_open())
     asked = (TOLD.level > 1, TOLD.action.is_distinct_from("closed"), TOLD.created_at >= since)
-    unheard = what.where(TOLD.state.in_(OPEN), *asked, UNHEARD, _newest_of_open())
     running = what.join(oot_workflow_job, JOB.dispatch_id == TOLD.id).where(
         JOB.status == "in_progress", *asked, _newest_of_open()
     )

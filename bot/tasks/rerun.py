@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bot import query, relay
 from bot.domain import naming, run_key, verdict
 from bot.domain.reading import Kind, read
-from bot.store import dispatches, pulls
+from bot.store import dispatches, pulls, reruns
 from bot.tasks import subject
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     if not attempts:
         if dispatch["state"] == "pending" or await relay.is_held(tx, dispatch):
             return False
-        await relay.afresh(tx, dispatch, f"attempt of {dispatch['id']}")
+        await relay.afresh(tx, dispatch, cause)
         return True
     red = {job.run_id for job in verdict.latest(facts.jobs) if job.red or not job.finished}
     scope = scope if red else "all"  # nothing failed: there are no failed jobs to run again
@@ -98,7 +98,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     for run_id, attempt in attempts.items():
         vain = any(_was_vain(row, run_id, attempt) for row in facts.reruns)
         if vain and _reported(facts, run_id) < attempt:
-            await relay.afresh(tx, dispatch, run_key.cause(run_id, attempt))
+            await relay.afresh(tx, dispatch, cause)  # once, however many runs there were
             asked = True
         elif (scope == "all" or run_id in red) and _reported(facts, run_id) == attempt:
             row = {
@@ -108,7 +108,7 @@ async def ask(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
                 "scope": scope,
                 "cause": cause,
             }
-            if await dispatches.ask_rerun(tx, row):
+            if await reruns.ask(tx, row):
                 tx.enqueue("run_again", run_key.of_rerun(dispatch["id"], attempt, run_id))
                 asked = True
     return asked

@@ -13,7 +13,7 @@ import structlog
 from bot import relay
 from bot.domain import run_key
 from bot.errors import GitHubRefused, GiveUp, RetryLater
-from bot.store import dispatches
+from bot.store import dispatches, reruns
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -30,7 +30,7 @@ async def run(context: Context, task: Task) -> None:
     identifier, attempt, run_id = run_key.parse_rerun(task.key)
     async with context.store.read() as tx:
         dispatch = await dispatches.get(tx, identifier)
-        asked = [row for row in await dispatches.reruns_of(tx, [identifier]) if row["run_id"] == run_id]
+        asked = [row for row in await reruns.of_dispatches(tx, [identifier]) if row["run_id"] == run_id]
     wish = next((row for row in asked if row["from_attempt"] == attempt), None)
     if dispatch is None or wish is None:
         raise GiveUp(f"nobody asked for {task.key}")
@@ -39,9 +39,9 @@ async def run(context: Context, task: Task) -> None:
     again = await _on_github(context, dispatch, wish)
     async with context.store.transaction() as tx:
         await dispatches.take_turns(tx, dispatch["upstream_repo"], dispatch["pr_number"])
-        await dispatches.settle_rerun(tx, wish, "sent" if again else "impossible")
+        await reruns.settle(tx, wish, "sent" if again else "impossible")
         if not again:
-            await relay.afresh(tx, dispatch, run_key.cause(run_id, attempt))
+            await relay.afresh(tx, dispatch, wish["cause"])  # once, however many runs that asked for
         tx.publish(dispatch["upstream_repo"], dispatch["pr_number"])
     log.info("re-run", backend=dispatch["backend"], run=run_id, at_github=again, cause=wish["cause"])
 

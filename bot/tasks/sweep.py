@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.domain import lifecycle
 from bot.domain.words import duration
-from bot.store import allowlists, dispatches, jobs, queue, report_rates
+from bot.store import allowlists, dispatches, jobs, queue, report_rates, reruns
 from bot.store.limits import Limits
 
 if TYPE_CHECKING:
@@ -58,11 +58,12 @@ async def _dispatches(tx: Transaction, limits: Limits) -> bool:
 
 
 async def _reruns(tx: Transaction, limits: Limits) -> bool:
-    silent = await dispatches.silent_reruns(tx, limits)
+    await reruns.note_begun(tx)
+    silent = await reruns.silent(tx, limits)
     for rerun in silent:
-        await dispatches.settle_rerun(tx, rerun, "never_started")
+        await reruns.settle(tx, rerun, "never_started")
         _publish(tx, rerun)
-    return len(silent) == dispatches.PAGE
+    return len(silent) == reruns.PAGE
 
 
 def _publish(tx: Transaction, row: Row) -> None:

@@ -97,6 +97,8 @@ def test_the_environment_is_words():
     found = read(environment={"driver": 24.1, "list": [1, {"a": None}], "x" * 500: "y" * 900}).environment
     assert found == {"driver": "24.1", "list": "[1, {'a': None}]", "x" * 100: "y" * 500}
     assert len(read(environment={str(n): n for n in range(80)}).environment) == 50
+    long = read(environment={f"{n:\U0001f600>90}": "\U0001f600" * 500 for n in range(50)}).environment
+    assert 1 <= sum(len((name + value).encode()) for name, value in long.items()) <= 4_000
 
 
 def test_what_the_dispatch_was_about_is_read_as_claimed():

@@ -103,3 +103,43 @@ async def test_where_github_cannot_be_asked_a_quiet_minute_leaves_it_failed(bot,
     assert gate(bot, pull) == ("in_progress", None)
     await bot.settle(horizon=120)
     assert gate(bot, pull) == ("completed", "failure")
+
+
+async def test_what_could_not_be_run_again_while_closed_can_be_once_it_is_open(bot, github, pull):
+    await bot.report(
+        bot.dispatch(L4), conclusion="failure", run_id="4711"
+    )  # which GitHub has deleted meanwhile
+    await bot.settle(horizon=20)
+    (ours,) = [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == "oot / tpu"]
+    for act in (github.close, github.reopen):
+        bot.clock.advance(60)
+        await act(pull)
+        if act == github.close:
+            await github.rerequest(ours.id)
+        await bot.settle(horizon=20)
+    told = len(github.dispatches)
+    await github.comment(pull, "/oot rerun", pull.author)
+    await bot.settle(horizon=20)
+    assert len(github.dispatches) == told + 1
+
+
+async def test_several_runs_that_cannot_be_run_again_make_one_dispatch(bot, github, pull):
+    for run in ("4711", "4712", "4713"):
+        await bot.report(bot.dispatch(L4), conclusion="failure", run_id=run)
+    await bot.settle(horizon=20)
+    told = len(github.dispatches)
+    await github.comment(pull, "/oot rerun", pull.author)
+    await bot.settle(horizon=20)
+    assert len(github.dispatches) == told + 1
+
+
+async def test_what_was_cancelled_before_it_was_sent_can_be_asked_for_again(bot, github, pull):
+    await bot.wait(7 * 3600)  # nobody has reported
+    github.faults.add(method="POST", path="/dispatches$", status=429, headers={"Retry-After": "600"})
+    told = len(github.dispatches)
+    for command in ("rerun tpu", "cancel tpu", "rerun tpu"):
+        bot.clock.advance(60)
+        await github.comment(pull, f"/oot {command}", pull.author)
+        await bot.settle(horizon=20)
+    await bot.settle(horizon=600)
+    assert len(github.dispatches) == told + 1

@@ -12,7 +12,17 @@ from bot.store.tables import metadata, records
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
-GROWING = {"delivery", "task", "oot_dispatch", "oot_workflow_job", "oot_check", "oot_comment", *records} - {
+GROWING = {
+    "delivery",
+    "task",
+    "oot_dispatch",
+    "oot_workflow_job",
+    "oot_check",
+    "oot_comment",
+    "oot_rerun",
+    "oot_run",
+    *records,
+} - {
     "repository",
     "installation",
 }
@@ -66,6 +76,18 @@ async def test_what_a_backend_never_answered_is_found_by_its_own_index(bot, gith
             index = "USING INDEX ix_oot_dispatch_unanswered (backend_key=? AND created_at>?)"
             assert f"SEARCH oot_dispatch {index}" in plan
             assert not any("TEMP B-TREE FOR ORDER BY" in step for step in plan), plan
+
+
+@SQLITE
+async def test_who_has_yet_to_report_is_looked_for_among_those_who_may(bot, github, statements):
+    await github.open_pull(UPSTREAM)
+    await bot.wait(120)
+    asked = [(text, told) for text, told in statements.items() if "oot_dispatch.dispatched_at <" in text]
+    assert asked
+    async with bot.store.read() as tx:
+        for text, told in asked:
+            plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+            assert any("USING INDEX ix_oot_dispatch_awaited (state=?" in step for step in plan), plan
 
 
 @SQLITE

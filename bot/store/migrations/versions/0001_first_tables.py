@@ -282,6 +282,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("external_id", name=op.f("pk_oot_check")),
     )
     op.create_index("ix_oot_check_head", "oot_check", ["head_sha"], unique=False)
+    op.create_index("ix_oot_check_name", "oot_check", ["upstream_repo", "name"], unique=False)
     op.create_index("ix_oot_check_pull", "oot_check", ["upstream_repo", "pr_number"], unique=False)
     op.create_index("ix_oot_check_run", "oot_check", ["check_run_id"], unique=False)
     op.create_table(
@@ -354,12 +355,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("state IN ('failed', 'never_started', 'not_installed')"),
     )
     op.create_index(
-        "ix_oot_dispatch_unheard",
+        "ix_oot_dispatch_awaited",
         "oot_dispatch",
-        ["state", "created_at"],
+        ["state", "created_at", "id"],
         unique=False,
-        sqlite_where=sa.text("heard_at IS NULL"),
-        postgresql_where=sa.text("heard_at IS NULL"),
+        sqlite_where=sa.text("heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'"),
+        postgresql_where=sa.text("heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'"),
     )
     op.create_table(
         "oot_ignore",
@@ -445,6 +446,14 @@ def upgrade() -> None:
         sa.Column("cause", sa.Text(), nullable=False),
         sa.Column("created_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
+    )
+    op.create_index(
+        "ix_oot_rerun_awaited",
+        "oot_rerun",
+        ["created_at"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('asked', 'sent')"),
+        postgresql_where=sa.text("state IN ('asked', 'sent')"),
     )
     op.create_table(
         "oot_run",
