@@ -1,4 +1,7 @@
-"""What does a log line look like? One event a line, with the delivery or request it belongs to; never a secret."""
+"""What does a log line look like? One event a line, with the delivery or request it belongs to; never a secret.
+
+What strangers wrote is in it as words only: nothing in a line moves the cursor or turns the text of whoever reads it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import structlog
+
+from bot.domain import inert
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
@@ -26,9 +31,10 @@ def configure(*, fmt: str, level: str) -> None:
     ]
     last: Any
     if fmt == "json":
-        shared.append(structlog.processors.format_exc_info)
+        shared += [structlog.processors.format_exc_info, _inert]
         last = structlog.processors.JSONRenderer()
     else:
+        shared.append(_inert)
         last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[*shared, last],
@@ -46,6 +52,11 @@ def _name_request(_logger: object, _method: str, event: EventDict) -> EventDict:
     if (found := REQUEST.get()) is not None:
         event["request"], event["path"] = found
     return event
+
+
+def _inert(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Take out of what is said whatever a terminal would obey."""
+    return {name: inert.clean(said) if isinstance(said, str) else said for name, said in event.items()}
 
 
 def _others(shared: list[Processor], last: Any) -> None:

@@ -8,7 +8,7 @@ from gidgethub.routing import Router
 
 from bot.delivery import record
 from bot.domain.records import PUSH
-from bot.store import allowlists
+from bot.store import allowlists, names
 
 if TYPE_CHECKING:
     from bot.delivery import Delivery
@@ -26,8 +26,11 @@ async def push(event: Delivery, tx: Transaction) -> None:
     kept = record(tx, event, PUSH)
     if not kept["deleted"]:
         tx.enqueue("relay", event.delivery_id)
-    if _may_touch(await allowlists.file_read(tx), event.data):
-        tx.enqueue("allowlist", "")
+    source = await allowlists.source_on_github(tx)
+    if source and _may_touch(source.path, event.data):
+        known = await names.ids(tx, source.repo)  # it may have been renamed since
+        if event.repo.casefold() == source.repo.casefold() or kept["repository_id"] in known:
+            tx.enqueue("allowlist", "")
 
 
 def _may_touch(file: str, body: dict[str, Any]) -> bool:

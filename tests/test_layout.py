@@ -45,7 +45,7 @@ ALLOWED = {
     "bot.trust": MIDDLE,
     "bot.shares": MIDDLE | {"bot.trust"},
     "bot.results": MIDDLE | {"bot.trust", "bot.shares"},
-    "bot.logs": {"bot"},
+    "bot.logs": {"bot", "bot.domain"},
     "bot.doctor": MIDDLE | {"bot.allowlist_text", "bot.manifest", "bot.doctor"},
     "bot.manifest": {"bot", "bot.shipped"},
     "bot.setup": MIDDLE | {"bot.manifest", "bot.setup"},

@@ -32,10 +32,11 @@ async def of(patient: Patient, app: AppUnderTest) -> list[Finding]:
 
 
 async def ready(patient: Patient) -> list[Finding]:
-    """Ask the running bot whether it can work."""
-    url = f"{patient.settings.url}/readyz"
+    """Ask the running bot whether it can work; with the ADMIN_TOKEN it tells all it knows."""
+    url, token = f"{patient.settings.url}/readyz", patient.settings.admin_token
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        async with patient.http.get(url, timeout=TIMEOUT, allow_redirects=False) as answer:
+        async with patient.http.get(url, headers=headers, timeout=TIMEOUT, allow_redirects=False) as answer:
             said = msgspec.json.decode(await answer.read())
             missing, notes = list(said["missing"]), list(said["notes"])
     except (aiohttp.ClientError, TimeoutError, OSError) as problem:

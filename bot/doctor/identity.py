@@ -9,6 +9,7 @@ import msgspec
 
 from bot import manifest
 from bot.doctor.finding import Finding, error, ok, warning
+from bot.domain.allowlist_source import on_github
 from bot.domain.urls import web_url
 from bot.errors import RetryLater
 
@@ -37,7 +38,7 @@ async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -
     wanted = app.wanted(allowlist)
     page = _settings_page(patient, said)
     found += [_permissions(name, wanted, said, page), _events(name, wanted, said, page)]
-    return found + await _installations(app, wanted, said)
+    return found + await _installations(app, wanted, said, _taking_part(patient, allowlist))
 
 
 def _clock(patient: Patient, answer: Answer) -> Finding:
@@ -73,25 +74,56 @@ def _events(name: str, wanted: Manifest, said: dict[str, Any], page: str) -> Fin
     return ok(f"{name} events", f"as in {_file(wanted)}")
 
 
-async def _installations(app: AppUnderTest, wanted: Manifest, said: dict[str, Any]) -> list[Finding]:
-    name, found = f"{app.words} installations", []
-    listed = [
-        each
-        async for each in app.github.as_app().getiter("/app/installations{?per_page}", {"per_page": "100"})
+async def _installations(
+    app: AppUnderTest, wanted: Manifest, said: dict[str, Any], accounts: set[str]
+) -> list[Finding]:
+    """Judge the installations of these accounts (case folded); an App that is public anybody may install."""
+    name = f"{app.words} installations"
+    path, query = "/app/installations{?per_page}", {"per_page": "100"}
+    every = [each async for each in app.github.as_app().getiter(path, query)]
+    ours = [each for each in every if _account(each).casefold() in accounts]
+    found = [each for one in ours if (each := _refused(name, wanted, one))]
+    if not ours:
+        todo = f"install it: {said['html_url']}/installations/new"
+        return [
+            error(name, "installed nowhere" if not every else "installed on no account that takes part", todo)
+        ]
+    if not found:
+        found.append(ok(name, f"{len(ours)}, all with every permission and event"))
+    if others := len(every) - len(ours):
+        found.append(
+            ok(name, f"{others} more of accounts that take no part: what they granted does not matter")
+        )
+    return found
+
+
+def _refused(name: str, wanted: Manifest, one: dict[str, Any]) -> Finding | None:
+    """Return what an installation lacks, None when nothing."""
+    account, page = _account(one), one["html_url"]
+    if one.get("suspended_at"):
+        return error(name, f"suspended on {account}", f"unsuspend it at {page}")
+    if lacks := manifest.lacks(wanted.granted, one["permissions"]):
+        todo = f"an owner of {account} accepts the new permissions at {page}"
+        return error(name, f"{account} has not granted {', '.join(lacks)}", todo)
+    if missing := [event for event in wanted.events if event not in one["events"]]:
+        todo = f"an owner of {account} accepts the new events at {page}"
+        return error(name, f"{account} is not subscribed to {', '.join(missing)}", todo)
+    return None
+
+
+def _account(installation: dict[str, Any]) -> str:
+    return str((installation.get("account") or {}).get("login", "?"))
+
+
+def _taking_part(patient: Patient, allowlist: Allowlist | None) -> set[str]:
+    """Return the accounts, case folded, of upstream, of the listed backends and of the allowlist's own repository."""
+    repos = [
+        *patient.settings.upstream_repo,
+        *(entry.repo for entry in (allowlist.entries if allowlist else ())),
     ]
-    for each in listed:
-        account = (each.get("account") or {}).get("login", "?")
-        if each.get("suspended_at"):
-            found.append(error(name, f"suspended on {account}", f"unsuspend it at {each['html_url']}"))
-        elif lacks := manifest.lacks(wanted.granted, each["permissions"]):
-            todo = f"an owner of {account} accepts the new permissions at {each['html_url']}"
-            found.append(error(name, f"{account} has not granted {', '.join(lacks)}", todo))
-        elif missing := [event for event in wanted.events if event not in each["events"]]:
-            todo = f"an owner of {account} accepts the new events at {each['html_url']}"
-            found.append(error(name, f"{account} is not subscribed to {', '.join(missing)}", todo))
-    if not listed:
-        return [error(name, "installed nowhere", f"install it: {said['html_url']}/installations/new")]
-    return found or [ok(name, f"{len(listed)}, all with every permission and event")]
+    if source := on_github(patient.settings.allowlist):
+        repos.append(source.repo)
+    return {repo.partition("/")[0].casefold() for repo in repos}
 
 
 def _settings_page(patient: Patient, said: dict[str, Any]) -> str:

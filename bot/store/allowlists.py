@@ -15,6 +15,7 @@ from bot.store.tables import allowlist_version
 
 if TYPE_CHECKING:
     from bot.domain.allowlist import Allowlist
+    from bot.domain.allowlist_source import OnGitHub
     from bot.store.transaction import Transaction
 
 _parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
@@ -37,11 +38,10 @@ async def newest(tx: Transaction) -> dict[str, Any] | None:
     return await tx.row(sa.select(allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1))
 
 
-async def file_read(tx: Transaction) -> str:
-    """Return the path, in whatever repository, of the file on GitHub that was read last; else an empty text."""
+async def source_on_github(tx: Transaction) -> OnGitHub | None:
+    """Return the file on GitHub that was read last; None when it was one on disk, or nothing was read yet."""
     query = sa.select(allowlist_version.c.source).order_by(allowlist_version.c.id.desc()).limit(1)
-    where = on_github((await tx.run(query)).scalar() or "")
-    return where.path if where else ""
+    return on_github((await tx.run(query)).scalar() or "")
 
 
 async def keep(tx: Transaction, *, source: str, content: str, error: str | None) -> bool:

@@ -12,8 +12,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from bot.errors import StoreUnavailable
-from bot.store import bell
+from bot.store import bell, unusable
 from bot.store.inbox import COLUMNS, Incoming, values
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class Intake:
             if self._connection is not None:  # who knows what state it is in
                 self._connection.close()
                 self._connection = None
-            raise StoreUnavailable(f"the database cannot be used: {error}") from error
+            raise unusable.said(self._store.url, error) from error
         return new
 
     async def _postgres(self, rows: Sequence[Row]) -> list[bool]:

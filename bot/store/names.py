@@ -31,17 +31,22 @@ async def keep(tx: Transaction, gathered: Iterable[Record]) -> None:
 
 async def of_same(tx: Transaction, name: str) -> set[str]:
     """Return every name (case folded) of the repositories that have or had this one, itself included."""
-    ids = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
-    found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(ids)))
+    same = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
+    found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(same)))
     return {name.casefold(), *found.scalars()}
 
 
-async def of_ids(tx: Transaction, ids: Collection[int]) -> set[str]:
+async def ids(tx: Transaction, name: str) -> set[int]:
+    """Return the repositories that have or had this name."""
+    return set((await tx.run(sa.select(NAME.repository_id).where(NAME.name == name.casefold()))).scalars())
+
+
+async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
     """Return every name (case folded) of some repositories, except those that public ones go by now."""
-    if not ids:
+    if not wanted:
         return set()
     taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
         ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
     )
-    query = sa.select(NAME.name).where(NAME.repository_id.in_(list(ids)), NAME.name.not_in(taken))
+    query = sa.select(NAME.name).where(NAME.repository_id.in_(list(wanted)), NAME.name.not_in(taken))
     return set((await tx.run(query)).scalars())

@@ -13,24 +13,21 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from bot.errors import StoreUnavailable
-from bot.store import bell, engines, migrate
+from bot.store import bell, engines, migrate, unusable
 from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from bot.clock import Clock
 
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
-# SQLSTATE classes: no connection, read-only standby, not let in, deadlock, no database, full, not now, shut down
-UNUSABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
 
 
 class Store:
@@ -53,9 +50,15 @@ class Store:
         self._file: tuple[int, int] | None = None
 
     async def open(self) -> None:
-        """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there."""
+        """Bring the schema up to date; raises Misconfigured where this version cannot work with what is there.
+
+        Raises StoreUnavailable where nothing can.
+        """
         try:
-            await migrate.bring_up_to_date(self._engine)
+            if self.sqlite:
+                await asyncio.to_thread(self._try_file)
+            with unusable.told(self.url):
+                await migrate.bring_up_to_date(self._engine)
         except BaseException:
             await self.close()
             raise
@@ -74,7 +77,7 @@ class Store:
         With `patience` it is refused when other writers do not let it begin within so many seconds.
         """
         try:
-            with _unavailable():
+            with unusable.told(self.url):
                 self.require_file()
                 async with self.turn(patience), self._engine.begin() as conn:
                     tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
@@ -91,7 +94,7 @@ class Store:
     @contextlib.asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
         """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
-        with _unavailable():
+        with unusable.told(self.url):
             self.require_file()
             reader = self._elsewhere.get(asyncio.get_running_loop(), self._reader)
             async with reader.connect() as conn:
@@ -110,7 +113,7 @@ class Store:
         """PostgreSQL only: asyncpg's own connection, outside any transaction."""
         import asyncpg  # noqa: PLC0415 - an extra
 
-        with _unavailable():
+        with unusable.told(self.url):
             async with self._engine.connect() as conn:
                 try:
                     yield (await conn.get_raw_connection()).driver_connection
@@ -120,7 +123,7 @@ class Store:
                     asyncpg.InternalClientError,  # the server hung up between two messages
                 ) as error:
                     await conn.invalidate()
-                    raise StoreUnavailable(f"the database cannot be used: {error}") from error
+                    raise unusable.said(self.url, error) from error
 
     @contextlib.asynccontextmanager
     async def turn(self, patience: float | None = None) -> AsyncIterator[None]:
@@ -150,6 +153,13 @@ class Store:
                 f"{name} is gone or was replaced: put it back, or start with what is there"
             )
 
+    def _try_file(self) -> None:
+        """Raise StoreUnavailable when it cannot be opened: the driver's thread would outlive its loop."""
+        try:
+            self.connect_sqlite().close()
+        except sqlite3.Error as error:
+            raise unusable.said(self.url, error) from error
+
     def connect_sqlite(self) -> sqlite3.Connection:
         """SQLite only: a connection of the standard library, for one thread of its own."""
         connection = sqlite3.connect(
@@ -157,20 +167,6 @@ class Store:
         )
         engines.prepare_sqlite(connection, engines.SQLITE_CACHE_LARGE)
         return connection
-
-
-@contextlib.contextmanager
-def _unavailable() -> Iterator[None]:
-    """Tell an unusable database from a wrong statement."""
-    try:
-        yield
-    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, OSError) as error:
-        raise StoreUnavailable(f"the database cannot be used: {error}") from error
-    except sa.exc.DBAPIError as error:  # asyncpg's driver sorts few errors: PostgreSQL's own code does
-        code = getattr(error.orig, "sqlstate", None) or ""
-        if not error.connection_invalidated and not code.startswith(UNUSABLE):
-            raise
-        raise StoreUnavailable(f"the database cannot be used: {error.orig}") from error
 
 
 def _identity(path: str | None) -> tuple[int, int] | None:

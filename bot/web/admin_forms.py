@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 LIMIT = 10_000  # bytes of a form
+MOST_FIELDS = 10
 
 
 def from_our_page(handler: Handler) -> Handler:
@@ -102,7 +103,11 @@ async def replay(request: web.Request) -> web.Response:
 
 async def _form(request: web.Request) -> Mapping[str, str]:
     body = await read_body(request, limit=LIMIT)
-    fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
+    except ValueError:
+        detail = f"a form of at most {MOST_FIELDS} fields is expected: use the button at /admin"
+        raise Rejected(400, "invalid_form", detail) from None
     return {name: values[0] for name, values in fields.items()}
 
 

@@ -18,6 +18,7 @@ from bot.logs import REQUEST
 from bot.web import html
 from bot.web.limits import ROOM, TAKEN
 from bot.web.parameters import IDENTIFIER
+from bot.web.remarks import REMARKS
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -89,7 +90,7 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
     """Return what the caller is told; an answer that aiohttp raises as an error passes."""
     match error:
         case Rejected():
-            log.info("refused", status=error.status, code=error.code)
+            request.app[REMARKS].refused(error)
             return error
         case StoreUnavailable():
             log.warning("store unavailable", reason=str(error))

@@ -9,6 +9,7 @@ from bot.web.openapi_parts import (
     ANYBODY,
     FLAG,
     OK,
+    READER,
     TEXT,
     UNAVAILABLE,
     WHOLE,
@@ -147,7 +148,7 @@ def _readyz() -> Schema:
         "readyz",
         "Can work be done?",
         tag="Operation",
-        who=ANYBODY,
+        who=READER,
         answers={
             200: answer("It can; `notes` say what wants attention", said),
             503: answer("`missing` says why not", said),

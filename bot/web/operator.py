@@ -10,8 +10,10 @@ import prometheus_client
 from aiohttp import web
 
 from bot import metrics as counts
+from bot.domain.allowlist_source import on_github
 from bot.errors import StoreUnavailable
 from bot.store import allowlists, backlog, sweeps
+from bot.web import access
 from bot.web.keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from bot.settings import Settings
     from bot.store import Transaction
     from bot.store.backlog import Backlog
+    from bot.web.access import Hidden
 
 LATELY = 15  # seconds
+TOLD_TO_ADMIN = "see /admin or `ootbot doctor`, or ask with the ADMIN_TOKEN"
 TOO_OLD = 24 * 3_600_000  # milliseconds since the last complete look
 
 
@@ -30,26 +34,27 @@ async def healthz(_request: web.Request) -> web.Response:
 
 
 async def readyz(request: web.Request) -> web.Response:
-    """Work can be done: 503 names what is missing."""
+    """Work can be done: 503 names what is missing; private repositories are named only to the administrator."""
     context = request.app[CONTEXT]
     missing, notes = [], []
     try:
         async with context.store.read() as tx:
             version = await allowlists.in_force(tx)
             newest = await allowlists.newest(tx)
+            hidden = await access.of_request(request, tx)
             ages = await _ages(tx, context)
             left = await backlog.measure(tx)
     except StoreUnavailable as error:
         missing.append(f"database: {error}"[:300])
     else:
         missing += _refused_writes(context)
+        source, why = context.settings.allowlist, newest["error"] if newest else "not read yet"
+        if _names_private(context.settings, hidden):
+            source, why = "the allowlist", TOLD_TO_ADMIN
         if version is None:
-            why = newest["error"] if newest else "not read yet"
-            missing.append(f"allowlist: no valid version of {context.settings.allowlist}: {why}")
+            missing.append(f"allowlist: no valid version of {source}: {why}")
         elif newest and not newest["valid"]:
-            notes.append(
-                f"allowlist: the last good version is in force, the newest is not: {newest['error']}"
-            )
+            notes.append(f"allowlist: the last good version is in force, the newest is not: {why}")
         notes += [
             f"{name}: {sweeps.LOOKS_AT[name]} was last looked at {age // 3_600_000} h ago (App {app}); see its task"
             for name, app, age in ages
@@ -58,6 +63,12 @@ async def readyz(request: web.Request) -> web.Response:
         notes += _given_up(left)
     body = {"ok": not missing, "role": context.settings.role, "missing": missing, "notes": notes}
     return web.json_response(body, status=503 if missing else 200)
+
+
+def _names_private(settings: Settings, hidden: Hidden) -> bool:
+    """Whether the allowlist's place, and what is wrong with it, would name what is hidden."""
+    source = on_github(settings.allowlist)
+    return any(map(hidden.has, [*settings.upstream_repo, *([source.repo] if source else [])]))
 
 
 def _given_up(left: Backlog) -> list[str]:

@@ -11,6 +11,7 @@ from bot.web.keys import BODY_SECONDS, CONTEXT
 from bot.web.limits import ROOM, Room
 from bot.web.middleware import guard
 from bot.web.refusals import REFUSALS, Refusals
+from bot.web.remarks import REMARKS, Remarks
 from bot.web.taking import TAKING, Taking
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def make_app(context: Context, *, body_seconds: float = 10.0, room: Room | None 
     app[BODY_SECONDS] = body_seconds
     app[ROOM] = room or Room()
     app[TAKING] = Taking(context)
+    app[REMARKS] = Remarks(context.clock)
     app[REFUSALS] = Refusals(
         context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies
     )

@@ -38,3 +38,44 @@ def test_what_only_looks_makes_no_database(ootbot, tmp_path, command):
 def test_a_key_may_be_made_before_the_bot_runs(ootbot):
     assert ootbot("keys", "add", "org/repo")[0] == 0
     assert "org/repo" in ootbot("keys", "list")[1]
+
+
+def test_a_file_that_is_no_database_is_named_with_the_next_step(ootbot, tmp_path):
+    (tmp_path / "nowhere").mkdir()
+    file = tmp_path / "nowhere" / "ootbot.db"
+    file.write_bytes(b"no database at all\n" * 1000)
+    for command in ("tasks list", "keys add org/repo", "serve"):
+        code, out, err = ootbot(*command.split())
+        assert (code, out) == (1, ""), command
+        assert f"ootbot: the database cannot be used: {file}: file is not a database; restore a backup" in err
+        assert "Traceback" not in err
+    code, out, err = ootbot("doctor")
+    assert (code, "Traceback" in err) == (1, False)
+    assert f"error    database: the database cannot be used: {file}: file is not a database" in out
+
+
+def test_a_file_that_cannot_be_opened_is_named_with_the_next_step(ootbot, tmp_path):
+    file = tmp_path / "nowhere" / "ootbot.db"
+    file.mkdir(parents=True)
+    code, out, err = ootbot("tasks", "list")
+    assert (code, out) == (1, "")
+    assert err == (
+        f"ootbot: the database cannot be used: {file}: unable to open database file; "
+        "check that its folder is there and that this user may write in it\n"
+    )
+
+
+def test_a_server_that_is_down_is_named_without_its_password(tmp_path, app_key):
+    options = options_for(tmp_path, private_key=app_key) | {"DATA_DIR": str(tmp_path)}
+    options["DATABASE_URL"] = "postgresql://me:a-password@127.0.0.1:9/bot?password=another"
+    environ = os.environ | {f"OOTBOT_{name}": value for name, value in options.items()}
+    command = [sys.executable, "-m", "bot.cli", "tasks", "list"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ootbot: the database cannot be used: 127.0.0.1, bot: ")
+    assert done.stderr.endswith("; check that it runs, and DATABASE_URL\n")
+    assert done.stderr.count("\n") == 1
+    assert "another" not in done.stderr
+    assert "a-password" not in done.stderr

@@ -165,6 +165,23 @@ async def test_events_that_were_not_accepted_yet(serving, github, tmp_path):
     assert "accepts the new events" in found[name][0]["next"]
 
 
+async def test_what_strangers_granted_an_app_that_is_public_does_not_matter(serving, github, tmp_path):
+    for name in ("stranger/one", "another/two"):
+        github.install(github.add_repo(name), github.app)
+    github.suspend("stranger/one", github.app)
+    github.world.installation(github.app, "another").without = frozenset({"checks", "check_run"})
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (ours, others) = found[f"App {github.app.app_id} installations"]
+    assert (ours["status"], others["status"]) == ("ok", "ok")
+    assert "all with every permission" in ours["detail"]
+    assert others["detail"].startswith("2 more of accounts that take no part")
+    for name in (UPSTREAM, L1, L2, L3, L4):
+        github.uninstall(name, github.app)
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (none,) = found[f"App {github.app.app_id} installations"]
+    assert (none["status"], none["detail"]) == ("error", "installed on no account that takes part")
+
+
 async def test_settings_as_systemd_and_containers_have_them(serving, tmp_path):
     one_line = {name: value for name, value in serving.options.items() if "\n" not in value}
     key = tmp_path / "ootbot.pem"
@@ -204,6 +221,24 @@ async def test_the_two_ways_a_secret_can_be_wrong(serving, github, tmp_path):
     assert "GitHub's secret is not ours" in found[f"{app} delivery log"][0]["detail"]
     _, found, _ = await doctor(serving.options | {"WEBHOOK_SECRET": "these settings have another"}, tmp_path)
     assert f"{app} secret" in errors(found)
+
+
+async def test_what_readyz_keeps_from_strangers_is_told_to_doctor(serving, github, tmp_path):
+    serving.kill()
+    await serving.ended()
+    (tmp_path / "allowlist.yml").write_text("L5: [secret/backend]\n")
+    await asyncio.wait_for((await serving.start()).wait(), 20)
+    repo = {"id": github.world.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+    repo["updated_at"] = "2026-10-01T00:00:00Z"
+    await github.deliver("repository", {"action": "privatized", "repository": repo})
+    await until(
+        lambda: serving.rows("SELECT * FROM repository WHERE private"), what="the repository to be private"
+    )
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert "`L5` is no level" in found["server"][0]["detail"]
+    _, found, _ = await doctor(serving.options | {"ADMIN_TOKEN": ""}, tmp_path)
+    assert "L5" not in found["server"][0]["detail"]
+    assert "`ootbot doctor`" in found["server"][0]["detail"]
 
 
 async def test_a_bot_that_does_not_run(serving, github, tmp_path):

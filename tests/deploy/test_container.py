@@ -125,6 +125,7 @@ def test_the_wheel_made_of_what_is_copied_runs(tmp_path):
 def test_compose_starts_it_beside_postgresql():
     compose = yaml.safe_load((ROOT / "deploy" / "compose" / "compose.yml").read_text())
     db = compose["services"].pop("db")
+    assert all(one["logging"]["options"]["max-size"] for one in (db, *compose["services"].values()))
     for role, bot in compose["services"].items():
         assert bot["command"] == ["serve", "--role", role]
         assert (ROOT / "deploy" / "compose" / bot["build"] / "Dockerfile").resolve().is_file()

@@ -85,6 +85,12 @@ def test_deliveries_come_in_while_there_is_no_allowlist():
     assert "/healthz" in {route.path for route in operator.routes}
 
 
+def test_no_service_sets_what_looks_like_our_settings():
+    restore = yaml.safe_load((FOLDER / "restore.yaml").read_text())["spec"]
+    pods = [of["template"]["spec"] for of in workloads().values()]
+    assert [pod["enableServiceLinks"] for pod in (restore, *pods)] == [False] * 3
+
+
 @pytest.mark.parametrize("role", ["web", "worker"])
 def test_the_parts_of_a_pod_fit_together(role):
     of = workloads()[role]

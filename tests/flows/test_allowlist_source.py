@@ -64,8 +64,8 @@ async def listed(bot):
     return json.dumps(answer)
 
 
-async def notes(bot):
-    status, answer = await bot.get("/readyz")
+async def notes(bot, **options):
+    status, answer = await bot.get("/readyz", **options)
     return status, " ".join(answer["missing"] + answer["notes"])
 
 
@@ -145,6 +145,37 @@ async def test_a_push_that_does_not_tell_what_it_touched_is_followed_by_a_readin
     assert "new/backend" in await listed(remote)
 
 
+async def test_a_push_to_another_repository_is_never_followed_by_a_reading(remote, github):
+    before = len(reads(github))
+    await github.push(UPSTREAM, "main", files={PATH: "L2: []"})
+    await remote.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    await github.deliver("push", pushed.payload | {"forced": True})
+    await remote.settle()
+    assert len(reads(github)) == before
+
+
+async def test_a_push_to_the_repository_by_another_name_is_followed_by_a_reading(remote, github):
+    await github.push(CONFIG, "release", files={"README.md": "Hello."})
+    await remote.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    renamed = pushed.payload["repository"] | {"full_name": "org/renamed", "name": "renamed"}
+    github.set_file(CONFIG, PATH, f"{ALLOWLIST}\n  gpu: new/backend\n", branch="release")
+    await github.deliver("push", pushed.payload | {"repository": renamed, "forced": True})
+    await remote.settle()
+    assert "new/backend" in await listed(remote)
+
+
+async def test_while_the_file_is_on_disk_no_push_is_followed_by_a_reading(bot, github, settings):
+    Path(settings.allowlist).write_text(f"{ALLOWLIST}  gpu: new/backend\n")
+    await github.push(UPSTREAM, "main", files={"README.md": "Hello."})
+    await bot.settle()
+    (pushed,) = [one for one in github.deliveries if one.event == "push"]
+    await github.deliver("push", pushed.payload | {"forced": True})
+    await bot.settle()
+    assert "new/backend" not in await listed(bot)
+
+
 @pytest.mark.parametrize("fault", [{"status": 502}, {"drop": True}], ids=["broken", "unreachable"])
 async def test_while_github_cannot_be_reached_the_last_good_version_stays_and_it_is_said(
     remote, github, fault
@@ -205,6 +236,37 @@ async def test_without_any_valid_version_the_bot_is_not_ready_and_keeps_what_hap
         await bot.settle(horizon=30)
         assert len(github.dispatches) == 4
         assert (await notes(bot))[0] == 200
+
+
+async def said_to_be_private(bot, github, name):
+    repo = {"id": github.world.repo(name).id, "full_name": name, "private": True}
+    repo["updated_at"] = "2026-10-01T00:00:00Z"
+    await bot.send("repository", {"action": "privatized", "repository": repo})
+    await bot.settle()
+
+
+@pytest.mark.parametrize("private", [UPSTREAM, CONFIG])
+@pytest.mark.parametrize("good", [True, False], ids=["one was good", "none was good"])
+async def test_strangers_are_not_told_what_names_private_repositories(
+    settings, config, github, issuer, clock, private, good
+):
+    wrong = "L2: [secret/backend, secret/backend]"
+    github.set_file(CONFIG, PATH, ALLOWLIST if good else wrong, branch="release")
+    chosen = harness.replace(settings, allowlist=SOURCE)
+    async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        github.set_file(CONFIG, PATH, wrong, branch="release")
+        bot.clock.advance(61)
+        await bot.settle()
+        status, before = await notes(bot)
+        assert "secret/backend" in before
+        await said_to_be_private(bot, github, private)
+        assert (await notes(bot))[0] == status == (200 if good else 503)
+        said = (await notes(bot))[1]
+        assert CONFIG not in said
+        assert "secret" not in said
+        assert "/admin" in said
+        admin = {"Authorization": f"Bearer {settings.admin_token}"}
+        assert await notes(bot, headers=admin) == (status, before)
 
 
 async def test_a_changed_file_on_disk_is_in_force_within_a_minute(bot, settings):

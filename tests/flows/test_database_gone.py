@@ -148,6 +148,31 @@ async def test_a_file_that_is_taken_away_and_put_back(tmp_path, app_key):
         await bot.recovers()
 
 
+def overwrite(file, *, what):
+    """Replace all but the first page of the database, behind the back of whoever has read it."""
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None, timeout=20)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with file.open("r+b") as raw:
+            raw.seek(4096)
+            raw.write(what(file.stat().st_size - 4096))
+        seen = other.execute("PRAGMA user_version").fetchone()[0]
+        other.execute(f"PRAGMA user_version={seen + 1}")  # what others have read counts no more
+
+
+async def test_a_damaged_database(tmp_path, app_key):
+    file = tmp_path / "ootbot.db"
+    async with running(tmp_path, app_key) as bot:
+        overwrite(file, what=lambda size: b"\xff" * size)
+        await bot.refuses()
+        status, answer = await bot.get("/readyz")
+        assert status == 503
+        assert f"{file}: database disk image is malformed; restore a backup" in answer["missing"][0]
+        async with bot.http.get(f"{bot.process.url}/metrics") as metrics:
+            assert metrics.status == 200
+            assert "\nootbot_database_ok 0.0\n" in await metrics.text()
+        assert (await bot.get("/api/oot/summary"))[0] == 503
+
+
 async def test_a_postgresql_that_is_stopped_and_started_again(tmp_path_factory, tmp_path, app_key):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -60,6 +60,13 @@ async def test_a_wrong_token_is_refused_and_guessing_slowed_down(bot, browser):
     assert status == 429
 
 
+async def test_a_form_of_too_many_fields_is_refused(bot, browser):
+    for door in ("sign-in", "sign-out", "tasks/1/retry", "deliveries/x/replay"):
+        form = "&".join(["a=1"] * 11)
+        async with browser.post(f"{bot.url}/admin/{door}", data=form) as answer:
+            assert (answer.status, (await answer.json())["error"]) == (400, "invalid_form"), door
+
+
 async def test_signing_in_gives_a_cookie_that_no_script_and_no_other_site_gets(bot, browser):
     async with browser.post(f"{bot.url}/admin/sign-in", data=TOKEN, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/admin")

@@ -10,7 +10,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.harness import L3, L4, report_body
+from tests.harness import L3, L4, UPSTREAM, replace, report_body, running
 from tests.serving import SQLITE
 from tests.web.reporting import SUITE, encoded, post, token_of, traces
 
@@ -91,6 +91,22 @@ async def test_a_refused_token_never_appears_in_the_answer(bot, pull):
     for token in (token_of(bot, L4, lifetime=-61), token_of(bot, "stranger/repo")):
         _, answer, _ = await post(bot, report_body(bot.dispatch(L4), **SUITE), token)
         assert token.rpartition(".")[2] not in json.dumps(answer)
+
+
+@SQLITE
+async def test_a_token_for_one_installation_is_refused_by_another(settings, github, issuer, clock):
+    """As docs/reporting.md has it: the audience is the address that the dispatch names."""
+    own = replace(settings, oidc_audience=("https://ootbot.example.org/api/oot/callback",))
+    own = replace(own, public_url="https://ootbot.example.org")
+    async with running(own, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        body, named = report_body(bot.dispatch(L4), **SUITE), bot.dispatch(L4).client_payload["callback_url"]
+        for elsewhere in ("ootbot", "https://other.example.org/api/oot/callback"):
+            status, answer, _ = await post(bot, body, token_of(bot, L4, audience=elsewhere))
+            assert (status, answer["error"]) == (401, "invalid_token")
+            assert named in answer["detail"]
+        assert (await post(bot, body, token_of(bot, L4, audience=named)))[0] == 200
 
 
 @SQLITE
