@@ -133,7 +133,11 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     await dispatches.approve(tx, repo, number, head, login)
     record = await pulls.get(tx, repo, number)
     held = await dispatches.held(tx, repo, number, head)
-    due = {row["backend_key"]: row["id"] for row in held if record and row["base_ref"] == record["base_ref"]}
+    due = {
+        row["backend_key"]: row["id"]
+        for row in held
+        if record is None or row["base_ref"] == record["base_ref"]
+    }
     for row in held:
         if row["id"] == due.get(row["backend_key"]):
             # its time to start counts from now

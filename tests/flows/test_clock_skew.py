@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import L4, UPSTREAM, ManualClock, running
+from tests.serving import SQLITE
 
 HOUR = 3_600_000  # milliseconds
 
@@ -65,3 +66,21 @@ async def test_a_clock_that_was_hours_ahead_and_is_put_right_keeps_nothing_waiti
         assert "oot / gate" in bot.checks(UPSTREAM, pull.head_sha)
         waiting = [row for row in await bot.rows("task") if row["state"] == "waiting"]
         assert max(row["due_at"] for row in waiting) <= bot.clock.now() + HOUR
+
+
+@SQLITE  # PostgreSQL's own clock is the one that counts there
+async def test_a_clock_put_right_heeds_what_github_asks_for(settings, github, issuer, clock):
+    wrong = Wrong(clock, 0)
+    busy = {"method": "POST", "path": f"{L4}/dispatches$", "status": 429, "times": 1}
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=wrong) as bot:
+        for ahead in (6 * HOUR, 0):
+            wrong.off = ahead
+            github.faults.add(**busy, headers={"Retry-After": "600"})
+            before = len(github.calls)
+            await github.open_pull(UPSTREAM)
+            await bot.settle(horizon=90)
+            org = L4.partition("/")[0]
+            tried = [call for call in github.calls[before:] if call.path.startswith(f"/repos/{org}/")]
+            after = [call.path for call in tried].index(f"/repos/{L4}/dispatches") + 1
+            assert not [call for call in tried[after:] if call.method == "POST"]
+            await bot.settle(horizon=660)

@@ -506,6 +506,21 @@ async def test_a_later_commit_needs_the_label_again(bot, github, stranger):
     assert len(told(github, L4)) == 2
 
 
+async def test_the_label_lets_one_of_several_held_events_go(bot, github):
+    await list_backends(bot, TRUSTED)
+    await github.push(UPSTREAM, "release", message="a branch")
+    draft = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE", draft=True)
+    for act in (lambda: github.ready_for_review(draft), lambda: github.retarget(draft, "release")):
+        await bot.settle()
+        bot.clock.advance(60)
+        await act()
+    await bot.settle()
+    await github.label(draft, OK_TO_TEST)
+    await bot.settle(horizon=30)
+    assert told(github, L4) == [L4]
+    assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["base"]["ref"] == "release"
+
+
 async def test_a_label_for_an_older_commit_lets_the_newer_one_not_go(bot, github, stranger):
     await github.label(stranger, OK_TO_TEST)
     head = await github.push_commit(stranger)
