@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.store.counted import HEARD, flagged
+from bot.store.job_reads import SIZE, fit
 from bot.store.tables import BACKEND_OF_HEAD, ENDED_UNANSWERED, oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -77,9 +78,12 @@ async def _newest(tx: Transaction, asked: Asked, most: int) -> sa.ColumnElement[
 
 
 async def failed_tests(tx: Transaction, asked: Asked, *, limit: int) -> list[Row]:
-    """Return the failed tests of the newest jobs that have any, newest first."""
-    query = _of(TESTS, asked).where(JOB.failed_tests_json.is_not(None), JOB.failed_tests > 0)
-    return await tx.rows(query.order_by(JOB.received_at.desc()).limit(limit))
+    """Return the failed tests of the newest jobs that have any, newest first, as far as there is room for them."""
+    failing = (JOB.failed_tests_json.is_not(None), JOB.failed_tests > 0)
+    sizes = _of((JOB.job_key, SIZE), asked).where(*failing)
+    fitting = fit(await tx.rows(sizes.order_by(JOB.received_at.desc()).limit(limit)))
+    query = sa.select(*TESTS).where(JOB.job_key.in_(fitting))
+    return await tx.rows(query.order_by(JOB.received_at.desc()))
 
 
 async def unanswered(

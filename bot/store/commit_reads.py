@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.store.job_reads import WITHOUT_TESTS, whole
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ async def own_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> lis
 
 async def jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:
     """Return what backends reported on a commit that is no pull request's head; `sha` may be its beginning."""
-    query = sa.select(oot_workflow_job).where(
+    query = WITHOUT_TESTS.where(
         *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), JOB.pr_number.is_(None)
     )
-    return await tx.rows(query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key).limit(limit))
+    return await whole(tx, query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key).limit(limit))
 
 
 async def dispatches(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:

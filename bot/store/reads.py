@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.store import names
+from bot.store.job_reads import WITHOUT_TESTS, whole
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
@@ -47,15 +48,14 @@ async def latest_jobs(
     events: Iterable[str] | None = None,
 ) -> list[Row]:
     """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded)."""
-    query = sa.select(oot_workflow_job).where(
+    query = WITHOUT_TESTS.where(
         sa.func.lower(JOB.downstream_repo) == backend.lower(),
         JOB.received_at >= since,
         sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
         sa.true() if events is None else JOB.event_type.in_(sorted(events)),
     )
-    return await tx.rows(
-        query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
-    )
+    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key)
+    return await whole(tx, query.order_by(*order).limit(limit))
 
 
 async def jobs_of_pull(
@@ -72,27 +72,26 @@ async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: i
 
 
 def _of_pull(names: Iterable[str], number: int) -> sa.Select[Any]:
-    return sa.select(oot_workflow_job).where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
+    return WITHOUT_TESTS.where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
 
 
 async def _newest(tx: Transaction, query: sa.Select[Any], limit: int) -> list[Row]:
     order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
-    return (await tx.rows(query.order_by(*order).limit(limit)))[::-1]
+    return (await whole(tx, query.order_by(*order).limit(limit)))[::-1]
 
 
 async def jobs_on_commit(
     tx: Transaction, repo: str, sha: str, *, limit: int, events: Iterable[str] | None = None
 ) -> list[Row]:
     """Return the newest jobs on the commits of a repository that begin with `sha`, whatever asked for them."""
-    query = sa.select(oot_workflow_job).where(
+    query = WITHOUT_TESTS.where(
         JOB.head_sha >= sha,
         JOB.head_sha < sha + "g",  # the first letter after the digits of a SHA
         sa.func.lower(JOB.upstream_repo) == repo.lower(),
         sa.true() if events is None else JOB.event_type.in_(sorted(events)),
     )
-    return await tx.rows(
-        query.order_by(JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key).limit(limit)
-    )
+    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key)
+    return await whole(tx, query.order_by(*order).limit(limit))
 
 
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> Row | None:

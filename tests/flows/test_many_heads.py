@@ -7,12 +7,13 @@ import tracemalloc
 
 from bot.store import dispatches, jobs
 from tests.harness import L4, UPSTREAM
+from tests.serving import SQLITE
 
 HEADS, JOBS = 60, 50
 ADDRESS = f"/api/oot/pulls/{UPSTREAM}/1"
 
 
-async def grow_old(bot, *, backends=1, most=JOBS):
+async def grow_old(bot, *, backends=1, most=JOBS, **said):
     """Give the pull request earlier heads, on each of which some backends have a failed run of so many jobs."""
     like = bot.dispatch(L4).client_payload["delivery_id"]
     rows = await bot.rows("oot_dispatch")
@@ -24,7 +25,7 @@ async def grow_old(bot, *, backends=1, most=JOBS):
             at = {"delivery_id": f"old {head}", "head_sha": f"{head:040}"}
             whose = {"id": identifier, "backend": name, "backend_key": name}
             await dispatches.add(tx, told | at | whose | {"created_at": told["created_at"] - HEADS + head})
-            like = job | at | {"dispatch_id": identifier, "downstream_repo": name}
+            like = job | said | at | {"dispatch_id": identifier, "downstream_repo": name}
             made = [like | {"job_name": f"job {one}"} for one in range(most)]
             await jobs.add(tx, {key: row | {"job_key": key} for row in made for key in [jobs.job_key(row)]})
 
@@ -82,3 +83,21 @@ async def test_of_very_many_dispatches_only_the_shown_heads_are_judged(bot, gith
     assert set(map(str, counts.values())) == {"None"}
     status, page = await bot.get(f"/{UPSTREAM}/pull/1?sha={0:040}")
     assert (status, page.count("job 0") >= 6) == (200, True)
+
+
+@SQLITE
+async def test_of_very_many_failed_tests_those_of_the_newest_jobs_are_shown(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await grow_old(
+        bot, most=20, failed_tests=1, failed_tests_json=[{"name": "x" * 1_000, "message": "y" * 9_000}]
+    )
+    for path in (ADDRESS, "/api/oot/backends/org/old-0?limit=500", f"/api/oot/commits/{UPSTREAM}/00000000"):
+        _, body = await bot.get(path)
+        told = [bool(row["failed_tests_json"]) for row in body["jobs"]]
+        assert len(body["jobs"]) >= 200
+        assert sum(told) * 10_000 <= 8_000_000
+        assert any(told)
+    status, page = await bot.get("/oot/org/old-0")
+    assert (status, len(page) < 200_000) == (200, True)
