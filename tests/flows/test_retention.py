@@ -97,6 +97,18 @@ async def test_a_delivery_is_kept_while_a_backend_may_still_be_run_again_for_it(
     assert needed not in await guids(patient)
 
 
+async def test_the_delivery_of_a_closing_goes_as_nobody_answers_to_that(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    bot.clock.advance(60)
+    await github.close(pull)
+    for _ in range(2):
+        await later(bot, days=91)
+    assert (
+        not {row.guid for row in github.deliveries if row.event == "pull_request"} & (await guids(bot)).keys()
+    )
+
+
 async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_see(bot, github):
     await github.open_pull(UPSTREAM)
     closed = await github.open_pull(UPSTREAM)
