@@ -27,7 +27,7 @@ async def explained(
 ) -> Head:
     """Return a head whose failing jobs say what they are; `only` those of some backends, case folded."""
     sha = head.view.head_sha
-    merge_bases = await pulls.merge_bases(tx, head.view.repo, [sha])
+    merge_bases = await pulls.merge_bases(tx, head.view.repo, [sha], base_ref=base_ref or "")
     found = await comparing.compare(tx, comparable(head, base_ref, merge_bases.get(sha), only=only))
     return with_histories(head, found.found)
 

@@ -142,8 +142,9 @@ async def _compare(tx: Transaction, record: Row | None, heads: Sequence[Head]) -
     """Compare the failures of some heads with what happened elsewhere."""
     if record is None or not heads:
         return Comparison(found={}, fresh=())
-    merge_bases = await pulls.merge_bases(tx, heads[0].view.repo, [head.view.head_sha for head in heads])
-    found = (comparable(one, record["base_ref"], merge_bases.get(one.view.head_sha)) for one in heads)
+    base_ref, shas = record["base_ref"], [head.view.head_sha for head in heads]
+    merge_bases = await pulls.merge_bases(tx, heads[0].view.repo, shas, base_ref=base_ref or "")
+    found = (comparable(one, base_ref, merge_bases.get(one.view.head_sha)) for one in heads)
     return await comparing.compare(tx, [wanted for several in found for wanted in several])
 
 

@@ -119,9 +119,10 @@ oot_merge_base = sa.Table(
     metadata,
     _must("upstream_repo", sa.Text),
     _must("head_sha", sa.Text),
+    _must("base_ref", sa.Text),
     _column("merge_base", sa.Text),  # null: GitHub knows none
     _must("asked_at", Big),
-    sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_base"),
+    sa.PrimaryKeyConstraint("upstream_repo", "head_sha", "base_ref", name="pk_oot_merge_base"),
 )
 
 oot_changed_files = sa.Table(
@@ -130,6 +131,7 @@ oot_changed_files = sa.Table(
     _must("upstream_repo", sa.Text),
     _must("pr_number", Big),
     _must("head_sha", sa.Text),
+    _must("base_ref", sa.Text),
     _must("paths", Json),
     _must("asked_at", Big),
     sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_changed_files"),

@@ -192,41 +192,48 @@ async def mentioned(
         await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
 
 
-async def merge_bases(tx: Transaction, repo: str, heads: Sequence[str]) -> dict[str, str | None]:
-    """Return by head where it left its base branch, as GitHub said; those are missing that it was not asked about."""
+async def merge_bases(
+    tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
+) -> dict[str, str | None]:
+    """Return by head where it left a base branch, as GitHub said; those are missing that it was not asked about."""
     table = oot_merge_base
-    query = sa.select(table).where(table.c.upstream_repo == repo, table.c.head_sha.in_(heads))
+    about = (table.c.upstream_repo == repo, table.c.head_sha.in_(heads), table.c.base_ref == base_ref)
+    query = sa.select(table).where(*about)
     return {row["head_sha"]: row["merge_base"] for row in await tx.rows(query)}
 
 
-async def keep_merge_base(tx: Transaction, repo: str, head_sha: str, merge_base: str | None) -> None:
-    """Keep where a head left its base branch: it never changes."""
-    values = {"upstream_repo": repo, "head_sha": head_sha, "merge_base": merge_base, "asked_at": tx.now}
+async def keep_merge_base(
+    tx: Transaction, repo: str, head_sha: str, merge_base: str | None, *, base_ref: str
+) -> None:
+    """Keep where a head left a base branch: it never changes."""
+    values = {
+        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base, "asked_at": tx.now,
+    }  # fmt: skip
     await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
 
 
-async def changed_files(tx: Transaction, repo: str, number: int, head_sha: str) -> frozenset[str] | None:
-    """Return the files a pull request changes, as GitHub listed them for that head; None before it was asked."""
-    row = await tx.row(sa.select(oot_changed_files).where(*_files(repo, number, head_sha)))
+async def changed_files(
+    tx: Transaction, repo: str, number: int, head_sha: str, *, base_ref: str
+) -> frozenset[str] | None:
+    """Return the files a pull request changes, as GitHub listed them for a head and base; None before it was asked."""
+    files = oot_changed_files.c
+    about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
+    row = await tx.row(sa.select(oot_changed_files).where(*about, files.base_ref == base_ref))
     return None if row is None else frozenset(row["paths"])
 
 
 async def keep_changed_files(
-    tx: Transaction, repo: str, number: int, head_sha: str, paths: Sequence[str]
+    tx: Transaction, repo: str, number: int, head_sha: str, paths: Sequence[str], *, base_ref: str
 ) -> None:
-    """Keep what GitHub listed for a head; what was kept of older heads goes."""
+    """Keep what GitHub listed for a head and base; what was kept of others goes."""
     table = oot_changed_files
     await tx.run(sa.delete(table).where(table.c.upstream_repo == repo, table.c.pr_number == number))
     values = {
-        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "paths": list(paths), "asked_at": tx.now,
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "base_ref": base_ref, "paths": list(paths),
+        "asked_at": tx.now,
     }  # fmt: skip
     await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())
 
 
 def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
     return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number
-
-
-def _files(repo: str, number: int, head_sha: str) -> tuple[sa.ColumnElement[bool], ...]:
-    table = oot_changed_files
-    return table.c.upstream_repo == repo, table.c.pr_number == number, table.c.head_sha == head_sha

@@ -33,7 +33,8 @@ async def _known(tx: Transaction, state: PullState) -> frozenset[str] | None:
         test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
     ):
         return frozenset()
-    return await pulls.changed_files(tx, state.repo, state.number, head.view.head_sha)
+    sha, base_ref = head.view.head_sha, state.base_ref or ""
+    return await pulls.changed_files(tx, state.repo, state.number, sha, base_ref=base_ref)
 
 
 async def _ask(context: Context, state: PullState) -> frozenset[str]:
@@ -49,7 +50,7 @@ async def _ask(context: Context, state: PullState) -> frozenset[str]:
     except (GitHubRefused, RetryLater) as error:
         log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
         return frozenset()
-    head = state.heads[0].view.head_sha
+    head, base_ref = state.heads[0].view.head_sha, state.base_ref or ""
     async with context.store.transaction() as tx:
-        await pulls.keep_changed_files(tx, state.repo, state.number, head, paths)
+        await pulls.keep_changed_files(tx, state.repo, state.number, head, paths, base_ref=base_ref)
     return frozenset(paths)

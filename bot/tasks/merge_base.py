@@ -1,4 +1,4 @@
-"""Where did a pull request's head leave its base branch? Asked of GitHub once a head, when something failed there."""
+"""Where did a pull request's head leave its base branch? Asked of GitHub once for both, when something failed there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def ask(context: Context, state: PullState) -> bool:
     head = state.current
     if head is None or not any(backend.failing for backend in head.view.backends):
         return False
-    sha = head.view.head_sha
+    sha, base_ref = head.view.head_sha, state.base_ref or ""
     base = next(
         (facts.dispatch["base_sha"] for facts in head.facts.values() if facts.dispatch["base_sha"]), None
     )
     async with context.store.read() as tx:
-        asked = sha in await pulls.merge_bases(tx, state.repo, [sha])
+        asked = sha in await pulls.merge_bases(tx, state.repo, [sha], base_ref=base_ref)
     if asked or base is None:
         return False
     client = context.github.client(state.repo, contents="read")
@@ -41,5 +41,5 @@ async def ask(context: Context, state: PullState) -> bool:
         log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
         return False
     async with context.store.transaction() as tx:
-        await pulls.keep_merge_base(tx, state.repo, sha, merge_base)
+        await pulls.keep_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
     return merge_base not in {None, base}

@@ -175,6 +175,21 @@ async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github
     assert len(asked) == 1
 
 
+async def test_meant_for_another_branch_its_files_and_where_it_left_are_asked_for_anew(bot, github):
+    await github.push(UPSTREAM, "release", message="a branch")
+    pull = await opened(bot, github, files=("src/op.py",))
+    tests = [{"name": "test_a", "file": "src/op.py", "line": 3}]
+    for base in (None, "release"):
+        if base:
+            bot.clock.advance(60)
+            await github.retarget(pull, base)
+            await bot.settle(horizon=20)
+        await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests)
+        await bot.settle(horizon=20)
+    for what in (f"/pulls/{pull.number}/files", "/compare/"):
+        assert len([call for call in github.calls if what in call.path]) == 2
+
+
 # Writing politely
 
 

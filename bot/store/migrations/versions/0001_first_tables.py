@@ -258,6 +258,7 @@ def upgrade() -> None:
         sa.Column("upstream_repo", sa.Text(), nullable=False),
         sa.Column("pr_number", BIG, nullable=False),
         sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("base_ref", sa.Text(), nullable=False),
         sa.Column("paths", JSON, nullable=False),
         sa.Column("asked_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_changed_files"),
@@ -412,9 +413,10 @@ def upgrade() -> None:
         "oot_merge_base",
         sa.Column("upstream_repo", sa.Text(), nullable=False),
         sa.Column("head_sha", sa.Text(), nullable=False),
+        sa.Column("base_ref", sa.Text(), nullable=False),
         sa.Column("merge_base", sa.Text(), nullable=True),
         sa.Column("asked_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_base"),
+        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", "base_ref", name="pk_oot_merge_base"),
     )
     op.create_table(
         "oot_merge_group",
