@@ -10,6 +10,11 @@ import pytest
 from bot.app import make_context, make_worker
 from tests import harness
 from tests.harness import L2, L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = (
+    SQLITE  # that two processes make one comment is tried on both, in test_two_publishers and test_made_once
+)
 
 PUSHED = f"""
 L4:
@@ -153,7 +158,6 @@ async def test_deleted_by_hand_it_does_not_come_back_only_to_say_that_all_is_wel
     assert ours(github, pull) == []
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_who_was_not_asked_is_watched_and_neither_counts_nor_is_called(bot, github, pull):
     await finish(bot, github, L3)
     await bot.wait(120)

@@ -40,6 +40,7 @@ async def peak(doing):
         tracemalloc.stop()
 
 
+@SQLITE
 async def test_what_is_read_of_a_pull_request_does_not_grow_with_its_past(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -72,6 +73,7 @@ async def test_as_json_it_has_so_many_jobs_and_says_that_there_are_more(bot, git
     assert one["backends"][0]["state"] == "failure"
 
 
+@SQLITE
 async def test_of_very_many_dispatches_only_the_shown_heads_are_judged(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -85,7 +87,6 @@ async def test_of_very_many_dispatches_only_the_shown_heads_are_judged(bot, gith
     assert (status, page.count("job 0") >= 6) == (200, True)
 
 
-@SQLITE
 async def test_of_very_many_failed_tests_those_of_the_newest_jobs_are_shown(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()
