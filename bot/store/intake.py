@@ -123,7 +123,7 @@ class Intake:
             if self._connection is not None:  # who knows what state it is in
                 self._connection.close()
                 self._connection = None
-            raise unusable.said(self._store.url, error) from error
+            raise unusable.refusal(self._store.url, error) from error
         return new
 
     async def _postgres(self, rows: Sequence[Row]) -> list[bool]:

@@ -57,7 +57,7 @@ class Store:
         try:
             if self.sqlite:
                 await asyncio.to_thread(self._try_file)
-            with unusable.told(self.url):
+            with unusable.translated(self.url):
                 await migrate.bring_up_to_date(self._engine)
         except BaseException:
             await self.close()
@@ -77,7 +77,7 @@ class Store:
         With `patience` it is refused when other writers do not let it begin within so many seconds.
         """
         try:
-            with unusable.told(self.url):
+            with unusable.translated(self.url):
                 self.require_file()
                 async with self.turn(patience), self._engine.begin() as conn:
                     tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
@@ -94,7 +94,7 @@ class Store:
     @contextlib.asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
         """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
-        with unusable.told(self.url):
+        with unusable.translated(self.url):
             self.require_file()
             reader = self._elsewhere.get(asyncio.get_running_loop(), self._reader)
             async with reader.connect() as conn:
@@ -113,7 +113,7 @@ class Store:
         """PostgreSQL only: asyncpg's own connection, outside any transaction."""
         import asyncpg  # noqa: PLC0415 - an extra
 
-        with unusable.told(self.url):
+        with unusable.translated(self.url):
             async with self._engine.connect() as conn:
                 try:
                     yield (await conn.get_raw_connection()).driver_connection
@@ -123,7 +123,7 @@ class Store:
                     asyncpg.InternalClientError,  # the server hung up between two messages
                 ) as error:
                     await conn.invalidate()
-                    raise unusable.said(self.url, error) from error
+                    raise unusable.refusal(self.url, error) from error
 
     @contextlib.asynccontextmanager
     async def turn(self, patience: float | None = None) -> AsyncIterator[None]:
@@ -158,7 +158,7 @@ class Store:
         try:
             self.connect_sqlite().close()
         except sqlite3.Error as error:
-            raise unusable.said(self.url, error) from error
+            raise unusable.refusal(self.url, error) from error
 
     def connect_sqlite(self) -> sqlite3.Connection:
         """SQLite only: a connection of the standard library, for one thread of its own."""

@@ -28,20 +28,20 @@ NEXT = {  # by SQLite's primary result code
 
 
 @contextlib.contextmanager
-def told(url: sa.URL) -> Iterator[None]:
+def translated(url: sa.URL) -> Iterator[None]:
     """Raise StoreUnavailable for what only the database can be blamed for; other errors pass."""
     try:
         yield
     except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, OSError) as error:
-        raise said(url, error) from error
+        raise refusal(url, error) from error
     except sa.exc.DBAPIError as error:  # drivers sort few errors: the database's own code does
         code = getattr(error.orig, "sqlstate", None) or ""
         if not error.connection_invalidated and not code.startswith(UNUSABLE) and not _next(error.orig):
             raise
-        raise said(url, error) from error
+        raise refusal(url, error) from error
 
 
-def said(url: sa.URL, error: BaseException) -> StoreUnavailable:
+def refusal(url: sa.URL, error: BaseException) -> StoreUnavailable:
     """Return the refusal: which database, why, and the next step; never a password, statement or value."""
     reason = getattr(error, "orig", None) or error  # SQLAlchemy's own text holds both
     if url.get_backend_name() == "sqlite":
