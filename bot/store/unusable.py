@@ -25,6 +25,16 @@ NEXT = {  # by SQLite's primary result code
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_IOERR: "check its disk",
 }
+NEXT_OF_SERVER = {  # by how PostgreSQL's SQLSTATE begins, the longer first
+    "25006": "DATABASE_URL must name the primary",
+    "28": "check user and password in DATABASE_URL, and the server's pg_hba.conf",
+    "3D": "create it, or correct its name in DATABASE_URL",
+    "40": "nothing was changed, and it may be tried again",
+    "53100": "make room on its disk",
+    "53": "give it more memory or connections",
+    "55": "something else holds what was asked for: try again",
+    "57014": "it took too long: look at what keeps the server busy",
+}
 
 
 @contextlib.contextmanager
@@ -47,13 +57,17 @@ def refusal(url: sa.URL, error: BaseException) -> StoreUnavailable:
     if url.get_backend_name() == "sqlite":
         where, todo = url.database, _next(reason)
     else:
-        where, todo = (
-            f"{url.host or 'the local server'}, {url.database}",
-            "check that it runs, and DATABASE_URL",
-        )
+        where, todo = f"{url.host or 'the local server'}, {url.database}", _next_of_server(reason)
     return StoreUnavailable(f"the database cannot be used: {where}: {reason}" + (f"; {todo}" if todo else ""))
 
 
 def _next(reason: object) -> str:
     """Return the next step where SQLite's result code tells it."""
     return NEXT.get(getattr(reason, "sqlite_errorcode", 0) & 0xFF, "")
+
+
+def _next_of_server(reason: object) -> str:
+    """Return the next step as PostgreSQL's code tells it; without one it did not even answer."""
+    code = getattr(reason, "sqlstate", None) or ""
+    told = (todo for start, todo in NEXT_OF_SERVER.items() if code.startswith(start))
+    return next(told, "check that it runs, and DATABASE_URL")

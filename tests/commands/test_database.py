@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -12,12 +13,12 @@ from tests.process import ROOT, options_for
 
 
 @pytest.fixture
-def ootbot(tmp_path, app_key):
-    """Run a command with settings whose database is not there."""
-    options = options_for(tmp_path, private_key=app_key) | {"DATA_DIR": str(tmp_path / "nowhere")}
-    environ = os.environ | {f"OOTBOT_{name}": value for name, value in options.items()}
+def run(tmp_path, app_key):
+    """Run a command with other settings than the usual ones."""
 
-    def run(*words):
+    def run(*words, **settings):
+        options = options_for(tmp_path, private_key=app_key) | settings
+        environ = os.environ | {f"OOTBOT_{name}": value for name, value in options.items()}
         command = [sys.executable, "-m", "bot.cli", *words]
         done = subprocess.run(
             command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
@@ -25,6 +26,18 @@ def ootbot(tmp_path, app_key):
         return done.returncode, done.stdout, done.stderr
 
     return run
+
+
+@pytest.fixture
+def ootbot(run, tmp_path):
+    """Run a command with settings whose database is not there."""
+    return functools.partial(run, DATA_DIR=str(tmp_path / "nowhere"))
+
+
+@pytest.fixture
+def on_server(run, tmp_path):
+    """Look at the tasks of a database on a server."""
+    return lambda url: run("tasks", "list", DATA_DIR=str(tmp_path), DATABASE_URL=url)
 
 
 @pytest.mark.parametrize("command", ["allowlist show", "keys list", "tasks list"])
@@ -65,17 +78,18 @@ def test_a_file_that_cannot_be_opened_is_named_with_the_next_step(ootbot, tmp_pa
     )
 
 
-def test_a_server_that_is_down_is_named_without_its_password(tmp_path, app_key):
-    options = options_for(tmp_path, private_key=app_key) | {"DATA_DIR": str(tmp_path)}
-    options["DATABASE_URL"] = "postgresql://me:a-password@127.0.0.1:9/bot?password=another"
-    environ = os.environ | {f"OOTBOT_{name}": value for name, value in options.items()}
-    command = [sys.executable, "-m", "bot.cli", "tasks", "list"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("ootbot: the database cannot be used: 127.0.0.1, bot: ")
-    assert done.stderr.endswith("; check that it runs, and DATABASE_URL\n")
-    assert done.stderr.count("\n") == 1
-    assert "another" not in done.stderr
-    assert "a-password" not in done.stderr
+def test_a_server_that_is_down_is_named_without_its_password(on_server):
+    code, out, err = on_server("postgresql://me:a-password@127.0.0.1:9/bot?password=another")
+    assert (code, out) == (1, "")
+    assert err.startswith("ootbot: the database cannot be used: 127.0.0.1, bot: ")
+    assert err.endswith("; check that it runs, and DATABASE_URL\n")
+    assert err.count("\n") == 1
+    assert "another" not in err
+    assert "a-password" not in err
+
+
+def test_a_server_without_the_database_says_what_to_do(on_server, postgres_server):
+    code, out, err = on_server(postgres_server.replace("/postgres?", "/not_there?"))
+    assert (code, out) == (1, "")
+    assert 'database "not_there" does not exist; create it, or correct its name in DATABASE_URL' in err
+    assert err.count("\n") == 1
