@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Protocol
 
+JITTER = 60_000  # milliseconds by which the clocks of processes may differ and nobody calls them wrong
+
 
 class Clock(Protocol):
     """Time as the bot sees it; tests bring their own."""

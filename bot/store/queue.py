@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.clock import JITTER
 from bot.errors import AWAY
 from bot.store.tables import task
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
-JITTER = 60_000  # milliseconds by which the clocks of processes may differ and nobody calls them wrong
 
 
 @dataclass(kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from bot.clock import JITTER
 from bot.store.tables import oot_rate
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from bot.store.transaction import Transaction
 
 LONGEST_WINDOW = 3600  # seconds what was accepted is remembered
-AHEAD = 60  # seconds a clock may have been ahead: what lies further off was noted by one that was wrong
 LOCK = 1  # what tells these advisory locks from others
 
 
@@ -38,7 +38,7 @@ async def accepted_lately(
     query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
         oot_rate.c.caller.in_(sorted(callers)),
         oot_rate.c.second > tx.now // 1000 - window,
-        oot_rate.c.second <= tx.now // 1000 + AHEAD,
+        oot_rate.c.second <= (tx.now + JITTER) // 1000,  # later ones a wrong clock noted
     )
     rows = await tx.rows(query.group_by(oot_rate.c.caller))
     return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
@@ -59,5 +59,5 @@ async def count(tx: Transaction, accepted: Mapping[str, int]) -> None:
 
 async def forget(tx: Transaction) -> None:
     """Drop counts that no window reaches any more."""
-    now = tx.now // 1000
-    await tx.run(sa.delete(oot_rate).where(~oot_rate.c.second.between(now - LONGEST_WINDOW, now + AHEAD)))
+    first, last = tx.now // 1000 - LONGEST_WINDOW, (tx.now + JITTER) // 1000
+    await tx.run(sa.delete(oot_rate).where(~oot_rate.c.second.between(first, last)))
