@@ -57,13 +57,16 @@ class Lately:
 
 
 async def touch_jobs(tx: Transaction, rows: Collection[Row]) -> None:
-    """Mark the days that job rows count for: their own, that of an earlier attempt, that of a silent dispatch."""
+    """Mark the days that job rows count for: their own, those of the rows they overtake, that of a silent dispatch.
+
+    Overtaken are earlier attempts, and what a relay told of the same one.
+    """
     for row in rows:
         tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))
-    again = {tuple(row[name] for name in SAME_JOB) for row in rows if row["run_attempt"] > 1}
-    if again:
+    same = {tuple(row[name] for name in SAME_JOB) for row in rows}
+    if same:
         query = sa.select(JOB.received_at, JOB.downstream_repo).where(
-            tx.among([JOB[name] for name in SAME_JOB], sorted(again))
+            tx.among([JOB[name] for name in SAME_JOB], sorted(same))
         )
         for row in await tx.rows(query):
             tx.stale_days.add((row["received_at"] // DAY, row["downstream_repo"].casefold()))

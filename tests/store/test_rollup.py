@@ -122,6 +122,23 @@ async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
     await agree(store, clock)
 
 
+async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(store, clock):
+    dispatch = told("d", "org/npu", clock.now())
+    async with store.transaction() as tx:
+        await dispatches.add(tx, dispatch)
+        row = reported(dispatch, clock.now(), conclusion="failure", source="relay")
+        await jobs.add(tx, {row["job_key"]: row})
+    await task.run(Context(store), None)
+    clock.advance(86_400)
+    async with store.transaction() as tx:
+        row = reported(dispatch, clock.now())
+        await jobs.add(tx, {row["job_key"]: row})
+    await task.run(Context(store), None)
+    found = (await kept(store, 0))["org/npu"]
+    assert (found.runs, found.success, found.failure) == (1, 1, 0)
+    await agree(store, clock)
+
+
 async def test_what_changes_while_a_day_is_counted_leaves_it_stale(store, clock):
     dispatch = told("d", "org/npu", clock.now())
     async with store.transaction() as tx:
