@@ -62,8 +62,9 @@ async def add(tx: Transaction, rows: Mapping[str, Row]) -> set[str]:
     """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
     if not rows:
         return set()
-    await rollup.touch_jobs(tx, rows.values())
     await _hear(tx, {told for row in rows.values() if (told := row.get("dispatch_id"))})
+    # only now: who gives up a dispatch at this moment has done so, or never will
+    await rollup.touch_jobs(tx, rows.values())
     statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
     ordered = [BLANK | rows[key] for key in sorted(rows)]
     if tx.sqlite:  # the only writer: nothing can have come in between

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tracemalloc
 
@@ -15,6 +16,7 @@ from bot.store import dispatches, jobs, rollup
 from bot.store.tables import oot_dispatch, oot_workflow_job
 from bot.tasks import rollup as task
 from tests import by_hand
+from tests.serving import POSTGRES
 from tests.store.opened import opened, url_of
 
 BACKENDS = ("org/npu", "Org/TPU")
@@ -136,6 +138,26 @@ async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(st
     await task.run(Context(store), None)
     found = (await kept(store, 0))["org/npu"]
     assert (found.runs, found.success, found.failure) == (1, 1, 0)
+    await agree(store, clock)
+
+
+@POSTGRES
+async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_started_out_of_its_day(
+    store, clock
+):
+    dispatch = told("d", "org/npu", clock.now())
+    async with store.transaction() as tx:
+        await dispatches.add(tx, dispatch)
+    clock.advance(86_400)
+    row = reported(dispatch, clock.now())
+    async with store.transaction() as reporting:
+        async with store.transaction() as sweeping:
+            assert await dispatches.never_started(sweeping, "d", "silent")
+            adding = asyncio.create_task(jobs.add(reporting, {row["job_key"]: row}))
+            ended, _ = await asyncio.wait({adding}, timeout=1)
+            assert not ended  # it waits for the other one
+        await adding
+        await task.run(Context(store), None)
     await agree(store, clock)
 
 
