@@ -58,9 +58,9 @@ async def settle(tx: Transaction, sha: str, home: str | None) -> bool:
         {"key": row["job_key"], "kept": _settled(row["flags"], home), "home": home or row["upstream_repo"]}
         for row in rows
     ]
-    values = {"flags": sa.bindparam("kept"), "upstream_repo": sa.bindparam("home"), "updated_at": tx.now}
+    # updated_at stays: this is no word of the backend's
     update = sa.update(oot_workflow_job).where(JOB.job_key == sa.bindparam("key"))
-    await tx.run(update.values(values), settled)
+    await tx.run(update.values(flags=sa.bindparam("kept"), upstream_repo=sa.bindparam("home")), settled)
     return True
 
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
+from bot.domain.reading import as_time
 from bot.store import Store
 from bot.web.routes import make_app
 from tests.harness import L2, L3, L4, UPSTREAM, replace, report_body
@@ -280,6 +281,26 @@ async def test_an_upstream_we_may_not_read_leaves_nothing_unverified_for_ever(bo
     (row,) = await bot.rows("oot_workflow_job")
     assert "refused" in row["flags"]
     assert "unverified" not in row["flags"]
+
+
+@SQLITE
+async def test_a_backend_was_last_heard_of_when_it_reported_and_not_when_github_knew_the_commit(
+    bot, github, pull
+):
+    await put_in_force(bot, NIGHTLY)
+    github.faults.add(path=rf"/repos/{UPSTREAM}", status=403, body={"message": "Forbidden"}, times=100_000)
+    reported = bot.clock.now()
+    assert (await post(bot, nightly(github.world.repo(UPSTREAM).branches["main"]), L2))[0] == 200
+    await bot.wait(20 * 3600)
+    github.faults.clear()
+    await bot.wait(2 * 3600)
+    (row,) = await bot.rows("oot_workflow_job")
+    assert "unverified" not in row["flags"]
+    assert "refused" not in row["flags"]
+    bot.clock.advance(20 * 3600)
+    _, answer = await bot.get(f"/api/oot/backends/{L2}")
+    assert as_time(answer["backend"]["last_at"]) == reported
+    assert answer["backend"]["stale"]
 
 
 async def post_all(bot, bodies, repo):
