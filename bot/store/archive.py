@@ -126,7 +126,10 @@ async def keep_compressed(tx: Transaction, packed: Sequence[Row]) -> None:
 
 
 async def old_deliveries(tx: Transaction, *, before: int, limit: int) -> list[int]:
-    """Return ids of settled deliveries received before a time that nothing unfinished needs any more."""
+    """Return ids of settled deliveries received before a time that nothing needs any more.
+
+    Needed are those of unfinished dispatches, and those of open heads: a run nobody can run again is dispatched afresh.
+    """
     reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
     running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
     asked = oot_dispatch.c.action.is_distinct_from("closed")  # nobody reports on that
@@ -134,11 +137,18 @@ async def old_deliveries(tx: Transaction, *, before: int, limit: int) -> list[in
     unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
         (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unheard
     )
+    pull = records["pull_request"].c
+    current = sa.exists().where(
+        pull.number == oot_dispatch.c.pr_number,
+        pull.head_sha == oot_dispatch.c.head_sha,
+        sa.func.lower(pull.repo) == sa.func.lower(oot_dispatch.c.upstream_repo),
+        pull.state == "open",
+    )
     asked_for = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
     query = sa.select(delivery.c.id).where(
         delivery.c.received_at < before,
         delivery.c.state.in_(SETTLED),
-        ~sa.exists().where(oot_dispatch.c.source_guid == delivery.c.guid, unfinished),
+        ~sa.exists().where(oot_dispatch.c.source_guid == delivery.c.guid, unfinished | (asked & current)),
         delivery.c.guid.not_in(asked_for),
     )
     rows = await tx.rows(query.order_by(delivery.c.received_at).limit(limit))

@@ -86,15 +86,32 @@ async def test_a_delivery_is_kept_while_a_dispatch_that_was_not_sent_needs_it(pa
 
 
 async def test_a_delivery_is_kept_while_a_backend_may_still_be_run_again_for_it(patient, github):
-    _, needed = await relayed(patient, github)
+    pull, needed = await relayed(patient, github)
     for backend in (L2, L3):
         await patient.report(patient.dispatch(backend))
     await patient.report(patient.dispatch(L4), status="in_progress")
     await later(patient, days=2)
     assert needed in await guids(patient)
     await patient.report(patient.dispatch(L4), conclusion="failure")
+    await github.close(pull)
     await later(patient, days=1)
     assert needed not in await guids(patient)
+
+
+async def test_the_delivery_of_an_open_head_is_kept_as_it_may_have_to_be_dispatched_afresh(bot, github):
+    pull, needed = await relayed(bot, github)
+    await bot.report(bot.dispatch(L4), conclusion="failure", run_id="4711")
+    await later(bot, days=91)
+    assert "other" not in await guids(bot)
+    told = len(github.dispatches)
+    await github.comment(pull, "/oot rerun tpu", pull.author)  # of a run that GitHub has deleted meanwhile
+    await bot.settle(horizon=20)
+    assert [one.repo.full_name for one in github.dispatches[told:]] == [L4]
+    await bot.report(bot.dispatch(L4), run_id="4712")
+    await github.close(pull)
+    for _ in range(2):
+        await later(bot, days=91)
+    assert needed not in await guids(bot)
 
 
 async def test_the_delivery_of_a_closing_goes_as_nobody_answers_to_that(bot, github):
