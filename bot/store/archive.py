@@ -162,11 +162,21 @@ async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
 
 
 async def old_records(tx: Transaction, *, name: str, before: int, limit: int) -> list[tuple[Any, ...]]:
-    """Return keys of records first heard of before a time; what is still open is no history yet."""
+    """Return keys of records first heard of before a time; what is still open is no history yet.
+
+    A run that backends have reported on stays as their results do: what these are worth is GitHub's word on it.
+    """
     table = records[name]
     query = sa.select(*table.primary_key.columns).where(table.c.received_at < before)
     if "closed_at" in table.c:
         query = query.where(table.c.state.is_distinct_from("open"))
+    if name == "workflow_run":
+        job = oot_workflow_job.c
+        reported = sa.exists().where(
+            job.run_id == sa.cast(table.c.id, sa.Text),
+            sa.func.lower(job.downstream_repo) == sa.func.lower(table.c.repo),
+        )
+        query = query.where(~reported)
     return [tuple(row.values()) for row in await tx.rows(query.limit(limit))]
 
 

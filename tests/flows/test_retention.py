@@ -143,6 +143,25 @@ async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_s
     assert REPOSITORY["id"] in {row["id"] for row in await bot.rows("repository")}
 
 
+async def test_what_github_said_of_a_run_is_kept_as_the_results_that_rest_on_it_are(
+    settings, github, issuer, clock
+):
+    settings = replace(settings, record_retention_days=30)
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        pull, _ = await relayed(bot, github)
+        run = await github.start_run(L4, event="repository_dispatch", name="CI")
+        other = await github.start_run(L4, event="push", name="CI")  # which nobody reports on
+        await bot.report(bot.dispatch(L4), run_id=str(run.id))
+        for one in (run, other):
+            await github.finish_run(one, "success")
+        await bot.settle(horizon=20)
+        green = bot.checks(UPSTREAM, pull.head_sha)
+        assert green["oot / gate"][:2] == ("completed", "success")
+        await later(bot, days=31)
+        assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
+        assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"] == green["oot / gate"]
+
+
 async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_not(bot):
     async with bot.store.transaction() as tx:
         tx.enqueue("relay", "gone")

@@ -35,7 +35,8 @@ PARTIAL = {
 }
 ALLOWED = (
     re.compile(r"FROM task$"),  # the harness, to know what is due
-    re.compile(r"\.received_at < \?( AND \w+\.state IS NOT \?)? LIMIT"),  # prune, once a day, in a snapshot
+    # prune, once a day, in a snapshot
+    re.compile(r"\.received_at < \?( AND \w+\.state IS NOT \?| AND NOT \(EXISTS .*\))? LIMIT"),
     # ends at the first
     re.compile(r"^SELECT delivery\.received_at .* ORDER BY delivery\.received_at DESC LIMIT"),
 )
