@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain.view import RED_CONCLUSIONS
 from bot.domain.wire import SELF_TRIGGERED
 from bot.store.pull_tables import oot_compared
 from bot.store.record_tables import records
@@ -23,6 +24,8 @@ SEEN = (
     JOB.pr_number, JOB.head_sha, JOB.conclusion, JOB.failed_tests, JOB.failed_tests_json, JOB.workflow_run_url,
     JOB.completed_at, JOB.flags,
 )  # fmt: skip
+# what was cancelled or skipped says nothing, and there may be much of it
+VERDICTS = sorted({"success", *RED_CONCLUSIONS})
 KEYS_PER_QUERY = 500
 
 
@@ -96,6 +99,7 @@ def _same(job: Row, within: int) -> tuple[sa.ColumnElement[bool], ...]:
         sa.func.lower(JOB.downstream_repo) == job["downstream_repo"].lower(),
         sa.func.lower(JOB.upstream_repo) == job["upstream_repo"].lower(),
         JOB.status == "completed",
+        JOB.conclusion.in_(VERDICTS),
         JOB.source == "callback",
         JOB.job_key != job["job_key"],
     )

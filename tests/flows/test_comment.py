@@ -260,6 +260,21 @@ async def test_a_failure_is_compared_with_the_base_branch(bot, github, pushed, o
     assert check.conclusion == "failure"
 
 
+async def test_runs_on_the_base_branch_that_were_cancelled_hide_none_that_ended(bot, github, pushed):
+    failed = await finish(bot, github, dispatch=pushed, conclusion="failure")
+    for _ in range(5):  # pushes so quick that each cancels the run of the one before
+        bot.clock.advance(60)
+        await github.push(UPSTREAM, message="on main")
+        await bot.settle()
+        await finish(bot, github, conclusion="cancelled")
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    await finish(bot, github)
+    await bot.wait(60)
+    url = f"https://github.com/{L4}/actions/runs/{failed.id}"
+    assert await history(bot, pull) == [("known", url)]
+
+
 async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_branch_at(bot, github):
     """It was based on a commit of another branch, where the job failed too; the branch has moved on since."""
     listed = f"L4:\n  tpu: {{repo: {L4}, events: [pull_request, push], refs: [release]}}\n"
