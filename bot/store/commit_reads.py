@@ -18,7 +18,7 @@ RUN, CHECK = records["workflow_job"].c, records["check_run"].c
 
 
 async def own_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:
-    """Return the repository's own workflow jobs on a commit, every attempt, as first heard of."""
+    """Return the repository's own newest workflow jobs on a commit, every attempt, as first heard of."""
     columns = (
         RUN.id, RUN.workflow_name, RUN.name, RUN.run_id, RUN.run_attempt, RUN.status, RUN.conclusion, RUN.html_url,
         RUN.created_at, RUN.started_at, RUN.completed_at,
@@ -26,11 +26,11 @@ async def own_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[
     query = sa.select(*columns).where(
         RUN.head_sha == sha, sa.func.lower(RUN.repo) == repo.lower(), RUN.deleted_at.is_(None)
     )
-    return await tx.rows(query.order_by(RUN.received_at, RUN.id).limit(limit))
+    return (await tx.rows(query.order_by(RUN.received_at.desc(), RUN.id.desc()).limit(limit)))[::-1]
 
 
 async def own_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:
-    """Return the check runs on a commit, ours and those of workflow jobs included, as first heard of."""
+    """Return the newest check runs on a commit, ours and those of workflow jobs included, as first heard of."""
     columns = (
         CHECK.id, CHECK.name, CHECK.app_id, CHECK.app_slug, CHECK.status, CHECK.conclusion, CHECK.html_url,
         CHECK.output_title, CHECK.started_at, CHECK.completed_at,
@@ -38,25 +38,29 @@ async def own_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> lis
     query = sa.select(*columns).where(
         CHECK.head_sha == sha, sa.func.lower(CHECK.repo) == repo.lower(), CHECK.deleted_at.is_(None)
     )
-    return await tx.rows(query.order_by(CHECK.received_at, CHECK.id).limit(limit))
+    return (await tx.rows(query.order_by(CHECK.received_at.desc(), CHECK.id.desc()).limit(limit)))[::-1]
 
 
 async def jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:
-    """Return what backends reported on a commit that is no pull request's head; `sha` may be its beginning."""
+    """Return the newest of what backends reported on a commit that is no pull request's head, as first heard of.
+
+    `sha` may be its beginning.
+    """
     query = WITHOUT_TESTS.where(
         *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), JOB.pr_number.is_(None)
     )
-    return await whole(tx, query.order_by(JOB.received_at, JOB.run_attempt, JOB.job_key).limit(limit))
+    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
+    return (await whole(tx, query.order_by(*order).limit(limit)))[::-1]
 
 
 async def dispatches(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[Row]:
-    """Return what was dispatched for a pushed commit."""
+    """Return what was dispatched for a pushed commit, the newest of it, oldest first."""
     query = sa.select(oot_dispatch).where(
         *_begins(TOLD.head_sha, sha),
         sa.func.lower(TOLD.upstream_repo) == repo.lower(),
         TOLD.pr_number.is_(None),
     )
-    return await tx.rows(query.order_by(TOLD.created_at, TOLD.id).limit(limit))
+    return (await tx.rows(query.order_by(TOLD.created_at.desc(), TOLD.id.desc()).limit(limit)))[::-1]
 
 
 async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.store import jobs
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 from tests.web.seeing import check_inert, links, put, see
@@ -80,3 +81,21 @@ async def test_of_very_many_backends_only_those_one_has_to_look_at_are_told_in_f
     (address,) = links(page, "backend=lab%2Fchip-29") or links(page, "backend=lab/chip-29")
     opened = (await bot.get(address))[1]
     assert '<details class="backend good" id="backend-lab-chip-29" open>' in opened
+
+
+@SQLITE
+async def test_of_more_attempts_than_a_page_reads_the_newest_count(bot):
+    for attempt, conclusion in enumerate(("failure", "failure", "success"), 1):
+        bot.clock.advance(60)
+        rows = {}
+        for number in range(1_000):
+            row = jobs.BLANK | {
+                "status": "completed", "conclusion": conclusion, "downstream_repo": L4, "upstream_repo": UPSTREAM,
+                "head_sha": SHA, "delivery_id": "d", "workflow_name": "CI", "job_name": f"shard {number}",
+                "run_id": "1", "run_attempt": attempt, "downstream_repo_level": 4, "event_type": "push",
+                "source": "callback", "flags": {}, "received_at": bot.clock.now(), "updated_at": bot.clock.now(),
+            }  # fmt: skip
+            rows[jobs.job_key(row)] = row | {"job_key": jobs.job_key(row)}
+        async with bot.store.transaction() as tx:
+            await jobs.add(tx, rows)
+    assert "push · 1000 of 1000 passed" in await see(bot, f"/{UPSTREAM}/commit/{SHA}")
