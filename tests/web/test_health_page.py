@@ -9,7 +9,7 @@ import pytest
 from bot.tasks import rollup
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
-from tests.web.seeing import put, see
+from tests.web.seeing import links, put, see
 
 HOUR = 3_600
 
@@ -126,3 +126,15 @@ async def test_every_window_counts_what_is_in_it_and_the_line_beside_shows_30_da
         assert (await of(bot, L4, f"/api/oot/summary?days={days}"))["runs"] == runs
     text = await see(bot, "/oot")
     assert re.search(r"✕ 66.6 % 3 1 0 0 10 min / 10 min 20 s / 20 s 0 5 h ago", text)
+
+
+@SQLITE
+async def test_behind_the_last_page_of_metrics_is_said_so_and_the_way_back(bot):
+    for number in range(8):
+        await put(bot, downstream_repo=f"lab/chip-{number}", run_id=str(number))
+    path = "/oot/metrics?days=30&from=60"
+    text = await see(bot, path)
+    assert "There are no more backends" in text
+    assert "60 to" not in text
+    (back,) = links((await bot.get(path))[1], "&from=")
+    assert "lab/chip-7" in await see(bot, back)
