@@ -12,13 +12,14 @@ from bot.store.job_reads import WITHOUT_TESTS, whole
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from bot.domain.records import RecordType
     from bot.store.transaction import Transaction
 
 Row = dict[str, Any]
 JOB = oot_workflow_job.c
+ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 MOST_RELAYED = 2_000  # jobs of an outside relay that are shown of one pull request
 
 
@@ -46,16 +47,22 @@ async def latest_jobs(
     limit: int,
     hidden: Iterable[str] = (),
     events: Iterable[str] | None = None,
+    before: tuple[str | int, ...] | None = None,
 ) -> list[Row]:
-    """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded)."""
+    """Return the newest jobs of a backend in full, without those of `hidden` upstreams (case folded).
+
+    `before` holds the last seen one's values of `ORDER_OF_JOBS`.
+    """
+    order = [JOB[name] for name in ORDER_OF_JOBS]
     query = WITHOUT_TESTS.where(
         sa.func.lower(JOB.downstream_repo) == backend.lower(),
         JOB.received_at >= since,
         sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
         sa.true() if events is None else JOB.event_type.in_(sorted(events)),
     )
-    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key)
-    return await whole(tx, query.order_by(*order).limit(limit))
+    if before:
+        query = query.where(_after(order, before))
+    return await whole(tx, query.order_by(*(part.desc() for part in order)).limit(limit))
 
 
 async def jobs_of_pull(
@@ -154,9 +161,14 @@ async def record_page(
     order = _order(kind)
     query = await _of_repository(tx, kind, repo, hidden)
     if before:
-        last = [sa.literal(value, part.type) for value, part in zip(before, order, strict=True)]
-        query = query.where(sa.tuple_(*order) < sa.tuple_(*last))
+        query = query.where(_after(order, before))
     return await tx.rows(query.order_by(*(part.desc() for part in order)).limit(limit))
+
+
+def _after(order: Sequence[sa.ColumnElement[Any]], before: tuple[str | int, ...]) -> sa.ColumnElement[bool]:
+    """Return what holds of the rows that follow, newest first, one with these values."""
+    last = [sa.literal(value, part.type) for value, part in zip(before, order, strict=True)]
+    return sa.tuple_(*order) < sa.tuple_(*last)
 
 
 async def _of_repository(tx: Transaction, kind: RecordType, repo: str, hidden: Private) -> Any:

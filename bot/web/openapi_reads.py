@@ -38,6 +38,7 @@ REPORTED = "|".join(parameters.REPORTED)
 NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
 EVENT = in_query("event", matching(f"({REPORTED})(,({REPORTED}))*"), "only jobs of this event, or of several")
 MATCHING = in_query("q", TEXT, "only backends whose name or device holds these words")
+BEFORE = in_query("before", TEXT, "`next` of the page before")
 WORD: Schema = one_of(map(str, Word))
 UNKNOWN_BACKEND: Refusal = (404, "unknown_backend", "neither on the allowlist nor ever heard of")
 DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
@@ -83,6 +84,7 @@ def _backend() -> Schema:
         "days": WHOLE,
         "backend": ref("Backend"),
         "jobs": listed(ref("Job")),
+        "next": maybe(TEXT),
         "unanswered": listed(ref("Unanswered")),
     }
     return operation(
@@ -90,15 +92,22 @@ def _backend() -> Schema:
         "How does one backend do?",
         tag="Results",
         who=READER,
-        parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS)],
-        answers={200: answer("Its numbers, its newest jobs and dispatches nobody answered", members(shown))},
+        parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS), BEFORE],
+        answers={
+            200: answer(
+                "Its numbers, its newest jobs and dispatches nobody answered; `next` as with records",
+                members(shown),
+            )
+        },
         refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
     )
 
 
 def _jobs_csv() -> Schema:
     most = backend_api.MOST_SHEET
-    said = {"description": "The newest jobs, a line of names first; no cell is a formula"}
+    said = {
+        "description": "The newest jobs, a line of names first; no cell is a formula. The Link header's `next` has more"
+    }
     return operation(
         "backendJobs",
         "The jobs of one backend as a sheet",
@@ -109,6 +118,7 @@ def _jobs_csv() -> Schema:
             DAYS,
             EVENT,
             whole("limit", most, "how many rows at most", default=backend_api.SHEET),
+            BEFORE,
         ],
         answers={200: said | {"content": {"text/csv": {"schema": TEXT}}}},
         refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
@@ -262,7 +272,7 @@ def _records() -> Schema:
             table(),
             *repository(),
             limit(record_api.ROWS),
-            in_query("before", TEXT, "`next` of the page before"),
+            BEFORE,
         ],
         answers={
             200: answer(

@@ -10,7 +10,7 @@ from bot.domain.reading import FULL_NAME
 from bot.errors import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aiohttp import web
 
@@ -115,6 +115,26 @@ def guid(request: web.Request) -> str:
 def no_delivery(guid: str) -> Rejected:
     """Return the answer for whoever asks for a delivery that is not held."""
     return Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
+
+
+def before(request: web.Request, texts: Sequence[bool]) -> tuple[str | int, ...] | None:
+    """Return the place to go on from, as `next` of an earlier answer named it; None at the beginning.
+
+    `texts` tells of each of its parts whether it is a text or a number. Raises Rejected 400.
+    """
+    text = request.query.get("before", "")
+    if not text:
+        return None
+    parts = text.split(".", len(texts) - 1)
+    values = tuple(part if is_text else number(part) for part, is_text in zip(parts, texts, strict=False))
+    if len(values) != len(texts) or not all(values) or not IDENTIFIER.fullmatch(text):
+        raise Rejected(400, "invalid_parameter", "before must be the `next` of an earlier answer")
+    return values
+
+
+def following(values: Iterable[object]) -> str:
+    """Return the `before` of the page that follows a row with these values."""
+    return ".".join(map(str, values))
 
 
 def number(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -40,13 +40,15 @@ async def one(request: web.Request) -> web.Response:
 async def newest(request: web.Request) -> web.Response:
     """Answer with a page of records, newest first; `next` is the `before` of the page that follows."""
     kind, repo = _kind(request), _repo(request)
-    limit, before = parameters.limit(request, default=ROWS), _cursor(request, kind)
+    limit, order = parameters.limit(request, default=ROWS), reads.order_of(kind)
+    before = parameters.before(request, [name in kind.texts for name in order])
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.of_request(request, tx)
         rows = await reads.record_page(tx, kind, repo, hidden=hidden, before=before, limit=limit + 1)
     if not rows and before is None:
         raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
-    following = _cursor_of(kind, rows[limit - 1]) if len(rows) > limit else None
+    last = rows[limit - 1] if len(rows) > limit else None
+    following = parameters.following(last[name] for name in order) if last else None
     seen = [shown.record(kind, row) for row in rows[:limit]]
     return web.json_response({"ok": True, "rows": seen, "next": following})
 
@@ -62,26 +64,6 @@ def _repo(request: web.Request) -> str:
     """Return the repository of the path; `-/-` stands for none, as with installations."""
     repo = parameters.repo(request)
     return "" if repo == "-/-" else repo
-
-
-def _cursor(request: web.Request, kind: RecordType) -> tuple[str | int, ...] | None:
-    """Return the place to go on from, as `next` of an earlier answer named it."""
-    text = request.query.get("before", "")
-    if not text:
-        return None
-    names = reads.order_of(kind)
-    parts = text.split(".", len(names) - 1)
-    values = tuple(
-        part if name in kind.texts else parameters.number(part)
-        for name, part in zip(names, parts, strict=False)
-    )
-    if len(values) != len(names) or not all(values) or not parameters.IDENTIFIER.fullmatch(text):
-        raise Rejected(400, "invalid_parameter", "before must be the `next` of an earlier answer")
-    return values
-
-
-def _cursor_of(kind: RecordType, row: dict[str, Any]) -> str:
-    return ".".join(str(row[name]) for name in reads.order_of(kind))
 
 
 def _unknown(what: str) -> Rejected:

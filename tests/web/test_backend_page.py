@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from urllib.parse import quote
 
@@ -133,6 +134,31 @@ async def test_jobs_come_as_a_sheet_without_formulas(bot):
     cells = [cell for row in rows for cell in row.values()]
     assert [cell for cell in cells if re.match(r"\s*[=+@|%]|\s*-\D", cell)] == []
     assert rows[0]["job_name"].startswith("'=")
+
+
+async def test_all_jobs_of_a_window_can_be_had_page_by_page(bot):
+    for number in range(7):
+        await put(bot, run_id=str(number), run_attempt=1 + number % 2)
+        bot.clock.advance(number // 5)  # the first five at one moment
+    base = f"/api/oot/backends/{L4}"
+    seen, before = [], ""
+    while before is not None:
+        body = (await bot.get(f"{base}?limit=3&event=pull_request&before={before}"))[1]
+        seen.append([job["run_id"] for job in body["jobs"]])
+        before = body["next"]
+    assert [len(page) for page in seen] == [3, 3, 1]
+    assert sorted(itertools.chain(*seen)) == [str(number) for number in range(7)]
+    assert seen[0][0] == "6"
+    sheets, address = [], f"{bot.url}{base}/jobs.csv?limit=4&days=2"
+    while address:
+        async with bot.http.get(address) as answer:
+            sheets.append([row["run_id"] for row in csv.DictReader(io.StringIO(await answer.text()))])
+            address = answer.links["next"]["url"] if answer.links else None
+    assert [len(sheet) for sheet in sheets] == [4, 3]
+    assert list(itertools.chain(*sheets)) == list(itertools.chain(*seen))
+    for wrong in ("x", "1.2", "1.2.", ".1.x", "1.1.x/y", "9" * 30 + ".1.x"):
+        status, body = await bot.get(f"{base}?before={wrong}")
+        assert (status, body["detail"]) == (400, "before must be the `next` of an earlier answer"), wrong
 
 
 # no word reaches a database's own language
