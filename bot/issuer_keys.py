@@ -70,10 +70,14 @@ class IssuerKeys:
         return {} if too_old else self._keys
 
     def _is_old(self) -> bool:
-        return self._fetched_at is None or self._clock.now() - self._fetched_at > REFRESH
+        return not self._was_within(REFRESH, self._fetched_at)
 
     def _may_fetch(self) -> bool:
-        return self._tried_at is None or self._clock.now() - self._tried_at >= COOLDOWN
+        return not self._was_within(COOLDOWN - 1, self._tried_at)
+
+    def _was_within(self, span: int, at: int | None) -> bool:
+        """Whether that was so long ago at most; what lies ahead is from before the clock was put right."""
+        return at is not None and 0 <= self._clock.now() - at <= span
 
     async def _fetch(self) -> None:
         self._tried_at = self._clock.now()

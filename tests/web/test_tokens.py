@@ -299,6 +299,18 @@ async def test_a_key_that_was_taken_back_is_believed_for_an_hour_at_most(issuer,
     await verifier.verify(make())
 
 
+async def test_a_clock_that_was_ahead_and_is_put_right_keeps_no_keys_away(issuer, clock, verifier):
+    clock.advance(8 * 3600)
+    await verifier.verify(Maker(issuer, clock)())
+    clock.advance(-8 * 3600)
+    issuer.rotate()
+    await verifier.verify(Maker(issuer, clock)())
+    assert issuer.fetches == 2
+    with pytest.raises(Rejected, match="send it again in 60 s"):
+        await verifier.verify(Maker(issuer, clock).signed(kid="unknown"))
+    assert issuer.fetches == 2
+
+
 async def test_many_callers_with_a_new_key_wait_for_one_fetch(issuer, clock, verifier):
     tokens = [Maker(issuer, clock)() for _ in range(50)]
     await asyncio.gather(*(verifier.verify(token) for token in tokens))
