@@ -102,7 +102,8 @@ def _apply(job: Job, rows: dict[str, Row], meter: Meter, room: Room, *, now: int
     answer: Row = {"status": job.report.status}
     try:
         change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
-        room.check(job, new=present is None)
+        if present is None:
+            room.check(job)
         meter.check(job, now)
     except lifecycle.Conflict as error:
         return Rejected(409, "conflict", str(error))
@@ -110,6 +111,8 @@ def _apply(job: Job, rows: dict[str, Row], meter: Meter, room: Room, *, now: int
         return refusal
     if change is None:
         return answer | {"duplicate": True}
+    if present is None:
+        room.enter(job)
     values = room.fitting(job, change)
     if job.measured:
         times = {"queue_time": job.measured.queue_time, "execution_time": job.measured.execution_time}

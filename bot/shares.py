@@ -115,16 +115,18 @@ class Room:
         room.tests.update(await commits.lengths_of_tests(tx, _commits(failing)))
         return room
 
-    def check(self, job: Job, *, new: bool) -> None:
-        """Raise Rejected 413 when there would be more jobs than there may be."""
+    def check(self, job: Job) -> None:
+        """Raise Rejected 413 when a new job would be one more than there may be."""
         place = _place(job)
-        if not new or place is None:
-            return
-        if self.jobs[place] >= MOST_JOBS:
+        if place is not None and self.jobs[place] >= MOST_JOBS:
             what = "commit" if job.names else "dispatch"
             detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
             raise Rejected(413, "too_many_jobs", detail)
-        self.jobs[place] += 1
+
+    def enter(self, job: Job) -> None:
+        """Count a new job that is taken: one refused for another reason has no room."""
+        if (place := _place(job)) is not None:
+            self.jobs[place] += 1
 
     def fitting(self, job: Job, values: Row) -> Row:
         """Return a job's columns without failed tests for which there is no room; how many there are stays."""

@@ -86,6 +86,19 @@ async def test_one_dispatch_has_so_many_jobs_at_most(bot, pull):
     assert (await bot.report(bot.dispatch(L3), conclusion="success"))[0] == 200
 
 
+async def test_what_is_over_the_limit_of_reports_takes_no_job_s_place(bot, pull):
+    narrow = replace(bot.context, settings=replace(bot.context.settings, rate_limit_per_min=2))
+    dispatch, told = bot.dispatch(L4), []
+    for first in (0, 300, 600):
+        await send(bot, [report(dispatch, f"job {number}") for number in range(first, first + 300)])
+        bot.clock.advance(61)
+    for number in range(900, 1_000):
+        told += [report(dispatch, f"job {number}", status="in_progress"), report(dispatch, f"job {number}")]
+    async with serving(bot, make_app(narrow)) as served:
+        _, answer = await send(served, told)
+    assert [one["code"] for one in answer["reports"]] == [200] * 2 + [429] * 198
+
+
 async def test_one_dispatch_holds_so_much_of_its_failed_tests_at_most(bot, pull):
     dispatch, long = bot.dispatch(L4), "x" * 4_000
     many = [{"name": f"test_{number}", "stacktrace": long} for number in range(400)]
