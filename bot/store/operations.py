@@ -57,16 +57,23 @@ async def retry(tx: Transaction, identifier: int) -> Row | None:
 
     A dead one whose key waits already is done with: the waiting one takes its place.
     """
-    query = sa.select(task).where(task.c.id == identifier)
-    found = await tx.row(query if tx.sqlite else query.with_for_update())
+    found = await _held(tx, identifier)
     if found is None or found["state"] not in RETRYABLE:
         return found
     tx.stirred = True
-    same = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
-    joined = await tx.run(sa.update(task).where(*same).values(due_at=tx.now))
-    if found["state"] == "dead":
-        ended = {"state": "done", "error": "its key waits again"}
-        alive = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
-        change = ended if joined.rowcount else alive
-        await tx.run(sa.update(task).where(task.c.id == identifier).values(change))
+    mine = sa.update(task).where(task.c.id == identifier)
+    waiting = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
+    alive = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
+    try:
+        async with tx.conn.begin_nested():
+            await tx.run(mine.values(alive if found["state"] == "dead" else {"due_at": tx.now}))
+    except sa.exc.IntegrityError:  # its key waits, perhaps since this very moment: there may be no two
+        await tx.run(sa.update(task).where(*waiting).values(due_at=tx.now))
+        await tx.run(mine.values(state="done", error="its key waits again"))
     return found
+
+
+async def _held(tx: Transaction, identifier: int) -> Row | None:
+    """Return a task that nobody else changes until the transaction ends."""
+    query = sa.select(task).where(task.c.id == identifier)
+    return await tx.row(query if tx.sqlite else query.with_for_update())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import sqlalchemy as sa
 
 from bot.store.tables import delivery as delivery_table
+from tests.crew import eventually
 from tests.harness import L4, UPSTREAM, make_settings, running
-from tests.serving import SQLITE
+from tests.serving import POSTGRES, SQLITE
 
 ADMIN = {"Authorization": "Bearer an admin token of ours"}
 DOORS = [
@@ -132,6 +135,29 @@ async def test_a_dead_task_whose_key_waits_again_is_joined_to_the_waiting_one(bo
         tx.enqueue("relay", "gone", delay=3600)
     (dead,) = [row for row in await bot.rows("task") if row["state"] == "dead"]
     assert (await bot.request("POST", f"/api/admin/tasks/{dead['id']}/retry", headers=ADMIN))[0] == 202
+    rows = {row["state"]: row for row in await bot.rows("task") if row["key"] == "gone"}
+    assert sorted(rows) == ["done", "waiting"]
+    assert rows["waiting"]["due_at"] == bot.clock.now()
+
+
+@POSTGRES
+async def test_a_dead_task_whose_key_is_asked_for_at_the_same_moment_is_joined_too(bot):
+    async with bot.store.transaction() as tx:
+        tx.enqueue("relay", "gone")
+    await bot.settle()
+    (dead,) = [row for row in await bot.rows("task") if row["state"] == "dead"]
+    path = f"/api/admin/tasks/{dead['id']}/retry"
+
+    async def waits():
+        async with bot.store.read() as tx:
+            return await tx.rows(sa.text("SELECT 1 FROM pg_locks WHERE NOT granted"))
+
+    async with bot.store.transaction() as tx:
+        tx.enqueue("relay", "gone", delay=3600)
+        await tx.flush()
+        asked = asyncio.create_task(bot.request("POST", path, headers=ADMIN))
+        await eventually(waits, "a request that waits for the key")
+    assert (await asked)[0] == 202
     rows = {row["state"]: row for row in await bot.rows("task") if row["key"] == "gone"}
     assert sorted(rows) == ["done", "waiting"]
     assert rows["waiting"]["due_at"] == bot.clock.now()
