@@ -46,9 +46,9 @@ async def dead(tx: Transaction) -> list[int]:
 
 async def dismiss(tx: Transaction, identifier: int) -> Row | None:
     """Have nobody look at a dead task any more; returns it as it was, None when there is none."""
-    same = task.c.id == identifier
-    found = await tx.row(sa.select(task).where(same))
-    await tx.run(sa.update(task).where(same, task.c.state == "dead").values(state="done"))
+    found = await _held(tx, identifier)
+    if found is not None and found["state"] == "dead":
+        await tx.run(sa.update(task).where(task.c.id == identifier).values(state="done"))
     return found
 
 

@@ -70,18 +70,34 @@ async def test_what_somebody_else_has_dismissed_meanwhile_is_named_and_the_other
     await give_up(bot, "a", "b")
     (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
 
+    code, out, err = await meanwhile(bot, operations.dismiss, first, "retry", "--all-dead")
+    assert (code, err) == (1, f"ootbot: task {first}: it is done; `ootbot tasks list` shows them\n")
+    assert out.endswith("(relay b) runs again\n")
+    assert await states(bot) == {"a": "done", "b": "waiting"}
+
+
+@POSTGRES
+async def test_what_somebody_else_has_run_again_meanwhile_is_not_said_to_be_dismissed(bot):
+    await give_up(bot, "a")
+    (first,) = [row["id"] for row in await bot.rows("task") if row["key"] == "a"]
+    code, out, err = await meanwhile(bot, operations.retry, first, "dismiss", str(first))
+    assert (code, out) == (1, "")
+    assert f"task {first}: it is waiting" in err
+    assert await states(bot) == {"a": "waiting"}
+
+
+async def meanwhile(bot, act, identifier, *told):
+    """Run a command that comes to a task while somebody else's change of it is under way."""
+
     async def waits():
         async with bot.store.read() as tx:
             return await tx.rows(sa.text("SELECT 1 FROM pg_locks WHERE NOT granted"))
 
     async with bot.store.transaction() as tx:
-        await operations.dismiss(tx, first)
-        running = asyncio.create_task(ootbot(bot, "tasks", "retry", "--all-dead"))
+        await act(tx, identifier)
+        running = asyncio.create_task(ootbot(bot, "tasks", *told))
         await eventually(waits, "a command that waits for the task")
-    code, out, err = await running
-    assert (code, err) == (1, f"ootbot: task {first}: it is done; `ootbot tasks list` shows them\n")
-    assert out.endswith("(relay b) runs again\n")
-    assert await states(bot) == {"a": "done", "b": "waiting"}
+    return await running
 
 
 async def test_what_is_hopeless_is_dismissed(bot):
