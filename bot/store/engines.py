@@ -28,10 +28,13 @@ def driver(url: str) -> str:
     return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
 
 
-def make(url: sa.URL, busy_timeout: float) -> AsyncEngine:
-    """Return what connects to the database; `busy_timeout`: seconds SQLite waits for another process."""
+def make(url: sa.URL, busy_timeout: float, lost_after: float) -> AsyncEngine:
+    """Return what connects to the database; `busy_timeout`: seconds SQLite waits for another process.
+
+    `lost_after`: seconds without a word from us after which PostgreSQL ends a transaction.
+    """
     engine = create_async_engine(url, **_options(url, busy_timeout))
-    return engine if not _is_sqlite(url) else _prepared(engine)
+    return _prepared(engine) if _is_sqlite(url) else _bounded(engine, lost_after)
 
 
 def reading(engine: AsyncEngine) -> AsyncEngine:
@@ -123,6 +126,24 @@ def _prepared(engine: Any, cache: int = SQLITE_CACHE) -> Any:
     target = getattr(engine, "sync_engine", engine)
     sa.event.listen(target, "connect", lambda connection, _record: prepare_sqlite(connection, cache))
     sa.event.listen(target, "begin", _begin_sqlite)
+    return engine
+
+
+def _bounded(engine: AsyncEngine, lost_after: float) -> AsyncEngine:
+    """Have PostgreSQL end what a process leaves open that is frozen, or whose machine is gone.
+
+    It notices neither by itself for two hours, and the locks would keep every other process waiting.
+    """
+    limit = f"SELECT set_config('idle_in_transaction_session_timeout', '{round(lost_after * 1000)}', false)"
+
+    def set_limit(connection: Any, _record: object) -> None:
+        # no option of the connection: PgBouncer knows few
+        cursor = connection.cursor()
+        cursor.execute(limit)
+        cursor.close()
+        connection.commit()
+
+    sa.event.listen(engine.sync_engine, "connect", set_limit)
     return engine
 
 

@@ -13,6 +13,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from bot.errors import StoreUnavailable
@@ -28,19 +29,27 @@ if TYPE_CHECKING:
     from bot.clock import Clock
 
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+LOST_AFTER = 30.0  # seconds PostgreSQL waits for the next word within a transaction: as long as leases last
 
 
 class Store:
     """The database. Open it once, close it at the end; `transaction` changes it, `read` does not."""
 
-    def __init__(self, url: str, *, clock: Clock, busy_timeout: float = BUSY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        busy_timeout: float = BUSY_TIMEOUT,
+        lost_after: float = LOST_AFTER,
+    ) -> None:
         self.url = make_url(engines.driver(url))
         self.clock = clock
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.name = secrets.token_hex(8)  # what tells this process from others at the same database
         self.work_waiting = asyncio.Event()  # set whenever a commit, here or elsewhere, may have left work
         self._busy_timeout = busy_timeout
-        self._engine = engines.make(self.url, busy_timeout)
+        self._engine = engines.make(self.url, busy_timeout, lost_after)
         self._reader = engines.reading(self._engine)
         self._elsewhere: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
         self._turn = asyncio.Lock()
@@ -74,13 +83,16 @@ class Store:
     async def transaction(self, *, patience: float | None = None) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end, rolled back on any error.
 
-        With `patience` it is refused when other writers do not let it begin within so many seconds.
+        With `patience` it is refused when other writers keep it waiting for so many seconds: on SQLite until it
+        begins, on PostgreSQL for any lock.
         """
         try:
             with unusable.translated(self.url):
                 self.require_file()
                 async with self.turn(patience), self._engine.begin() as conn:
                     tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+                    if patience is not None and not self.sqlite:
+                        await tx.run(sa.text(f"SET LOCAL lock_timeout = {round(patience * 1000)}"))
                     yield tx
                     await tx.flush()
                     if tx.stirred and not self.sqlite:

@@ -28,7 +28,7 @@ def test_calls_under_way_are_counted_as_they_are():
 
 async def test_connections_are_as_many_as_the_pools_hold():
     url = sa.make_url(engines.driver("postgresql://somewhere/ootbot"))
-    own, pages = engines.make(url, 5), engines.beside(url, 5)
+    own, pages = engines.make(url, 5, 30), engines.beside(url, 5)
     most = [engine.sync_engine.pool.size() + engine.sync_engine.pool._max_overflow for engine in (own, pages)]
     assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
     assert 40 + 2 * 20 + 10 <= 100

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
 import sqlalchemy as sa
 
-from bot.store import Store
+from bot.errors import StoreUnavailable
+from bot.store import PATIENCE, Store
+from bot.store.tables import oot_dispatch
 from bot.web.routes import make_app
 from tests.harness import L3, L4, UPSTREAM, replace, report_body
 from tests.serving import POSTGRES, serving
@@ -147,3 +150,29 @@ async def test_fifty_reports_to_two_processes_at_the_same_moment_are_one_transit
     await store.close()
     (counted,) = [sum(row["accepted"] for row in await bot.rows("oot_rate"))]
     assert counted == 100
+
+
+@POSTGRES
+async def test_a_process_that_hangs_in_its_transaction_keeps_no_report_waiting(bot, settings, pull):
+    hanging = Store(settings.database, clock=bot.clock)
+    async with hanging.transaction() as tx:
+        await tx.run(sa.select(oot_dispatch).with_for_update())
+        status, answer = await asyncio.wait_for(bot.report(bot.dispatch(L4)), 2 * PATIENCE)
+        assert (status, answer["error"]) == (503, "store_unavailable")
+        assert await bot.rows("oot_workflow_job") == []
+    assert await bot.report(bot.dispatch(L4)) == (200, {"ok": True, "status": "completed"})
+    await hanging.close()
+
+
+@POSTGRES
+async def test_what_a_lost_process_had_locked_is_free_again(bot, settings, pull):
+    lost = Store(settings.database, clock=bot.clock, lost_after=0.2)
+
+    async def hold():
+        async with lost.transaction() as tx:
+            await tx.run(sa.select(oot_dispatch).with_for_update())
+            assert await bot.report(bot.dispatch(L4)) == (200, {"ok": True, "status": "completed"})
+
+    with pytest.raises(StoreUnavailable):
+        await hold()
+    await lost.close()
