@@ -114,8 +114,16 @@ async def _of_each(tx: Transaction, dispatch_ids: Collection[str], what: Any) ->
     return {row["dispatch_id"]: int(row["found"]) for row in await tx.rows(query.group_by(dispatch))}
 
 
+def in_order(rows: Collection[Row]) -> list[Row]:
+    """Return jobs in the one order in which all change them, so that two transactions never wait for each other."""
+    return sorted(rows, key=lambda row: row["job_key"])
+
+
 async def move(tx: Transaction, job: Row, values: Row) -> bool:
-    """Change a job if its status and conclusion are still what they were; returns whether they were."""
+    """Change a job if its status and conclusion are still what they were; returns whether they were.
+
+    Whoever changes several takes them `in_order`.
+    """
     same = (
         oot_workflow_job.c.job_key == job["job_key"],
         oot_workflow_job.c.status == job["status"],

@@ -63,6 +63,6 @@ async def _take_back(tx: Transaction, dispatch: Row, run_id: str, reason: str) -
 
 
 async def _conclude(tx: Transaction, dispatch_id: str, run_id: str) -> None:
-    for job in await jobs.of_dispatches(tx, [dispatch_id]):
+    for job in jobs.in_order(await jobs.of_dispatches(tx, [dispatch_id])):
         if job["run_id"] == run_id and job["status"] == "in_progress":
             await jobs.move(tx, job, lifecycle.swept(job, now=tx.now, conclusion="cancelled"))

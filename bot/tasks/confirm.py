@@ -100,7 +100,7 @@ async def _ask(context: Context, backend: str, run_id: str, attempt: int) -> dic
 
 async def _end(tx: Transaction, reported: list[dict[str, Any]], conclusion: str) -> None:
     """Conclude the jobs that will not report any more: their run is over. A report that comes after all counts."""
-    for job in reported:
+    for job in jobs.in_order(reported):
         if job["status"] == "in_progress":
             await jobs.move(tx, job, lifecycle.swept(job, now=tx.now, conclusion=conclusion))
 

@@ -40,7 +40,7 @@ async def run(context: Context, _task: Task) -> None:
 async def _jobs(tx: Transaction, limits: Limits) -> bool:
     """Time out a page of jobs; returns whether there may be more."""
     silent = await jobs.silent(tx, limits)
-    for job in silent:
+    for job in jobs.in_order(silent):
         if await jobs.move(tx, job, lifecycle.swept(job, now=tx.now)):
             _publish(tx, job)
     return len(silent) == jobs.PAGE

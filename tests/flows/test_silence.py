@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from bot.store import Store, jobs
+from tests.crew import eventually
 from tests.harness import L2, L3, L4, UPSTREAM
-from tests.serving import SQLITE
+from tests.serving import POSTGRES, SQLITE
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -152,3 +157,28 @@ async def test_each_backend_is_given_its_own_time_though_hundreds_wait_for_their
     assert ended == [(L3, "timed_out")]
     await bot.wait(10 * HOUR)
     assert {row["status"] for row in await bot.rows("oot_workflow_job")} == {"completed"}
+
+
+@POSTGRES
+async def test_the_sweep_and_a_batch_of_reports_on_the_same_jobs_never_stop_one_another(bot, settings, pull):
+    for number in range(8):
+        bot.clock.advance(1)
+        await bot.report(bot.dispatch(L4), status="in_progress", job=f"job {number}")
+    rows = sorted(await bot.rows("oot_workflow_job"), key=lambda row: row["started_at"])
+    by_age = [row["job_key"] for row in rows]
+    low, high = next((later, one) for one, later in combinations(by_age, 2) if later < one)
+    bot.clock.advance(7 * HOUR)
+
+    async def waits():
+        async with bot.store.read() as tx:
+            return await tx.rows(sa.text("SELECT 1 FROM pg_locks WHERE NOT granted"))
+
+    batch = Store(settings.database, clock=bot.clock)
+    async with batch.transaction() as tx:
+        await jobs.get(tx, {low})
+        sweeping = asyncio.create_task(bot.worker.step())
+        await eventually(waits, "a sweep that waits for a job")
+        await jobs.get(tx, {low, high})
+    await sweeping
+    await batch.close()
+    assert {row["conclusion"] for row in await bot.rows("oot_workflow_job")} == {"timed_out"}
