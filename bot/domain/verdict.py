@@ -173,17 +173,17 @@ def expected_attempts(facts: Facts) -> dict[str, int]:
 
 
 def run_again(facts: Facts) -> dict[str, int]:
-    """Return the newest attempt of the runs in which a failed job was run again that GitHub has yet to judge."""
+    """Return the newest attempt of the runs in which an unsuccessful job was run again that GitHub has yet to judge."""
     return _again(facts, latest(facts.jobs), facts.reported)
 
 
 def _again(facts: Facts, jobs: Sequence[Job], newest: dict[str, int]) -> dict[str, int]:
-    again = {job.run_id for job in jobs if job.red and job.run_attempt < newest[job.run_id]}
+    again = {job.run_id for job in jobs if job.unsuccessful and job.run_attempt < newest[job.run_id]}
     return {run: newest[run] for run in again if not _last_word(facts, run, newest[run])}
 
 
 def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
-    """Return the jobs as they count: one that failed before its run's newest attempt was run again meanwhile.
+    """Return the jobs as they count: an unsuccessful one of an attempt before its run's newest was run again meanwhile.
 
     Until it reports it is unfinished. It need not report: GitHub's word on that attempt says whether it passed, and
     where nobody can ask GitHub, a minute without news says that it was not run again.
@@ -192,7 +192,7 @@ def _counting(facts: Facts, entry: Entry | None, now: int) -> tuple[Job, ...]:
     waiting = _again(facts, known, newest)
     jobs: list[Job] = []
     for job in known:
-        if not job.red or job.run_attempt == newest[job.run_id]:
+        if not job.unsuccessful or job.run_attempt == newest[job.run_id]:
             jobs.append(job)
         elif job.run_id in waiting:
             jobs.append(

@@ -98,6 +98,11 @@ class Job:
         return self.status == "completed" and self.conclusion in RED_CONCLUSIONS
 
     @property
+    def unsuccessful(self) -> bool:
+        """Whether this job failed or was cancelled: GitHub runs both again."""
+        return self.red or (self.status == "completed" and self.conclusion == "cancelled")
+
+    @property
     def finished(self) -> bool:
         """Whether the job has reported that it completed."""
         return self.status == "completed"

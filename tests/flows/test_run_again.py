@@ -69,6 +69,28 @@ async def test_one_that_fails_again_fails_at_once(bot, github, pull):
     assert gate(bot, pull) == ("completed", "failure")
 
 
+@pytest.mark.parametrize("reports", [True, False])
+async def test_cancelled_jobs_that_are_run_again_are_waited_for_too(bot, github, pull, reports):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    for name in ("build", "test"):
+        await github.start_job(run, name)
+        await bot.report(bot.dispatch(L4), status="in_progress", job=name, run_id=str(run.id))
+    for command in ("cancel", "rerun"):
+        bot.clock.advance(60)
+        await github.comment(pull, f"/oot {command} tpu", pull.author)
+        await bot.settle(horizon=20)
+    await again(bot, run, "build", status="in_progress")
+    await again(bot, run, "build")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("in_progress", None)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == ("in_progress", None, "1 done, 1 running")
+    if reports:
+        await again(bot, run, "test")
+    await github.finish_run(run, "success")
+    await bot.settle(horizon=20)
+    assert gate(bot, pull) == ("completed", "success")
+
+
 @pytest.mark.parametrize("reported", [True, False])
 @pytest.mark.parametrize("gone", ["closed", "moved"])
 async def test_what_is_closed_or_has_a_newer_commit_is_not_dispatched_afresh(
