@@ -41,7 +41,8 @@ async def _jobs(tx: Transaction, limits: Limits) -> bool:
     """Time out a page of jobs; returns whether there may be more."""
     silent = await jobs.silent(tx, limits)
     for job in jobs.in_order(silent):
-        if await jobs.move(tx, job, lifecycle.swept(job, now=tx.now)):
+        moved = await jobs.move(tx, job, lifecycle.swept(job, now=tx.now))
+        if moved and job["dispatch_id"]:  # else an outside relay says what it is about
             _publish(tx, job)
     return len(silent) == jobs.PAGE
 

@@ -121,6 +121,23 @@ async def test_a_relayed_report_is_shown_as_such_and_never_reaches_the_pull_requ
     assert [row["source"] for row in backend["jobs"]] == ["relay"]
 
 
+async def test_a_relayed_job_that_goes_silent_never_reaches_the_pull_request_either(door, github, pull):
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    await door.report(door.dispatch(L4), run_id=str(run.id))
+    await github.finish_run(run, "success")
+    await door.settle(horizon=20)
+    before = door.checks(UPSTREAM, pull.head_sha)
+    assert before["oot / gate"][:2] == ("completed", "success")
+    body = envelope(number=pull.number, sha=pull.head_sha, status="in_progress", conclusion=None)
+    body["untrusted"]["callback_payload"]["payload"]["repository"]["full_name"] = UPSTREAM.title()
+    assert (await relay(door, body))[0] == 200
+    await door.wait(7 * 3600)
+    (job,) = [row for row in await door.rows("oot_workflow_job") if row["source"] == "relay"]
+    assert job["conclusion"] == "timed_out"
+    assert door.checks(UPSTREAM, pull.head_sha) == before
+    assert github.comments(pull) == []
+
+
 async def test_what_a_later_report_does_not_say_is_kept(door):
     begun = envelope(status="in_progress", conclusion=None, queue_time=30, url="https://ci.example/1",
                      environment={"driver": "1.2"}, test_results={"total": 10})  # fmt: skip
