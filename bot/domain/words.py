@@ -156,6 +156,16 @@ def verdict(backend: Backend) -> str:
     return line
 
 
+def being_cancelled(label: str) -> str:
+    """Return what is answered to whoever has a backend's runs cancelled."""
+    return f"{label} is being cancelled."
+
+
+def not_cancelled(label: str) -> str:
+    """Return how the sentence ends that takes this back."""
+    return f" of {label}, so it goes on: "
+
+
 def _outcome(job: Job) -> tuple[str, str]:
     return _CONCLUSIONS.get(job.conclusion or "", ("⚪", "unknown")) if job.finished else ("⏳", "running")
 

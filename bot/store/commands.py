@@ -34,19 +34,18 @@ async def settle(tx: Transaction, command: Row, *, state: str, answer: str, head
     await tx.run(change.values(state=state, answer=answer, head_sha=head_sha))
 
 
-async def amend(tx: Transaction, repo: str, number: int, *, verb: str, answer: str) -> None:
-    """Have the last command of a kind on a pull request count as refused: what it asked for turned out impossible."""
-    of_pull = (
-        oot_command.c.upstream_repo == repo,
-        oot_command.c.pr_number == number,
-        oot_command.c.verb == verb,
-    )
+async def amend(tx: Transaction, repo: str, number: int, *, said: str, answer: str, known_by: str) -> None:
+    """Put another sentence in place of what was `said` last on a pull request: it turned out impossible.
+
+    That command counts as refused. `known_by` is part of the other sentence: where that is the newer, nothing is done.
+    """
+    about = (oot_command.c.upstream_repo == repo, oot_command.c.pr_number == number)
+    either = [oot_command.c.answer.contains(text, autoescape=True) for text in (said, known_by)]
     order = (oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
-    last = await tx.row(
-        sa.select(oot_command).where(*of_pull, oot_command.c.state == "done").order_by(*order).limit(1)
-    )
-    if last:
-        await settle(tx, last, state="refused", answer=answer, head_sha=last["head_sha"])
+    last = await tx.row(sa.select(oot_command).where(*about, sa.or_(*either)).order_by(*order).limit(1))
+    if last and said in last["answer"]:
+        told = last["answer"].replace(said, answer)
+        await settle(tx, last, state="refused", answer=told, head_sha=last["head_sha"])
 
 
 async def latest(tx: Transaction, repo: str, number: int, *, limit: int) -> list[Row]:

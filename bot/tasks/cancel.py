@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.domain import lifecycle
+from bot.domain import lifecycle, words
 from bot.errors import GitHubRefused, GiveUp
 from bot.store import commands, dispatches, jobs
 
@@ -57,8 +57,9 @@ async def _take_back(tx: Transaction, dispatch: Row, run_id: str, reason: str) -
     """Say that the run goes on to whoever was told that it is being cancelled."""
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
     name = dispatch["device"] or dispatch["backend"]
-    answer = f"GitHub does not cancel run {run_id} of {name}, so it goes on: {reason}"
-    await commands.amend(tx, repo, number, verb="cancel", answer=answer)
+    said, end = words.being_cancelled(name), words.not_cancelled(name)
+    answer = f"GitHub does not cancel run {run_id}{end}{reason.rstrip('.')}."
+    await commands.amend(tx, repo, number, said=said, answer=answer, known_by=end)
     tx.publish(repo, number)
 
 

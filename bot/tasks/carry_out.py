@@ -166,7 +166,7 @@ async def _cancel(tx: Transaction, head: Head, key: str, asked: Asked) -> str:
         raise Refused(f"{label} has reported no run that GitHub could cancel")
     for run in ours:
         tx.enqueue("cancel", f"{facts.dispatch['id']}/{run}")
-    return f"{label} is being cancelled."
+    return words.being_cancelled(label)
 
 
 def _refuse_if_changed(state: PullState, asked: Asked) -> None:

@@ -205,6 +205,25 @@ async def test_where_github_refuses_to_cancel_the_answer_says_so_and_the_run_goe
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
 
 
+@pytest.mark.parametrize("text", ["/oot cancel npu\n/oot cancel tpu", "/oot cancel npu tpu"])
+async def test_of_two_that_are_cancelled_only_the_one_github_refuses_is_said_to_go_on(
+    bot, github, pull, text
+):
+    await github.label(pull, "ciflow/oot/npu")
+    for repo in (L3, L4):
+        run = await github.start_run(repo, event="repository_dispatch", name="CI")
+        await bot.report(bot.dispatch(repo), status="in_progress", run_id=str(run.id))
+    await bot.settle()
+    message = {"message": "Resource not accessible by integration"}
+    github.faults.add(method="POST", path=f"/{L3}/.*/cancel$", status=403, body=message, times=2)
+    await say(bot, github, pull, text)
+    rows = sorted(await bot.rows("oot_command"), key=lambda row: row["position"])
+    assert "GitHub does not cancel run" in rows[0]["answer"]
+    assert "npu, so it goes on" in rows[0]["answer"]
+    assert "tpu is being cancelled." in rows[-1]["answer"]
+    assert [row["state"] for row in rows] == ["refused", "done"][: len(rows)]
+
+
 async def test_a_run_is_cancelled_though_the_answer_to_that_is_lost(bot, github, pull):
     await github.label(pull, "ciflow/oot/npu")
     run = await github.start_run(L3, event="repository_dispatch", name="CI")
