@@ -47,6 +47,15 @@ def anchors(path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_row_of_a_table_has_the_cells_of_its_head(page):
+    for table in re.findall(r"(?:^\|.*\n?)+", FENCE.sub("", page.read_text()), re.MULTILINE):
+        rows = [SPAN.sub("", row).replace("\\|", "").count("|") for row in table.splitlines()]
+        assert set(rows) == {rows[0]}, table.splitlines()[
+            next(at for at, n in enumerate(rows) if n != rows[0])
+        ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_link_leads_to_a_file_and_a_heading(page):
     text = FENCE.sub("", page.read_text())
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
