@@ -7,18 +7,41 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from bot.domain import inert
+from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
 
+MINUTE = 60.0  # seconds
+
 # the request being answered: its id and its path; set for every one, looked at only where a line is written
 REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None)
+
+
+class Complaints:
+    """Logs what failed. A database that cannot be used is a line a minute, not a traceback for every try.
+
+    It is tried every second, and the disk that is full may be the one the log lies on.
+    """
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._log = log
+        self._said: dict[str, float] = {}
+
+    def say(self, event: str, error: Exception, **more: object) -> None:
+        """Log an error: one of the database's once a minute for each event, any other with its traceback."""
+        if not isinstance(error, StoreUnavailable):
+            self._log.exception(event, exc_info=error, **more)
+        elif time.monotonic() - self._said.get(event, -MINUTE) >= MINUTE:
+            self._said[event] = time.monotonic()
+            self._log.error(event, reason=str(error), **more)
 
 
 def configure(*, fmt: str, level: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot import metrics, traces
+from bot import logs, metrics, traces
 from bot.delivery import Delivery
 from bot.domain import backoff
 from bot.domain.reading import Unreadable, clean, decode
@@ -72,6 +72,7 @@ class Worker:
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
         self._latest = 0  # epoch milliseconds of the last look
+        self._complaints = logs.Complaints(log)
 
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
@@ -262,8 +263,8 @@ class Worker:
         except (GiveUp, GitHubRefused) as error:
             log.warning("task given up", reason=str(error))
             return error
-        except Exception as error:
-            log.exception("task failed", attempts=task.attempts)
+        except Exception as error:  # noqa: BLE001 - logged
+            self._complaints.say("task failed", error, attempts=task.attempts)
             reason = f"{type(error).__name__}: {error}"[:2000]
             return RetryLater(reason) if task.attempts < backoff.MOST_ATTEMPTS else GiveUp(reason)
         return None
@@ -275,8 +276,8 @@ class Worker:
             due = loop.time() + TOGETHER
             try:
                 applied, started = await self.apply(), await self._start_tasks()
-            except Exception:
-                log.exception("the database cannot be used; trying again in a second")
+            except Exception as error:  # noqa: BLE001 - logged
+                self._complaints.say("the database cannot be used; trying again every second", error)
                 await asyncio.sleep(POLL)
                 continue
             if not applied and not started:
@@ -295,5 +296,5 @@ class Worker:
                     await queue.release(tx, owner=self._owner, but=list(self._running.values()))
                     await queue.renew(tx, owner=self._owner)
                     await queue.release(tx)
-            except Exception:
-                log.exception("leases could not be renewed; trying again")
+            except Exception as error:  # noqa: BLE001 - logged
+                self._complaints.say("leases could not be renewed; trying again", error)

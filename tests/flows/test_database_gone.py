@@ -144,8 +144,12 @@ async def test_a_file_that_is_taken_away_and_put_back(tmp_path, app_key):
         with contextlib.suppress(FileExistsError):
             data.mkdir()
         await bot.refuses()
+        said = [line for line in bot.process.said if "] the database cannot be used; trying again" in line]
         aside.rename(data)
         await bot.recovers()
+    assert len(said) == 1, "one line, however often it is tried"
+    assert f"{data}/ootbot.db" in said[0].partition("reason=")[2]
+    assert not any("Traceback" in line for line in bot.process.said)
 
 
 def overwrite(file, *, what):
