@@ -70,6 +70,16 @@ async def clock(patient: Patient) -> list[Finding]:
     return [warning("database clock", detail, todo)]
 
 
+async def first_start(patient: Patient, app_id: int) -> int:
+    """Return when the bot first looked at this App's log (epoch milliseconds), 0 where that cannot be told."""
+    _, readable = await usable(patient)
+    if not readable:
+        return 0
+    async with patient.store.read() as tx:
+        looked = await sweeps.get(tx, app_id, "redeliver")
+    return looked["created_at"] if looked else 0
+
+
 async def activity(patient: Patient) -> list[Finding]:
     """Look at when something last came in, at the sweeps, and at what is stuck."""
     async with patient.store.read() as tx:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
+from bot.doctor import database
 from bot.doctor.finding import Finding, error, ok, warning
+from bot.domain.reading import as_time
 from bot.errors import GitHubRefused
 from bot.manifest import HOOK
 
@@ -136,11 +138,20 @@ async def _log(patient: Patient, app: AppUnderTest) -> Finding:
         return ok(name, f"{len(rows)} of the newest are there to be pulled")
     if _arrived(rows[0]):
         return ok(name, detail + ", the newest did not")
-    if rows[0]["status_code"] == 401:
+    return await _newest_failed(patient, app, rows[0], detail)
+
+
+async def _newest_failed(patient: Patient, app: AppUnderTest, row: dict[str, Any], detail: str) -> Finding:
+    """Judge a newest attempt that failed: before the first start there was nothing it could have reached."""
+    name = f"{app.words} delivery log"
+    if row["status_code"] == 401:
         todo = "give the App on GitHub the secret of WEBHOOK_SECRET, or the other way round"
         return error(name, f"{detail}: GitHub's secret is not ours", todo)
+    if (as_time(row["delivered_at"]) or 0) < await database.first_start(patient, app.github.app_id):
+        todo = "open a pull request, then look again"
+        return warning(name, f"{detail}, the newest before the bot was first started", todo)
     todo = f"make {patient.settings.url} reachable for GitHub; then `ootbot redeliver --since 3d`"
-    return error(name, f"{detail}, the newest with {rows[0]['status_code']} {rows[0]['status']}", todo)
+    return error(name, f"{detail}, the newest with {row['status_code']} {row['status']}", todo)
 
 
 def _arrived(row: dict[str, Any]) -> bool:

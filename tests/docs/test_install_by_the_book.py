@@ -91,6 +91,7 @@ async def test_the_page_leads_from_nothing_to_a_green_gate(terminal, tmp_path):
         (allowlist,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
         (tmp_path / "allowlist.yml").write_text(allowlist)
         await says(await terminal.start(serve), r"ootbot \S+ at http")
+        await all_is_well(terminal, doctor)
         base = terminal.here("http://127.0.0.1:8900")
         home = await visitor.open(base)
         (form,) = [
@@ -101,6 +102,10 @@ async def test_the_page_leads_from_nothing_to_a_green_gate(terminal, tmp_path):
             while "oot / gate" not in pull.text or "All checks have passed" not in pull.text:
                 await asyncio.sleep(0.3)
                 pull = await visitor.open(pull.url)
+    await all_is_well(terminal, doctor)
+
+
+async def all_is_well(terminal, doctor):
     examined = await terminal.start(doctor)
     said = (await examined.communicate())[0].decode()
     assert examined.returncode == 0, said
