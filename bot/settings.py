@@ -220,17 +220,18 @@ class Settings:
 def load(environ: Mapping[str, str], config: Path | None = None) -> tuple[Settings, list[str]]:
     """Read every option; environment wins over the file. Returns the settings and warnings.
 
-    Raises Misconfigured with one sentence for every option that is missing or wrong.
+    Raises Misconfigured with one sentence for every option that is missing or wrong; where the file cannot be read
+    with that alone, since nobody knows what it would have set.
     """
+    given = _from_file(config) | _from_environ(environ)
     problems: list[str] = []
-    given = _from_file(config, problems) | _from_environ(environ)
-    _read_key_files(given, problems)
+    unread = _read_key_files(given, problems)
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     warnings = [_unknown(name, source, fields) for name, (source, _) in given.items() if name not in fields]
     values = {}
     for name, field in fields.items():
         if name not in given:
-            if field.metadata["required"]:
+            if field.metadata["required"] and name not in unread:
                 problems.append(f"{PREFIX}{name.upper()} is missing: {field.metadata['help']}")
             continue
         source, text = given[name]
@@ -251,7 +252,7 @@ def load(environ: Mapping[str, str], config: Path | None = None) -> tuple[Settin
 def secret_files(environ: Mapping[str, str], config: Path | None = None) -> list[Path]:
     """Return the files that hold secrets: the keys, and the settings themselves where a secret stands in them."""
     chosen = config or Path(CONFIG_FILE)
-    in_file = _from_file(chosen, []) if chosen.exists() else {}
+    in_file = _from_file(chosen) if chosen.exists() else {}
     secrets = {field.name for field in dataclasses.fields(Settings) if not field.repr}
     given = in_file | _from_environ(environ)
     keys = [Path(given[name][1]) for name in ("private_key_path", "relay_private_key_path") if name in given]
@@ -266,22 +267,22 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def _from_file(path: Path | None, problems: list[str]) -> dict[str, tuple[str, str]]:
+def _from_file(path: Path | None) -> dict[str, tuple[str, str]]:
     chosen = path or Path(CONFIG_FILE)
     if not chosen.exists():
         if path is not None:
-            problems.append(f"--config {path}: there is no such file")
+            raise Misconfigured([f"--config {path}: there is no such file"])
         return {}
     try:
         content = settings_file.read(chosen)
     except (OSError, ValueError) as error:
-        problems.append(f"{chosen} cannot be read: {error}")
-        return {}
+        raise Misconfigured([f"{chosen} cannot be read: {error}"]) from error
     return {name: (f"{chosen}: {name}", parse.as_text(value)) for name, value in content.items()}
 
 
-def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> None:
-    """Turn PRIVATE_KEY_PATH into PRIVATE_KEY, for both Apps."""
+def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> set[str]:
+    """Turn PRIVATE_KEY_PATH into PRIVATE_KEY, for both Apps; returns the keys whose files cannot be read."""
+    unread = set()
     for name in ("private_key", "relay_private_key"):
         source, path = given.pop(f"{name}_path", ("", ""))
         if path and name not in given:
@@ -289,7 +290,8 @@ def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> N
                 given[name] = (source, Path(path).read_text())
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(f"{source} cannot be read: {error}")
-                given[name] = (source, "")
+                unread.add(name)
+    return unread
 
 
 def _unknown(name: str, source: str, known: Mapping[str, object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PATH, LET_IN = "check the path: the folder it lies in has to be there", "let this user write there"
+NEXT = {  # what to do about a file the system refuses
+    errno.ENOENT: PATH,
+    errno.ENOTDIR: PATH,
+    errno.EEXIST: "nothing is replaced: move it away, or choose another path",
+    errno.EACCES: LET_IN,
+    errno.EPERM: LET_IN,
+    errno.EROFS: LET_IN,
+    errno.ENOSPC: "make room on its disk",
+}
+
 config_option = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -33,7 +45,7 @@ def load_settings(config: Path | None) -> Settings:
     try:
         chosen, warnings = load(os.environ, config)
     except Misconfigured as error:
-        refuse(error)
+        refuse(error, "docs/settings.md lists every option; `ootbot init` writes those that are required")
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
     logs.configure(fmt=chosen.log_format, level=chosen.log_level)
@@ -57,12 +69,19 @@ def run(work: Coroutine[None, None, T]) -> T:
     except Misconfigured as error:
         refuse(error)
     except (OotbotError, OSError) as error:
-        click.echo(f"ootbot: {error}", err=True)
+        click.echo(f"ootbot: {_in_words(error)}", err=True)
         sys.exit(1)
 
 
-def refuse(error: Misconfigured) -> NoReturn:
+def _in_words(error: Exception) -> str:
+    """Return what went wrong; for a file also the next step, which the system does not name."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    return "; ".join(filter(None, (f"{error.filename}: {error.strerror}", NEXT.get(error.errno or 0))))
+
+
+def refuse(error: Misconfigured, *more: str) -> NoReturn:
     """Say everything that is wrong, one line each, and exit with 2."""
-    for problem in error.problems:
+    for problem in (*error.problems, *more):
         click.echo(f"ootbot: {problem}", err=True)
     sys.exit(2)

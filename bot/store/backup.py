@@ -59,7 +59,7 @@ def _copy_sqlite(source: Path, part: Path) -> None:
             to.execute("PRAGMA journal_mode=DELETE")  # one file, nothing beside it
             (verdict,) = to.execute("PRAGMA integrity_check").fetchone()
     except sqlite3.Error as error:
-        raise GiveUp(f"{source} cannot be copied: {error}") from error
+        raise GiveUp(f"{source} cannot be copied to {part.parent.resolve()}: {error}") from error
     if verdict != "ok":
         raise GiveUp(f"the copy of {source} is damaged, so {source} may be: {verdict}")
 

@@ -78,6 +78,52 @@ def test_a_file_that_cannot_be_opened_is_named_with_the_next_step(ootbot, tmp_pa
     )
 
 
+def test_a_file_the_system_refuses_is_named_with_the_next_step(ootbot, tmp_path):
+    (tmp_path / "nowhere").write_text("a file where the folder should be")
+    code, out, err = ootbot("serve")
+    assert (code, out) == (1, "")
+    assert (
+        err
+        == f"ootbot: {tmp_path}/nowhere: File exists; nothing is replaced: move it away, or choose another path\n"
+    )
+    (tmp_path / "nowhere").unlink()
+    assert ootbot("keys", "add", "org/repo")[0] == 0
+    code, out, err = ootbot("backup", str(tmp_path / "none" / "copy.db"))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"ootbot: {tmp_path}/none/copy.db.")
+    assert err.endswith(
+        ": No such file or directory; check the path: the folder it lies in has to be there\n"
+    )
+
+
+def test_what_cannot_be_read_is_said_once_without_what_follows_from_it(tmp_path, app_key):
+    def run(environ, *words):
+        command = [sys.executable, "-m", "bot.cli", "serve", *words]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=clean | {"PYTHONPATH": str(ROOT)} | environ,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        return done.stderr.splitlines()
+
+    next_step = "ootbot: docs/settings.md lists every option; `ootbot init` writes those that are required"
+    assert run({}, "--config", "none.toml") == [
+        "ootbot: --config none.toml: there is no such file",
+        next_step,
+    ]
+    (tmp_path / "wrong.toml").write_text("app_id = [")
+    first, last = run({}, "--config", "wrong.toml")
+    assert first.startswith("ootbot: wrong.toml cannot be read: it is not TOML")
+    assert last == next_step
+    options = options_for(tmp_path, private_key=app_key)
+    del options["PRIVATE_KEY"]
+    environ = {f"OOTBOT_{name}": value for name, value in options.items()}
+    first, last = run(environ | {"OOTBOT_PRIVATE_KEY_PATH": "none.pem"})
+    assert first.startswith("ootbot: OOTBOT_PRIVATE_KEY_PATH cannot be read: ")
+    assert last == next_step
+
+
 def test_a_server_that_is_down_is_named_without_its_password(on_server):
     code, out, err = on_server("postgresql://me:a-password@127.0.0.1:9/bot?password=another")
     assert (code, out) == (1, "")
