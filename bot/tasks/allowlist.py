@@ -50,7 +50,8 @@ async def refresh(context: Context) -> None:
         if changed and error is None and await allowlists.in_force(tx) != before:
             await publish.all_open(tx, context.settings)  # who blocks may have changed
     if changed and error:
-        log.error("the allowlist is wrong; the last good version stays in force", source=source, error=error)
+        then = "the last good version stays in force" if before is not None else "nobody takes part"
+        log.error("the allowlist is wrong", then=then, source=source, error=error)
     elif changed:
         log.info("allowlist in force", source=source)
     if unreachable:

@@ -65,7 +65,7 @@ async def overview(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
         silent = [one for one in await health.of_all(tx, NOTHING_HIDDEN, 30, request.app[PAST]) if one.stale]
-        newest = await allowlists.newest(tx)
+        newest, in_force = await allowlists.newest(tx), await allowlists.in_force(tx)
         dead = await operations.tasks(tx, state="dead", before=None, limit=FEW)
         failing = await overview_reads.failing_tasks(tx, late=tx.now - LATE, limit=PAGE)
         parked = await overview_reads.deliveries(tx, state="parked", event=None, before=None, limit=FEW)
@@ -79,6 +79,7 @@ async def overview(request: web.Request) -> web.Response:
         "admin.html",
         silent=silent,
         newest=newest,
+        in_force=in_force,
         dead=dead,
         failing=failing,
         parked=parked,

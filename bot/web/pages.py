@@ -60,7 +60,7 @@ async def overview(request: web.Request) -> web.Response:
         hidden = await access.of_request(request, tx)
         hidden.check_upstream(context.settings)
         known = await health.of_all(tx, hidden, days, request.app[PAST], events)
-        newest = await allowlists.newest(tx)
+        newest, in_force = await allowlists.newest(tx), await allowlists.in_force(tx)
     found = [one for one in known if one.matches(query) and level in {None, one.level}]
     event = ",".join(sorted(events or ()))
     chosen = {"q": query, "level": level or "", "event": event}
@@ -83,6 +83,7 @@ async def overview(request: web.Request) -> web.Response:
         known=len(known),
         allowlist_error=newest["error"] if newest and not newest["valid"] else None,
         has_allowlist=newest is not None,
+        in_force=in_force,
         github=web_url(context.settings.github_api_url),
         json_url="/api/oot/summary?" + urlencode({"days": days} | chosen),
     )

@@ -41,6 +41,21 @@ def key_of(page):
     return re.search(r'name="key" value="([0-9a-f]{64})"', page)[1]
 
 
+async def test_a_first_allowlist_that_is_wrong_is_not_said_to_have_a_good_one_before(
+    settings, github, issuer, clock, capfd
+):
+    Path(settings.allowlist).write_text("L5: []\n")
+    async with running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+            shown = await sign_in(bot, browser)
+        for page in (shown, await see(bot, "/oot")):
+            assert "nobody takes part" in page
+            assert "stays in force" not in page
+    said = "".join(capfd.readouterr())
+    assert "the allowlist is wrong" in said
+    assert "stays in force" not in said
+
+
 async def test_without_signing_in_only_the_form_is_shown(bot):
     for path in ("/admin", "/admin/tasks", "/admin/deliveries", "/admin/deliveries/x"):
         text = await see(bot, path, status=401)
