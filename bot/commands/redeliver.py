@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +56,13 @@ async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> Non
                     click.echo(f"{row.guid} {row.event}")
                 click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
             else:
-                swept = await task.sweep(context, app, since=start)
+                tell = partial(_tell, app.app_id, settings.writes_per_min)
+                swept = await task.sweep(context, app, since=start, tell=tell)
                 click.echo(
                     f"App {app.app_id}: {swept.missing} were missing, {swept.asked} asked for", err=True
                 )
+
+
+def _tell(app_id: int, pace: int, count: int) -> None:
+    if count:
+        click.echo(f"App {app_id}: asking for {count}, {pace} a minute", err=True)

@@ -20,6 +20,8 @@ from bot.tasks import delivery_log
 from bot.tasks.delivery_log import DAY, Logged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.context import Context
     from bot.github import GitHubApp
     from bot.store.queue import Task
@@ -55,8 +57,13 @@ async def run(context: Context, _task: Task) -> None:
     await delivery_log.of_each_app(context, sweep)
 
 
-async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -> Swept:
-    """Find what is missing and ask for it; `since` (epoch milliseconds) replaces where the last sweep began."""
+async def sweep(
+    context: Context, app: GitHubApp, *, since: int | None = None, tell: Callable[[int], None] | None = None
+) -> Swept:
+    """Find what is missing and ask for it; `since` (epoch milliseconds) replaces where the last sweep began.
+
+    `tell` hears for how many GitHub is asked now, before it takes its time.
+    """
     until = context.clock.now() + 1 - (0 if context.settings.pulls else ON_THE_WAY)
     async with context.store.transaction() as tx:
         earlier = await sweeps.begin(tx, app.app_id, NAME)
@@ -69,7 +76,7 @@ async def sweep(context: Context, app: GitHubApp, *, since: int | None = None) -
     if since <= due:  # else what lies before it was not looked at
         async with context.store.transaction() as tx:
             await sweeps.finish(tx, app.app_id, NAME, reached=until, found=missing)
-    asked = await get_missing(context, app)
+    asked = await get_missing(context, app, tell=tell)
     if missing or asked:
         log.warning("deliveries were missing", app=app.app_id, missing=missing, asked=asked)
     return Swept(missing=missing, asked=asked)
@@ -87,7 +94,7 @@ async def look(context: Context, app: GitHubApp, *, since: int | None) -> list[L
     return list({row.guid: row async for page in pages for row in page}.values())
 
 
-async def get_missing(context: Context, app: GitHubApp) -> int:
+async def get_missing(context: Context, app: GitHubApp, *, tell: Callable[[int], None] | None = None) -> int:
     """Ask for everything that is missing, or take it; returns for how many GitHub had an answer.
 
     Those it has none for are tried again after all others. Raises what it said when it wants us to wait, or has no
@@ -97,6 +104,8 @@ async def get_missing(context: Context, app: GitHubApp) -> int:
     async with context.store.transaction() as tx:
         await sweeps.forget(tx, app.app_id, before=now - FORGET)
         wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE)
+    if tell:
+        tell(len(wanted))
     failures: list[Exception] = []
     for row in wanted:
         try:
