@@ -166,7 +166,12 @@ class Store:
             )
 
     def _try_file(self) -> None:
-        """Raise StoreUnavailable when it cannot be opened: the driver's thread would outlive its loop."""
+        """Raise StoreUnavailable when it cannot be opened: the driver's thread would outlive its loop.
+
+        A new one is its owner's alone, as are the files SQLite puts beside it: it holds the key of the callback tokens.
+        """
+        with contextlib.suppress(OSError):  # there already, or SQLite says what is wrong
+            Path(self.url.database or "").touch(mode=0o600, exist_ok=False)
         try:
             self.connect_sqlite().close()
         except sqlite3.Error as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import subprocess
 import sys
 
@@ -51,6 +52,15 @@ def test_what_only_looks_makes_no_database(ootbot, tmp_path, command):
 def test_a_key_may_be_made_before_the_bot_runs(ootbot):
     assert ootbot("keys", "add", "org/repo")[0] == 0
     assert "org/repo" in ootbot("keys", "list")[1]
+
+
+def test_a_new_database_is_its_owners_alone(ootbot, tmp_path):
+    before = os.umask(0o022)
+    try:
+        assert ootbot("keys", "add", "org/repo")[0] == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "nowhere" / "ootbot.db").stat().st_mode) == 0o600
 
 
 def test_a_file_that_is_no_database_is_named_with_the_next_step(ootbot, tmp_path):
