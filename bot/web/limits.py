@@ -1,5 +1,7 @@
 """How much may strangers make us hold at once? Room for bodies being read and handled, a gate for connections.
 
+An answer is held until it is read: whoever does not go on reading is hung up on.
+
 A body's first 64 KiB need no room: there are at most as many of them as connections, and so a small delivery never
 waits behind a large one. What is larger waits, in the order it came, for a seat and for its whole length.
 """
@@ -21,6 +23,8 @@ SMALL = 64 * 1024  # bytes of a body that need no room
 MOST_BYTES = 128 * 1024 * 1024  # of larger bodies, from their reading to their answer
 MOST_BODIES = 64  # larger ones at once
 PATIENCE = 20.0  # seconds a body waits for room
+
+LEAST_READ = 16 * 1024  # bytes of an answer that are read in `Limits.unread` seconds, or nobody reads it
 
 FILES = 200  # what else may be open: the database's files and its connections, calls to GitHub
 CONNECTION: dict[str, Any] = {
@@ -84,12 +88,13 @@ class Limits:
     head: float = 10.0  # until a first request's head is there
     keepalive: float = 75.0  # proxies commonly let go of a connection after 60
     crowded: float = 5.0  # once half the connections there may be are open
+    unread: float = 30.0  # an answer, or a good part of it, may wait for its reader
 
 
 class Connection(web.RequestHandler):
-    """A connection that knows how long it has been waiting for its sender."""
+    """A connection that knows how long it has been waiting for its sender, and for who should read its answers."""
 
-    __slots__ = ("_head_due", "_limits")
+    __slots__ = ("_head_due", "_limits", "_talking", "_unread", "_unread_due")
 
     def __init__(self, server: web.Server, *, limits: Limits) -> None:
         loop = asyncio.get_running_loop()
@@ -99,12 +104,33 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the sender some seconds to ask for something."""
         super().connection_made(transport)
+        self._talking = cast("asyncio.WriteTransport", transport)
+        self._unread_due: asyncio.TimerHandle | None = None
         self._head_due = self._loop.call_later(self._limits.head, self._close_unless_asked)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget about it."""
         self._head_due.cancel()
+        self._look_again(None)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that an answer waits for its reader."""
+        super().pause_writing()
+        self._look_again(self._limits.unread)
+
+    def resume_writing(self) -> None:
+        """Note that it was read, but for a little."""
+        super().resume_writing()
+        self._look_again(None)
+
+    async def start(self) -> None:
+        """Answer until there is nothing more to answer; what is left to be read then is not held for ever either."""
+        try:
+            await super().start()
+        finally:
+            if self._manager is not None:  # else it is lost already
+                self._look_again(self._limits.unread)
 
     def idle_for(self) -> float:
         """Return for how many seconds no whole head of a request has come; 0 while a request is being served."""
@@ -115,6 +141,19 @@ class Connection(web.RequestHandler):
     def _close_unless_asked(self) -> None:
         if not self._request_count:
             self.force_close()
+
+    def _look_again(self, seconds: float | None) -> None:
+        """See in so many seconds whether anybody goes on reading; None: nobody has to."""
+        if self._unread_due is not None:
+            self._unread_due.cancel()
+        self._unread = self._talking.get_write_buffer_size() if seconds else 0
+        self._unread_due = self._loop.call_later(seconds, self._hang_up_unless_read) if seconds else None
+
+    def _hang_up_unless_read(self) -> None:
+        if self._talking.get_write_buffer_size() > self._unread - LEAST_READ:
+            self._talking.abort()
+        else:
+            self._look_again(self._limits.unread)
 
 
 class TurnedAway(asyncio.Protocol):

@@ -169,6 +169,56 @@ async def test_idle_connections_are_kept_until_there_is_a_crowd(bot, call):
         assert await idle.read() == b""
 
 
+@pytest.fixture
+def stuck():
+    """Ask for something on a connection and never read what comes; all are closed in the end."""
+    opened = []
+
+    async def ask(port, said):
+        one = socket.socket()
+        opened.append(one)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
+        one.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(one, ("127.0.0.1", port))
+        await loop.sock_sendall(one, said)
+
+    yield ask
+    for one in opened:
+        one.close()
+
+
+STYLE = b"GET /static/style.css HTTP/1.1\r\nHost: x\r\n\r\n"  # 19 KB each
+STYLE_AND_BYE = STYLE[:-2] + b"Connection: close\r\n\r\n"
+READERS = 40
+
+
+@pytest.mark.parametrize(
+    "said",
+    [[STYLE * 500] * READERS, [STYLE * some + STYLE_AND_BYE for some in range(130, 130 + READERS)]],
+    ids=["there is more to come", "a little of the last is left"],
+)
+async def test_who_does_not_read_the_answers_is_hung_up_on(bot, call, stuck, said):
+    async with gated(bot, connections=READERS, crowded=60, unread=0.2) as port, asyncio.timeout(10):
+        for one in said:
+            await stuck(port, one)
+        for _ in range(READERS):
+            while await status_of((await call(port))[0]) == 503:  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.05)
+
+
+async def test_who_reads_slowly_is_waited_for(bot):
+    async with gated(bot, unread=0.2) as port, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=KIB)
+        writer.write(STYLE * 300 + STYLE_AND_BYE)
+        read = 0
+        while some := await reader.read(256 * KIB):
+            read += len(some)
+            await asyncio.sleep(0.02)
+        writer.close()
+    assert read > 301 * 18 * KIB
+
+
 async def busy_for(seconds, reader, writer):
     """Keep a connection in use for that long."""
     loop = asyncio.get_running_loop()
