@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.domain.reading import Kind
 from bot.store import names
 from bot.store.job_reads import WITHOUT_TESTS, whole
 from bot.store.tables import oot_dispatch, oot_workflow_job, records
@@ -21,6 +25,7 @@ Row = dict[str, Any]
 JOB = oot_workflow_job.c
 ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 MOST_RELAYED = 2_000  # jobs of an outside relay that are shown of one pull request
+MOST_TEXT = 8_000_000  # characters of records read for one page: a commit's message alone may have more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,16 +158,28 @@ async def record_page(
     hidden: Private,
     before: tuple[str | int, ...] | None,
     limit: int,
-) -> list[Row]:
-    """Return the newest records of a repository, under any of its names, after those seen.
+) -> tuple[list[Row], bool]:
+    """Return the newest records of a repository, under any of its names, after those seen, and whether more follow.
 
-    `before` holds the last one's values of `order_of`.
+    `before` holds the last one's values of `order_of`. A page ends early where its texts are long.
     """
     order = _order(kind)
     query = await _of_repository(tx, kind, repo, hidden)
     if before:
         query = query.where(_after(order, before))
-    return await tx.rows(query.order_by(*(part.desc() for part in order)).limit(limit))
+    query = query.order_by(*(part.desc() for part in order))
+    sizes = (await tx.run(query.with_only_columns(_size(kind)).limit(limit + 1))).scalars().all()
+    fitting = sum(size <= MOST_TEXT for size in itertools.accumulate(sizes[:limit]))
+    fitting = max(fitting, min(len(sizes), 1))
+    return await tx.rows(query.limit(fitting)), fitting < len(sizes)
+
+
+def _size(kind: RecordType) -> sa.ColumnElement[int]:
+    """Return how many characters the texts of a record have."""
+    table = records[kind.table]
+    long = [table.c[one.name] for one in kind.columns if one.kind in {Kind.TEXT, Kind.TEXTS, Kind.JSON}]
+    lengths = [sa.func.coalesce(sa.func.length(sa.cast(one, sa.Text)), 0) for one in long]
+    return reduce(operator.add, lengths)
 
 
 def _after(order: Sequence[sa.ColumnElement[Any]], before: tuple[str | int, ...]) -> sa.ColumnElement[bool]:

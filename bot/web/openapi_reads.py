@@ -276,7 +276,8 @@ def _records() -> Schema:
         ],
         answers={
             200: answer(
-                "Newest first; `next` is the `before` of the page that follows, null at the end", shown
+                "Newest first, fewer where texts are long; `next` is the `before` of the page after, null at the end",
+                shown,
             )
         },
         refusals=[WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), *READING],

@@ -44,12 +44,11 @@ async def newest(request: web.Request) -> web.Response:
     before = parameters.before(request, [name in kind.texts for name in order])
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.of_request(request, tx)
-        rows = await reads.record_page(tx, kind, repo, hidden=hidden, before=before, limit=limit + 1)
+        rows, more = await reads.record_page(tx, kind, repo, hidden=hidden, before=before, limit=limit)
     if not rows and before is None:
         raise _unknown(f"no {kind.table} of {repo[:200]} is held here")
-    last = rows[limit - 1] if len(rows) > limit else None
-    following = parameters.following(last[name] for name in order) if last else None
-    seen = [shown.record(kind, row) for row in rows[:limit]]
+    following = parameters.following(rows[-1][name] for name in order) if more else None
+    seen = [shown.record(kind, row) for row in rows]
     return web.json_response({"ok": True, "rows": seen, "next": following})
 
 

@@ -204,6 +204,23 @@ async def test_history_is_found_by_its_delivery_and_listed_newest_first(bot, git
     assert await read(bot, f"{path}/{rows[1]['guid']}") == rows[1]
 
 
+async def test_a_page_of_records_is_no_larger_than_memory_allows(bot):
+    """Anybody may install a public App, and write as much into a commit's message as Git takes."""
+    strange = {"id": 99, "full_name": "some/body", "private": False}
+    for digit in "0123456789ab":
+        message = digit + "x" * 1_000_000
+        pushed = {"ref": "refs/heads/main", "after": digit * 40, "head_commit": {"message": message}}
+        assert (await bot.send("push", pushed | {"repository": strange}))[0] == 202
+    await bot.settle()
+    seen, before = [], ""
+    while before is not None:
+        page = await read(bot, f"/api/records/push/some/body?limit=500&before={before}")
+        assert sum(len(row["head_commit_message"]) for row in page["rows"]) < 9_000_000
+        seen += [row["after"][0] for row in page["rows"]]
+        before = page["next"]
+    assert sorted(seen) == list("0123456789ab")
+
+
 async def test_pages_of_records_show_everything_once_newest_first(bot, github, pull):
     for number in range(6):
         await github.open_pull(UPSTREAM, title=f"Change {number}")
