@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.store.tables import records, repository_name
+from bot.store.tables import oot_dispatch, oot_workflow_job, records, repository_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -39,6 +39,26 @@ async def of_same(tx: Transaction, name: str) -> set[str]:
 async def ids(tx: Transaction, name: str) -> set[int]:
     """Return the repositories that have or had this name."""
     return set((await tx.run(sa.select(NAME.repository_id).where(NAME.name == name.casefold()))).scalars())
+
+
+async def of_upstreams(tx: Transaction) -> set[str]:
+    """Return the upstreams that dispatches and jobs were ever about, as these spell them: few, in very many rows."""
+    found: set[str] = set()
+    for column in (oot_dispatch.c.upstream_repo, oot_workflow_job.c.upstream_repo):
+        each = sa.select(sa.func.min(column).label("name")).cte(recursive=True)
+        following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
+        each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
+        found.update((await tx.run(sa.select(each.c.name).where(each.c.name.is_not(None)))).scalars())
+    return found
+
+
+async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
+    """Return the private repositories among those that have or had one of these names, or another of theirs."""
+    these = sa.select(NAME.repository_id).where(NAME.name.in_({name.casefold() for name in wanted}))
+    theirs = sa.select(NAME.name).where(NAME.repository_id.in_(these))
+    near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
+    query = sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
+    return set((await tx.run(query)).scalars())
 
 
 async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:

@@ -36,11 +36,12 @@ class Private:
     ids: frozenset[int]
 
 
-async def private(tx: Transaction) -> Private:
-    """Return which repositories are private, as far as their records say, by every name they ever had."""
-    table = records["repository"]
-    rows = await tx.rows(sa.select(table.c.repository_id).where(table.c.private))
-    ids = {row["repository_id"] for row in rows}
+async def private(tx: Transaction, asked: Iterable[str]) -> Private:
+    """Return which repositories are private, as far as their records say, by every name they ever had.
+
+    Only those that are asked for, and those our own rows are about: strangers' may be any number.
+    """
+    ids = await names.private_ids(tx, {*asked, *await names.of_upstreams(tx)})
     return Private(names=frozenset(await names.of_ids(tx, ids)), ids=frozenset(ids))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from bot.domain.allowlist_source import on_github
 from bot.errors import Rejected
 from bot.store import reads
 from bot.store.reads import Private
@@ -24,7 +25,7 @@ SIGNED_IN = 12 * 3600  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Hidden(Private):
-    """What one request may not see: what is private; nothing for the administrator."""
+    """What one request may not see of what it may be about: what is private; nothing for the administrator."""
 
     def has(self, repo: str) -> bool:
         """Whether a repository is one of them, by name."""
@@ -48,9 +49,17 @@ async def of_request(request: web.Request, tx: Transaction) -> Hidden:
     if reads_private(request):
         private = Private(names=frozenset(), ids=frozenset())
     else:
-        private = await reads.private(tx)
+        private = await reads.private(tx, _named(request))
     request[HIDDEN] = found = Hidden(names=private.names, ids=private.ids)
     return found
+
+
+def _named(request: web.Request) -> set[str]:
+    """Return the repositories an answer may be about, apart from those of our own rows."""
+    settings, path = request.app[CONTEXT].settings, request.match_info
+    source = on_github(settings.allowlist)
+    asked = f"{path.get('owner') or path.get('org')}/{path.get('repo')}"
+    return {*settings.upstream_repo, asked, *([source.repo] if source else [])}
 
 
 def reads_private(request: web.Request) -> bool:

@@ -81,3 +81,30 @@ async def told(bot, path, repo):
     async with bot.http.get(bot.url + path.format(repo=repo, sha=bot.hidden.head_sha)) as answer:
         headers = {name: value for name, value in answer.headers.items() if name not in VARYING}
         return answer.status, headers, (await answer.text()).replace(repo, "REPO")
+
+
+async def test_strangers_private_repositories_are_no_load_for_anybody(bot, github):
+    """Anybody may install a public App, on as many repositories as they like, and rename them all day."""
+    await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    strange = [
+        {"id": 10**6 + number, "full_name": f"some/body{number}", "private": True} for number in range(40_000)
+    ]
+    for start in range(0, len(strange), 5_000):
+        body = {
+            "action": "added",
+            "installation": {"id": 77, "account": {"login": "some", "id": 5}},
+            "repositories_added": strange[start : start + 5_000],
+        }
+        assert (await bot.send("installation_repositories", body))[0] == 202
+    await bot.settle()
+    for path in (
+        "/oot",
+        f"/oot/{L4}",
+        f"/{UPSTREAM}/pull/1",
+        f"/api/records/pull_request/{UPSTREAM}",
+        "/readyz",
+    ):
+        async with bot.http.get(bot.url + path) as answer:
+            assert answer.status == 200, path
+    assert (await bot.get("/api/records/repository/some/body7"))[0] == 404
