@@ -9,7 +9,7 @@ import msgspec
 
 from bot import manifest
 from bot.doctor.finding import Finding, error, ok, warning
-from bot.domain.allowlist_source import on_github
+from bot.domain.allowlist_source import accounts
 from bot.domain.urls import web_url
 from bot.errors import RetryLater
 
@@ -38,7 +38,9 @@ async def of(patient: Patient, app: AppUnderTest, allowlist: Allowlist | None) -
     wanted = app.wanted(allowlist)
     page = _settings_page(patient, said)
     found += [_permissions(name, wanted, said, page), _events(name, wanted, said, page)]
-    return found + await _installations(app, wanted, said, _taking_part(patient, allowlist))
+    settings = patient.settings
+    ours = accounts(settings.upstream_repo, allowlist, settings.allowlist)
+    return found + await _installations(app, wanted, said, ours)
 
 
 def _clock(patient: Patient, answer: Answer) -> Finding:
@@ -113,17 +115,6 @@ def _refused(name: str, wanted: Manifest, one: dict[str, Any]) -> Finding | None
 
 def _account(installation: dict[str, Any]) -> str:
     return str((installation.get("account") or {}).get("login", "?"))
-
-
-def _taking_part(patient: Patient, allowlist: Allowlist | None) -> set[str]:
-    """Return the accounts, case folded, of upstream, of the listed backends and of the allowlist's own repository."""
-    repos = [
-        *patient.settings.upstream_repo,
-        *(entry.repo for entry in (allowlist.entries if allowlist else ())),
-    ]
-    if source := on_github(patient.settings.allowlist):
-        repos.append(source.repo)
-    return {repo.partition("/")[0].casefold() for repo in repos}
 
 
 def _settings_page(patient: Patient, said: dict[str, Any]) -> str:

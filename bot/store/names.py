@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -59,6 +59,14 @@ async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
     near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
     query = sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
     return set((await tx.run(query)).scalars())
+
+
+def known(
+    repository_id: sa.ColumnElement[Any], accounts: Collection[str] | None = None
+) -> sa.ColumnElement[bool]:
+    """Return whether a repository was ever heard of; with `accounts` (case folded), by a name at one of these."""
+    at = [NAME.name.startswith(f"{one}/", autoescape=True) for one in sorted(accounts or ())]
+    return sa.exists().where(NAME.repository_id == repository_id, *([sa.or_(*at)] if at else []))
 
 
 async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:

@@ -28,6 +28,7 @@ missed_delivery = sa.Table(
     _must("guid", sa.Text),
     _must("log_id", Big),  # GitHub's id of one attempt, by which it is asked for again
     _must("event", sa.Text),
+    _column("repository_id", Big),  # none where it is about an account
     _must("delivered_at", Big),
     _must("asks", sa.Integer),
     _must("asked_at", Big),

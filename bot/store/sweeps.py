@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store import inbox
+from bot.store import inbox, names
 from bot.store.tables import delivery, missed_delivery, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.store.transaction import Transaction
 
@@ -18,6 +18,9 @@ Row = dict[str, Any]
 # what each sweep looks at
 LOOKS_AT = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 MISSED = missed_delivery.c
+MOST_STRANGE = (
+    60  # deliveries asked for at a time that are about repositories of other accounts, or of none we know
+)
 
 
 async def begin(tx: Transaction, app_id: int, name: str) -> Row:
@@ -65,7 +68,15 @@ async def unheard(tx: Transaction, app_id: int, guids: Sequence[str]) -> set[str
 
 
 async def miss(
-    tx: Transaction, app_id: int, *, guid: str, log_id: int, event: str, delivered_at: int, lost: bool = False
+    tx: Transaction,
+    app_id: int,
+    *,
+    guid: str,
+    log_id: int,
+    event: str,
+    repository_id: int | None,
+    delivered_at: int,
+    lost: bool = False,
 ) -> bool:
     """Remember a delivery that was never stored; one remembered already stays as it is, unless it is lost now.
 
@@ -76,6 +87,7 @@ async def miss(
         "guid": guid,
         "log_id": log_id,
         "event": event,
+        "repository_id": repository_id,
         "delivered_at": delivered_at,
         "asks": 0,
         "asked_at": 0,
@@ -88,19 +100,29 @@ async def miss(
     return done.rowcount > 0
 
 
-async def forget(tx: Transaction, app_id: int, *, before: int) -> None:
+async def forget(
+    tx: Transaction, app_id: int, *, before: int, strange_before: int, accounts: Collection[str]
+) -> None:
     """Drop the missing deliveries that came in, or that were first sent before a time (epoch milliseconds)."""
     came = sa.exists().where(delivery.c.guid == MISSED.guid)
-    old = MISSED.delivered_at < before
+    strange = sa.and_(MISSED.delivered_at < strange_before, ~names.known(MISSED.repository_id, accounts))
+    old = sa.or_(MISSED.delivered_at < before, strange)
     await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, came | old))
 
 
-async def to_ask(tx: Transaction, app_id: int, *, asked_before: int) -> list[Row]:
-    """Return the missing deliveries that are to be asked for now: the longest not asked for, of those the oldest."""
+async def to_ask(tx: Transaction, app_id: int, *, asked_before: int, accounts: Collection[str]) -> list[Row]:
+    """Return the missing deliveries that are to be asked for now: the longest not asked for, of those the oldest.
+
+    First what is about repositories of some accounts (case folded), then a few of all others, beginning with those
+    nothing was ever heard of: anybody may install a public App, and have thousands sent.
+    """
     query = sa.select(missed_delivery).where(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
-    return await tx.rows(query.order_by(MISSED.asked_at, MISSED.delivered_at, MISSED.log_id))
+    order = (MISSED.asked_at, MISSED.delivered_at, MISSED.log_id)
+    ours = names.known(MISSED.repository_id, accounts)
+    others = query.where(~ours).order_by(names.known(MISSED.repository_id), *order).limit(MOST_STRANGE)
+    return [*await tx.rows(query.where(ours).order_by(*order)), *await tx.rows(others)]
 
 
 async def asked(tx: Transaction, missed: Row) -> None:
@@ -110,12 +132,15 @@ async def asked(tx: Transaction, missed: Row) -> None:
     await tx.run(sa.update(missed_delivery).where(*same).values(change))
 
 
-async def oldest_missing(tx: Transaction, app_id: int, *, most_asks: int) -> int | None:
+async def oldest_missing(
+    tx: Transaction, app_id: int, *, most_asks: int, accounts: Collection[str]
+) -> int | None:
     """Return when the oldest delivery still waited for was first sent (epoch milliseconds).
 
-    One that is lost, or was asked for so often in vain, is not.
+    One that is lost, or was asked for so often in vain, is not; nor is one about another account's repository.
     """
-    waited_for = (~MISSED.lost, MISSED.asks < most_asks)
+    ours = sa.or_(names.known(MISSED.repository_id, accounts), ~names.known(MISSED.repository_id))
+    waited_for = (~MISSED.lost, MISSED.asks < most_asks, MISSED.repository_id.is_not(None), ours)
     query = sa.select(sa.func.min(MISSED.delivered_at)).where(MISSED.app_id == app_id, *waited_for)
     at: int | None = (await tx.run(query)).scalar()
     return at

@@ -10,11 +10,12 @@ import structlog
 from multidict import CIMultiDict
 
 from bot import metrics
+from bot.domain.allowlist_source import accounts
 from bot.domain.headers import worth_keeping
-from bot.domain.reading import as_time
+from bot.domain.reading import as_int, as_time
 from bot.domain.urls import is_enterprise_server
 from bot.errors import GitHubRefused, RetryLater
-from bot.store import sweeps
+from bot.store import allowlists, sweeps
 from bot.tasks.told import as_incoming
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.github import GitHubApp
+    from bot.store import Transaction
 
 log = structlog.get_logger("bot.tasks.delivery_log")
 
@@ -38,6 +40,7 @@ class Logged:
     id: int
     guid: str
     event: str
+    repository_id: int | None
     delivered_at: int  # epoch milliseconds
 
 
@@ -57,6 +60,12 @@ async def of_each_app(context: Context, look: Callable[[Context, GitHubApp], Awa
             failures.append(error)
     if failures:
         raise failures[0]
+
+
+async def our_accounts(context: Context, tx: Transaction) -> set[str]:
+    """Return the accounts, case folded, whose deliveries lead to anything."""
+    settings = context.settings
+    return accounts(settings.upstream_repo, await allowlists.in_force(tx), settings.allowlist)
 
 
 def horizon(context: Context) -> int:
@@ -124,7 +133,13 @@ async def remember(context: Context, app: GitHubApp, page: list[Logged]) -> bool
 async def _rows(app: GitHubApp) -> AsyncGenerator[Logged, None]:
     async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
         at = as_time(item["delivered_at"]) or 0
-        yield Logged(id=item["id"], guid=item["guid"], event=item["event"], delivered_at=at)
+        yield Logged(
+            id=item["id"],
+            guid=item["guid"],
+            event=item["event"],
+            repository_id=as_int(item.get("repository_id")),
+            delivered_at=at,
+        )
 
 
 async def _unknown(context: Context, app: GitHubApp, page: list[Logged]) -> list[Logged]:
@@ -142,4 +157,10 @@ async def _lose(context: Context, app: GitHubApp, row: Logged, reason: str) -> N
 
 
 def _as_missed(row: Logged) -> dict[str, Any]:
-    return {"guid": row.guid, "log_id": row.id, "event": row.event, "delivered_at": row.delivered_at}
+    return {
+        "guid": row.guid,
+        "log_id": row.id,
+        "event": row.event,
+        "repository_id": row.repository_id,
+        "delivered_at": row.delivered_at,
+    }

@@ -17,7 +17,7 @@ from bot import relay
 from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
-from bot.tasks import in_flight, redeliver, told
+from bot.tasks import delivery_log, in_flight, redeliver, told
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -67,7 +67,7 @@ async def run(context: Context, _task: Task) -> None:
     async with context.store.transaction() as tx:
         since = (await sweeps.begin(tx, context.github.app_id, NAME))["created_at"]
         relaying = await allowlists.in_force(tx) is not None  # else even what came in waits to be relayed
-        settled = await _settled_until(tx, context.github.app_id) if relaying else 0
+        settled = await _settled_until(context, tx) if relaying else 0
     found, failures = await in_flight.ask(context), []
     for repo in context.settings.upstream_repo:
         for look in (partial(_pulls, since=since, settled=settled), in_flight.find):
@@ -84,18 +84,19 @@ async def run(context: Context, _task: Task) -> None:
         await sweeps.finish(tx, context.github.app_id, NAME, reached=settled, found=found)
 
 
-async def _settled_until(tx: Transaction, app_id: int) -> int:
+async def _settled_until(context: Context, tx: Transaction) -> int:
     """Return until when (epoch milliseconds) everything GitHub's delivery log holds has come in or is lost.
 
     News younger than that is waited for: relaying it here and again when its delivery comes would run every backend
     twice.
     """
+    app_id, ours = context.github.app_id, await delivery_log.our_accounts(context, tx)
     swept = await sweeps.get(tx, app_id, redeliver.NAME)
     reached = (swept["reached"] or 0) if swept else 0
     if swept and swept["tried_at"] is not None and swept["tried_at"] < tx.now - LOG_BROKEN:
         reached = max(reached, tx.now - LOG_BROKEN)
     coming = (
-        await sweeps.oldest_missing(tx, app_id, most_asks=redeliver.WAITED_FOR),
+        await sweeps.oldest_missing(tx, app_id, most_asks=redeliver.WAITED_FOR, accounts=ours),
         await archive.oldest_unhandled(tx),
     )
     return min([reached, *(at for at in coming if at is not None)]) - MARGIN

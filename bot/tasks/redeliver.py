@@ -3,6 +3,7 @@
 GitHub never redelivers by itself, and its log goes back three days. Each sweep walks from now to where the last
 complete one began. What is missing is remembered and asked for, once a sweep. What was asked for in vain (our address
 may be out of GitHub's reach) is taken out of the log itself, as all deliveries are where they are pulled (see pull).
+What strangers' repositories have sent comes after all of ours, a little at a time.
 What GitHub cannot give is tried for as long as the log may hold it; lost is only what it does not hold any more.
 """
 
@@ -102,8 +103,10 @@ async def get_missing(context: Context, app: GitHubApp, *, tell: Callable[[int],
     """
     now, answered = context.clock.now(), 0
     async with context.store.transaction() as tx:
-        await sweeps.forget(tx, app.app_id, before=now - FORGET)
-        wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE)
+        ours = await delivery_log.our_accounts(context, tx)
+        held = delivery_log.horizon(context)
+        await sweeps.forget(tx, app.app_id, before=now - FORGET, strange_before=held, accounts=ours)
+        wanted = await sweeps.to_ask(tx, app.app_id, asked_before=now - PATIENCE, accounts=ours)
     if tell:
         tell(len(wanted))
     failures: list[Exception] = []
@@ -145,4 +148,10 @@ async def _ask_for(context: Context, app: GitHubApp, row: Row) -> None:
 
 
 def _logged(row: Row) -> Logged:
-    return Logged(id=row["log_id"], guid=row["guid"], event=row["event"], delivered_at=row["delivered_at"])
+    return Logged(
+        id=row["log_id"],
+        guid=row["guid"],
+        event=row["event"],
+        repository_id=row["repository_id"],
+        delivered_at=row["delivered_at"],
+    )

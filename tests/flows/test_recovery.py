@@ -32,7 +32,7 @@ def outage(bot):
     return ends
 
 
-def log_row(github, event, payload, *, guid=None, status=502):
+def log_row(github, event, payload, *, guid=None, status=502, repository_id=5):
     """Put one more row into GitHub's log of deliveries to our App, as if it had been tried now."""
     row = Delivery(
         id=github.world.new_id(),
@@ -48,7 +48,7 @@ def log_row(github, event, payload, *, guid=None, status=502):
         delivered_at=github.world.now(),
         duration=0.1,
         redelivery=False,
-        repository_id=5,
+        repository_id=repository_id,
         installation_id=1,
     )
     github.deliveries.append(row)
@@ -136,6 +136,31 @@ async def test_after_an_outage_everything_is_recovered_and_only_what_was_missed_
     assert [source for source in (await stored(bot)).values() if source != "webhook"] == ["api"]
     jobs = {row.payload["workflow_job"]["id"] for row in github.deliveries if row.event == "workflow_job"}
     assert {row["id"] for row in await bot.rows("workflow_job")} == jobs
+
+
+async def test_what_strangers_repositories_sent_comes_after_ours_a_little_at_a_time(bot, github, outage):
+    """Anybody may install a public App, and have thousands of deliveries sent."""
+    job = a_job(1) | {"repository": {"id": 99, "full_name": "some/body"}}
+    assert (await bot.send("workflow_job", job))[0] == 202
+    await bot.settle()
+    strange = {log_row(github, "workflow_job", job, repository_id=99).guid for _ in range(500)}
+    bot.clock.advance(60)
+    pull = await github.open_pull(UPSTREAM)
+    (first,) = (row.guid for row in github.deliveries if row.event == "pull_request")
+    lost = await unseen(github)
+    outage()
+    await bot.wait(ROUND)
+    asked = list(asked_for(github))
+    assert asked[0] == first
+    assert len(strange.intersection(asked)) <= 60
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert not strange <= (await stored(bot)).keys()
+    for one in (pull, lost):  # of the second no delivery tells: reconcile waits for none of strangers'
+        assert bot.checks(UPSTREAM, one.head_sha)["oot / gate"][0] == "in_progress"
+    for _ in range(6):
+        await bot.wait(ROUND)
+    assert strange <= (await stored(bot)).keys()
 
 
 async def test_while_nobody_can_reach_the_bot_it_fetches_what_it_asked_for_in_vain(bot, github, outage):

@@ -238,6 +238,7 @@ def upgrade() -> None:
         sa.Column("guid", sa.Text(), nullable=False),
         sa.Column("log_id", BIG, nullable=False),
         sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("repository_id", BIG, nullable=True),
         sa.Column("delivered_at", BIG, nullable=False),
         sa.Column("asks", sa.Integer(), nullable=False),
         sa.Column("asked_at", BIG, nullable=False),
