@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.domain import verdict
 from bot.domain.authors import trusted
 from bot.domain.reading import Kind, read
-from bot.domain.view import State
 from bot.errors import RetryLater
-from bot.query.facts import facts_of
+from bot.query import told
 from bot.store import allowlists, dispatches, pulls, unsettled
 
 if TYPE_CHECKING:
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.relay")
 
 Row = dict[str, Any]
-SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})
-VAIN = frozenset({State.CANCELLED, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED})
-MOST_REOPENED = 3  # times a backend that has not ended is told of one commit because of that
 NO_COMMIT = "0" * 40  # what GitHub writes where a ref did not exist or does not any more
 
 
@@ -58,7 +52,7 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
         "base_ref": event["base"]["ref"],
         "labels": [label["name"] for label in event.get("labels") or ()],
     }
-    settled = await _told_already(tx, about, allowlist) if body["action"] in SAME_COMMIT else set()
+    settled = set() if closing else await told.already(tx, about, body, allowlist)
     new = 0
     for entry in allowlist.for_event("pull_request"):
         if entry.key in settled:
@@ -72,27 +66,6 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     for one in {number, *await _heirs(tx, repo, number, record)}:
         tx.publish(repo, one)
     log.info("relayed", repo=repo, pull=number, action=body["action"], backends=new, stale=stale)
-
-
-async def _told_already(tx: Transaction, about: Row, allowlist: Allowlist) -> set[str]:
-    """Return the backends whose last dispatch of this commit for this base branch was not in vain.
-
-    They would only run once more, as often as an author closes and reopens. The end of a draft is told once all the
-    same: some run nothing before.
-    """
-    rows = await dispatches.of_pull(tx, about["upstream_repo"], about["pr_number"], heads={about["head_sha"]})
-    rows = [row for row in rows if row["base_ref"] == about["base_ref"]]
-    before = Counter(row["backend_key"] for row in rows if row["action"] == about["action"])
-    facts = await facts_of(tx, list(verdict.newest(rows).values()))
-    found = set()
-    for told in facts.values():
-        key = told.dispatch["backend_key"]
-        state = verdict.backend(told, allowlist.find(key), now=tx.now, page_url="").state
-        # closing has the backend cancel what runs, and it may not say so
-        ended = about["action"] == "reopened" and not state.finished and before[key] < MOST_REOPENED
-        if state not in VAIN and not ended:
-            found.add(key)
-    return found & set(before) if about["action"] == "ready_for_review" else found
 
 
 async def _heirs(tx: Transaction, repo: str, number: int, record: Row | None) -> set[int]:

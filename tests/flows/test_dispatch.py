@@ -295,6 +295,42 @@ async def test_no_backend_hears_of_a_closing_that_is_over(bot, github, late):
     assert set(actions) == {"opened", "reopened"}
 
 
+@pytest.mark.parametrize("pushed_back", [False, True])
+async def test_an_event_told_late_runs_nothing_again_that_a_later_one_of_its_commit_has_run(
+    bot, github, pushed_back
+):
+    github.faults.add(method="HOOK", path="opened")
+    pull = await github.open_pull(UPSTREAM)
+    first = pull.head_sha
+    if pushed_back:
+        for commit in (None, first):
+            bot.clock.advance(5)
+            await github.push_commit(pull, commit=commit)
+            await bot.settle()
+    else:
+        await closed_and_reopened(bot, github, pull)
+    before = len(asked(github, L4))
+    (opened,) = [one for one in github.deliveries if one.action == "opened"]
+    await github.redeliver(opened)
+    await bot.settle()
+    assert len(asked(github, L4)) == before
+    assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == first
+
+
+async def test_a_commit_pushed_back_is_told_again(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    for commit in (None, pull.head_sha):
+        bot.clock.advance(5)
+        await github.push_commit(pull, commit=commit)
+        await bot.settle()
+    assert [sent.client_payload["payload"]["action"] for sent in asked(github, L4)] == [
+        "opened",
+        "synchronize",
+        "synchronize",
+    ]
+
+
 async def test_reopening_tells_a_backend_that_was_listed_meanwhile(bot, github):
     await list_backends(bot, f"L2: [{L2}]")
     pull = await github.open_pull(UPSTREAM)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from bot.demo.github import payloads
 from bot.demo.github.records import Delivery
 from tests.command import ootbot
 from tests.harness import L3, L4, SECRET, UPSTREAM, make_settings, running
@@ -59,6 +60,12 @@ def a_job(number):
     job = {"id": number, "run_id": 1, "run_attempt": 1, "name": "build", "status": "queued"}
     repository = {"id": 5, "full_name": "org/project"}
     return {"action": "queued", "workflow_job": job, "repository": repository}
+
+
+def pull_event(github, pull, action):
+    """What GitHub would tell of a pull request now."""
+    event = payloads.pull_request(github.world, pull, action, "alice", after=pull.head_sha)
+    return payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
 
 
 def asked_for(github):
@@ -398,6 +405,23 @@ async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, o
         await bot.wait(ROUND)
     assert sorted(Counter(sent.repo.full_name for sent in github.dispatches).values()) == [1, 1, 1, 1]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
+
+
+async def test_a_delivery_that_comes_hours_late_runs_no_backend_again(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    bot.clock.advance(60)
+    await silently(github, github.push_commit(pull))
+    delayed = pull_event(github, pull, "synchronize")
+    for _ in range(3):
+        await bot.wait(ROUND)
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    await bot.settle()
+    await bot.send("pull_request", delayed)
+    await bot.settle()
+    told = Counter(sent.repo.full_name for sent in github.dispatches)
+    assert set(told.values()) == {2}, "the opening, and the commit"
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][1] == "failure"
 
 
 async def test_pull_requests_older_than_the_bot_are_recorded_and_not_relayed(settings, github, issuer, clock):
