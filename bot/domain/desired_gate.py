@@ -26,12 +26,21 @@ Row = dict[str, Any]
 
 
 def gate(
-    pull: Pull, dispatches: Mapping[str, Row], present: Sequence[Row], terms: Terms, *, due: bool
+    pull: Pull,
+    dispatches: Mapping[str, Row],
+    present: Sequence[Row],
+    terms: Terms,
+    *,
+    due: bool,
+    untold: Sequence[Backend] = (),
 ) -> Plan:
     """Return what has to be written of the gate; `present` holds the gates made on this commit, oldest first.
 
     There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
     on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
+
+    `untold` block but were not told of this commit before it was overtaken or closed. Nobody waits for them there; but
+    it does not turn green without them, as it may become the head again.
     """
     blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.blocks}
     row = present[-1] if present else None
@@ -39,14 +48,16 @@ def gate(
     if not wanted or (row is None and not terms.current):
         return Plan()
     check = _check(pull, terms)
+    if untold and check.conclusion == "success" and not (row and row["conclusion"] == "success"):
+        check = _check(replace(pull, backends=(*pull.backends, *untold)), terms)
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
     if row and row["status"] == "completed" and check.status != "completed":
         row, number = None, number + 1
     check = replace(check, external_id=_external_id(pull, number))
     # where nobody was told anything there is nothing to wait for yet: that can be many pull requests at once
-    untold = bool(blocking) and not any(key in dispatches for key in blocking)
+    early = bool(blocking) and not any(key in dispatches for key in blocking)
     # more words to an undecided gate wait: first it is said of the backends themselves
-    urgent = not untold if row is None else not row["digest"]
+    urgent = not early if row is None else not row["digest"]
     return Plan.of([needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
 
 

@@ -11,7 +11,7 @@ from bot.domain.labels import asks_for
 from bot.domain.view import Pull, anchor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bot.domain.allowlist import Allowlist, Entry
     from bot.domain.verdict import Facts
@@ -30,6 +30,7 @@ class Head:
     facts: Mapping[str, Facts]  # by the backend's case folded name
     entries: Mapping[str, Entry]
     expecting: bool = False  # an open pull request's newest head: blocking backends are due on it
+    untold: tuple[Backend, ...] = ()  # those that block and were not told, where none is due any more
     told: tuple[Facts, ...] = ()  # every dispatch of this commit
     judged: bool = True  # else nothing of it was read but its name
 
@@ -49,7 +50,8 @@ class Judge:
     def head(self, sha: str, facts: Mapping[str, Facts], *, expecting: bool) -> Head:
         """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it."""
         entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
-        due = {key: entry for key, entry in entries.items() if expecting and verdict.is_due(entry)}
+        blocking = {key: entry for key, entry in entries.items() if verdict.is_due(entry)}
+        due = blocking if expecting else {}
         known = {
             key: verdict.blocking(told, entries.get(key))
             if key in due or told.dispatch["level"] >= Level.L4
@@ -61,24 +63,33 @@ class Judge:
             for key, told in known.items()
             if told.dispatch["level"] > Level.L1
         ]
-        seen += [
+        untold = [
             verdict.undispatched(entry, page_url=self._anchor(sha, entry.repo))
-            for key, entry in due.items()
+            for key, entry in blocking.items()
             if key not in known
         ]
+        seen += untold if expecting else ()
         seen.sort(key=lambda backend: (-backend.level, backend.label.casefold()))
         view = Pull(
             repo=self.repo,
             number=self.number,
             head_sha=sha,
-            backends=tuple(
-                _ignored(backend, self.ignored.get((sha, backend.repo.casefold()))) for backend in seen
-            ),
+            backends=self._but_ignored(sha, seen),
             page_url=self._page,
             help_url=f"{self.settings.url}/oot/levels",
             gate_unknown="" if self.allowlist else NO_ALLOWLIST,
         )
-        return Head(view=view, facts=known, entries=entries, expecting=expecting)
+        return Head(
+            view=view,
+            facts=known,
+            entries=entries,
+            expecting=expecting,
+            untold=() if expecting else self._but_ignored(sha, untold),
+        )
+
+    def _but_ignored(self, sha: str, backends: Sequence[Backend]) -> tuple[Backend, ...]:
+        """Return some backends on a head, with who said that one is to be ignored there."""
+        return tuple(_ignored(one, self.ignored.get((sha, one.repo.casefold()))) for one in backends)
 
     def _backend(self, sha: str, told: Facts, entry: Entry | None) -> Backend:
         """Judge a backend that was told of the head."""

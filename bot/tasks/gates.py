@@ -55,7 +55,8 @@ async def plan(
         view = replace(head.view, head_sha=sha)
         told = {key: facts.dispatch for key, facts in head.facts.items()}
         on_it = [row for row in made if row["head_sha"] == sha]
-        wanted += desired_gate.gate(view, told, on_it, replace(terms, current=current), due=head.expecting)
+        here = replace(terms, current=current)
+        wanted += desired_gate.gate(view, told, on_it, here, due=head.expecting, untold=head.untold)
     return wanted
 
 

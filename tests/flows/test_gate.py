@@ -47,6 +47,30 @@ async def test_it_waits_for_a_blocking_backend_that_was_never_told(bot, github, 
     assert gate(bot, pull.head_sha) == (None, "waiting for npu")
 
 
+@pytest.mark.parametrize("left", ["overtaken", "closed"])
+async def test_on_a_commit_that_is_left_it_does_not_turn_green_without_who_was_never_told(
+    bot, github, pull, left
+):
+    """It may become the head again: branch protection would find it green until that is heard of."""
+    first = pull.head_sha
+    await finish(bot, github, L4)
+    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    bot.clock.advance(60)
+    await (github.close(pull) if left == "closed" else github.push_commit(pull))
+    await bot.settle(horizon=20)
+    assert gate(bot, first) == (None, "waiting for npu")
+
+
+async def test_on_a_commit_that_is_left_it_stays_green_whoever_is_listed_later(bot, github, pull):
+    first = pull.head_sha
+    await finish(bot, github, L4)
+    bot.clock.advance(60)
+    await github.push_commit(pull)
+    await bot.settle(horizon=20)
+    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    assert gate(bot, first) == ("success", "1 blocking backend passed")
+
+
 @pytest.mark.parametrize(
     ("reported", "githubs_word", "expected"),
     [
