@@ -32,6 +32,7 @@ MOST_JOB_CHECKS = 50  # of one dispatch
 MOST_ATTEMPTS = 20  # of one dispatch; what comes later is written into the last one
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
 DELISTED = "this backend takes no part any more: it left the allowlist"
+SILENCED = "this backend is only told of events now: its reports are refused"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
 
 
@@ -92,6 +93,18 @@ class _Case:
             "failure_conclusion": self.entry.conclusion if self.entry else "neutral",
         }
 
+    @property
+    def may_report(self) -> bool:
+        """Whether its reports are taken: else no verdict will come."""
+        return self.entry is not None and self.entry.level > Level.L1
+
+    @property
+    def why_ended(self) -> str:
+        """What an unfinished check run says that does not go on."""
+        if self.may_report:
+            return LABEL_GONE
+        return DELISTED if self.entry is None else SILENCED
+
     @cached_property
     def newest(self) -> dict[str, Row]:
         """The newest check run of each name."""
@@ -110,8 +123,8 @@ class _Case:
 
     def goes_on(self, row: Row | None) -> bool:
         """Whether a check run, begun already where there is a `row`, says how things stand; else it is ended."""
-        if self.entry is None and not self.backend.state.finished:
-            return False  # its reports are refused: no verdict will come
+        if not self.may_report and not self.backend.state.finished:
+            return False
         begun_without_label = row is not None and self.dispatch["level"] >= Level.L4
         return self.asked_for or begun_without_label
 
@@ -177,7 +190,7 @@ def _write(case: _Case, check: CheckRun, basis: str, row: Row | None) -> Write |
     """Return the write after which a check run says how things stand, or is ended; None when it is right."""
     if case.goes_on(row):
         return _shown(check, basis, row, case.terms)
-    return _ended(check, row, case.terms, DELISTED if case.entry is None else LABEL_GONE)
+    return _ended(check, row, case.terms, case.why_ended)
 
 
 def _shown(check: CheckRun, basis: str, row: Row | None, terms: Terms) -> Write | None:

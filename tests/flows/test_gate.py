@@ -130,6 +130,23 @@ async def test_a_backend_lowered_while_it_runs_does_not_block_but_its_check_is_c
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "success")
 
 
+async def test_the_check_of_a_backend_lowered_to_listening_ends_at_once_and_goes_on_when_it_is_raised(
+    bot, github, pull
+):
+    await bot.report(bot.dispatch(L4), status="in_progress", run_id="77")
+    await bot.settle()
+    await list_backends(bot, f"L1: [{L4}]\n")
+    assert (await bot.report(bot.dispatch(L4), run_id="77"))[0] == 403
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == (
+        "completed",
+        "neutral",
+        "this backend is only told of events now: its reports are refused",
+    )
+    await list_backends(bot, ALLOWLIST)
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
+    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
+
+
 async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking_backend(bot, github, pull):
     await list_backends(bot, NO_BLOCKING)
     assert gate(bot, pull.head_sha) == ("success", "no blocking backend")
