@@ -57,7 +57,7 @@ class News:
     """A pull request of which our records are behind, and the action that says so."""
 
     number: int
-    action: str  # opened, synchronize, closed; reconciled where nothing but the record is behind
+    action: str  # as GitHub would have called it; reconciled where nothing but the record is behind
     guid: str
     shown: bool = False  # our check runs are on it
 
@@ -171,13 +171,23 @@ def _news(
     if (pull.head, pull.base_ref) not in told_of and ours:
         action = "synchronize" if told_of or moved else "opened"
     elif record is None or _behind(record, pull):
-        action = "reconciled"
+        action = _missed(record, pull) if record and told_of else "reconciled"
     else:
         return None
     guid = told.guid(
         f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
     )
     return News(number=pull.number, action=action, guid=guid, shown=bool(told_of))
+
+
+def _missed(record: Row, pull: Listed) -> str:
+    """Return what backends should have been told since of a commit they were told of."""
+    if (record["updated_at"] or 0) < pull.updated_at:  # else it is only the record that is wrong
+        if record["state"] != "open":
+            return "reopened"
+        if record["draft"] and not pull.draft:
+            return "ready_for_review"
+    return "reconciled"
 
 
 def _behind(record: Row, pull: Listed) -> bool:

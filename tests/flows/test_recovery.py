@@ -62,6 +62,12 @@ def a_job(number):
     return {"action": "queued", "workflow_job": job, "repository": repository}
 
 
+def actions(github, repo):
+    """What a backend was told of, in order."""
+    sent = [one.client_payload["payload"] for one in github.dispatches if one.repo.full_name == repo]
+    return [one["action"] for one in sent]
+
+
 def pull_event(github, pull, action):
     """What GitHub would tell of a pull request now."""
     event = payloads.pull_request(github.world, pull, action, "alice", after=pull.head_sha)
@@ -393,6 +399,42 @@ async def test_another_base_branch_that_no_delivery_told_of_asks_for_another_ver
         if sent.repo.full_name == L4
     ]
     assert bases == ["main", "release"]
+
+
+async def test_a_reopening_that_no_delivery_told_of_has_run_what_closing_cancelled(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    first, run = bot.dispatch(L4), await github.start_run(L4, event="repository_dispatch", name="CI")
+    bot.clock.advance(60)
+    await github.close(pull)
+    await bot.settle()
+    await bot.report(first, conclusion="cancelled", run_id=str(run.id))
+    await github.finish_run(run, "cancelled")
+    await bot.report(bot.dispatch(L3, 0))
+    await bot.settle()
+    bot.clock.advance(60)
+    await silently(github, github.reopen(pull))
+    reopened = pull_event(github, pull, "reopened")
+    for _ in range(3):
+        await bot.wait(ROUND)
+    await bot.send("pull_request", reopened)  # it came after all
+    await bot.settle()
+    assert actions(github, L4) == ["opened", "closed", "reopened"]
+    assert actions(github, L3) == ["opened", "closed"], "what has ended well stands"
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
+    assert [row["state"] for row in await bot.rows("pull_request")] == ["open"]
+
+
+async def test_the_end_of_a_draft_that_no_delivery_told_of_is_told_once(bot, github):
+    pull = await github.open_pull(UPSTREAM, draft=True)
+    await bot.settle()
+    bot.clock.advance(60)
+    await silently(github, github.ready_for_review(pull))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    await bot.send("pull_request", pull_event(github, pull, "ready_for_review"))
+    await bot.settle()
+    assert actions(github, L4) == ["opened", "ready_for_review"]
 
 
 async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, outage):
