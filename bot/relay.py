@@ -38,18 +38,19 @@ async def pull_request(tx: Transaction, settings: Settings, guid: str, body: Row
     number, head, closing = event["number"], event["head"]["sha"], body["action"] == "closed"
     await dispatches.take_turns(tx, repo, number)
     record = await pulls.get(tx, repo, number)
-    current, live = head, not closing
+    base = event["base"]["ref"]
+    current, live = (head, base), not closing
     # GitHub has told us of what came later
     if record is not None and _is_newer(record, event, body["action"]):
-        current, live = record["head_sha"], record["state"] == "open"
-    stale = not closing and not (live and current == head)
-    await dispatches.supersede_unsent(tx, repo, number, but_head=current if live else None)
+        current, live = (record["head_sha"], record["base_ref"]), record["state"] == "open"
+    stale = not closing and not (live and current == (head, base))
+    await dispatches.supersede_unsent(tx, repo, number, but_head=current[0] if live else None)
     known = await _may_go(tx, repo, number, head, event.get("author_association"))
     about = _about(guid, body) | {
         "pr_number": number,
         "head_sha": head,
         "base_sha": event["base"]["sha"],
-        "base_ref": event["base"]["ref"],
+        "base_ref": base,
         "labels": [label["name"] for label in event.get("labels") or ()],
     }
     settled = set() if closing else await told.already(tx, about, body, allowlist)
@@ -146,7 +147,8 @@ async def resume(tx: Transaction, repo: str, number: int) -> None:
     due = [
         row
         for row in await unsettled.dropped(tx, repo, [number])
-        if row["head_sha"] == record["head_sha"] and row["backend_key"] in taking_part
+        if (row["head_sha"], row["base_ref"]) == (record["head_sha"], record["base_ref"])
+        and row["backend_key"] in taking_part
     ]
     for row in due:
         await afresh(tx, row, "its head stands")

@@ -52,12 +52,12 @@ async def dispatched(
 
 
 async def dropped(tx: Transaction, repo: str, numbers: Sequence[int]) -> list[Row]:
-    """Return dispatches of these pull requests that were dropped unsent, and their heads' backends never told.
+    """Return dispatches of these pull requests that were dropped unsent, and that head and base's backends never told.
 
     Not what somebody dropped on purpose, which has a reason.
     """
     mine, other = oot_dispatch.c, oot_dispatch.alias("other")
-    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    same = ("upstream_repo", "pr_number", "head_sha", "base_ref", "backend_key")
     newer = sa.tuple_(other.c.created_at, other.c.id) > sa.tuple_(mine.created_at, mine.id)
     told = (other.c.state != "superseded") | other.c.dispatched_at.is_not(None)
     taken_up = sa.exists().where(

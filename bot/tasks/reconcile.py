@@ -115,7 +115,8 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
     async with context.store.read() as tx:
         known = await unsettled.pulls(tx, repo, numbers)
         relayed = await unsettled.dispatched(tx, name, numbers)
-        dropped = {(row["pr_number"], row["head_sha"]) for row in await unsettled.dropped(tx, name, numbers)}
+        unsent = await unsettled.dropped(tx, name, numbers)
+        dropped = {(row["pr_number"], row["head_sha"], row["base_ref"]) for row in unsent}
         news = [one for pull in ripe if (one := _news(pull, known, relayed, since=since))]
         there = {pull.number for pull in listed}
         news += [
@@ -123,7 +124,7 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
         ]
         heard = await inbox.known(tx, [one.guid for one in news])
     for pull in ripe:
-        if (pull.number, pull.head) in dropped:
+        if (pull.number, pull.head, pull.base_ref) in dropped:
             async with context.store.transaction() as tx:
                 await relay.resume(tx, name, pull.number)
     fresh = [one for one in news if one.guid not in heard]

@@ -317,6 +317,27 @@ async def test_an_event_told_late_runs_nothing_again_that_a_later_one_of_its_com
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == first
 
 
+async def test_a_base_branch_left_again_before_it_is_heard_of_runs_nothing(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await github.push(UPSTREAM, "release", message="a branch")
+    await bot.settle()
+    github.faults.add(method="HOOK", path="edited")
+    for base in ("release", "main"):
+        bot.clock.advance(60)
+        await github.retarget(pull, base)
+        await bot.settle()
+    (late,) = [one for one in github.deliveries if one.action == "edited" and not one.ok]
+    await github.redeliver(late)
+    await bot.settle()
+    assert len(asked(github, L4)) == 1
+    assert sorted(await states(bot, L4)) == ["sent", "superseded"]
+    bot.clock.advance(60)
+    await github.retarget(pull, "release")
+    await bot.settle()
+    bases = [one.client_payload["payload"]["pull_request"]["base"]["ref"] for one in asked(github, L4)]
+    assert bases == ["main", "release"]
+
+
 async def test_a_commit_pushed_back_is_told_again(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()

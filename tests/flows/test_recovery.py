@@ -449,6 +449,25 @@ async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, o
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
 
 
+async def test_another_base_branch_told_too_early_and_then_not_at_all_is_told_in_the_end(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await github.push(UPSTREAM, "release", message="a branch")
+    await bot.settle()
+    github.faults.add(method="HOOK", path="edited")
+    for base in ("release", "main"):
+        bot.clock.advance(60)
+        await github.retarget(pull, base)
+        await bot.settle()
+    (late,) = [one for one in github.deliveries if one.action == "edited" and not one.ok]
+    await github.redeliver(late)
+    bot.clock.advance(60)
+    await silently(github, github.retarget(pull, "release"))
+    for _ in range(3):
+        await bot.wait(ROUND)
+    assert actions(github, L4) == ["opened", "edited"]
+    assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
+
+
 async def test_a_delivery_that_comes_hours_late_runs_no_backend_again(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
