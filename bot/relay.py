@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot.domain import verdict
 from bot.domain.authors import trusted
 from bot.domain.reading import Kind, read
 from bot.errors import RetryLater
@@ -106,18 +107,16 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     await dispatches.take_turns(tx, repo, number)
     await dispatches.approve(tx, repo, number, head, login)
     record = await pulls.get(tx, repo, number)
-    held = await dispatches.held(tx, repo, number, head)
-    due = {
-        row["backend_key"]: row["id"]
-        for row in held
-        if record is None or row["base_ref"] == record["base_ref"]
-    }
-    for row in held:
-        if row["id"] == due.get(row["backend_key"]):
+    rows = await dispatches.of_pull(tx, repo, number, heads={head})
+    counting = verdict.newest(
+        [row for row in rows if record is None or row["base_ref"] == record["base_ref"]]
+    )
+    for row in [row for row in rows if row["state"] == "held"]:
+        if row is counting.get(row["backend_key"]):
             # its time to start counts from now
             await dispatches.change(tx, row["id"], state="pending", created_at=tx.now)
             tx.enqueue("dispatch", row["id"])
-        else:  # held back once more since, or for another base branch
+        else:  # held back once more or told since, or for another base branch
             await dispatches.change(tx, row["id"], state="superseded")
     tx.publish(repo, number)
 

@@ -133,14 +133,6 @@ async def told(tx: Transaction, repo: str, number: int, backend_key: str) -> boo
     return await tx.row(query.limit(1)) is not None
 
 
-async def held(tx: Transaction, repo: str, number: int, head_sha: str) -> list[Row]:
-    """Return the dispatches of a head that wait for somebody's approval, the oldest first."""
-    query = sa.select(oot_dispatch).where(
-        *_of(repo, number), oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.state == "held"
-    )
-    return await tx.rows(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
-
-
 async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login: str) -> None:
     """Record that somebody who may do so let one head go to the backends that trust only some authors."""
     values = {

@@ -578,6 +578,18 @@ async def test_the_label_lets_one_of_several_held_events_go(bot, github):
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["base"]["ref"] == "release"
 
 
+async def test_the_label_lets_nothing_go_to_a_backend_that_was_told_since(bot, github, stranger):
+    await list_backends(bot, TRUSTED.replace("policy: trusted", "policy: all"))
+    github.set_permission(UPSTREAM, "wendy", "write")
+    await github.comment(stranger, "/oot run tpu", "wendy")
+    await bot.settle()
+    assert told(github, L4) == [L4]
+    bot.clock.advance(60)
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle(horizon=30)
+    assert told(github, L4) == [L4]
+
+
 async def test_a_label_for_an_older_commit_lets_the_newer_one_not_go(bot, github, stranger):
     await github.label(stranger, OK_TO_TEST)
     head = await github.push_commit(stranger)
