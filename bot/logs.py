@@ -5,9 +5,9 @@ What strangers wrote is in it as words only: nothing in a line moves the cursor 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ class Complaints:
         """Log an error: one of the database's once a minute for each event, any other with its traceback."""
         if not isinstance(error, StoreUnavailable):
             self._log.exception(event, exc_info=error, **more)
-        elif time.monotonic() - self._said.get(event, -MINUTE) >= MINUTE:
-            self._said[event] = time.monotonic()
+        elif (now := asyncio.get_running_loop().time()) - self._said.get(event, -MINUTE) >= MINUTE:
+            self._said[event] = now
             self._log.error(event, reason=str(error), **more)
 
 

@@ -18,9 +18,7 @@ Row = dict[str, Any]
 # what each sweep looks at
 LOOKS_AT = {"redeliver": "GitHub's delivery log", "reconcile": "what is open and running on GitHub"}
 MISSED = missed_delivery.c
-MOST_STRANGE = (
-    60  # deliveries asked for at a time that are about repositories of other accounts, or of none we know
-)
+MOST_STRANGE = 60  # deliveries asked for at a time about repositories of other accounts, or unknown ones
 
 
 async def begin(tx: Transaction, app_id: int, name: str) -> Row:
