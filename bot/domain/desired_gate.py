@@ -39,8 +39,8 @@ def gate(
     There is one where a backend blocks, and once the repository has ever had one also where none does: but there only
     on a commit on which it is `due`, so that "no blocking backend" is never said of one nobody was asked about.
 
-    `untold` block but were not told of this commit before it was overtaken or closed. Nobody waits for them there; but
-    it does not turn green without them, as it may become the head again.
+    `untold` block but were not told of this commit, for its last base branch, before it was overtaken or closed. Nobody
+    waits for them there; but it does not turn green without them, as it may become the head again.
     """
     blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.blocks}
     row = present[-1] if present else None
@@ -49,7 +49,9 @@ def gate(
         return Plan()
     check = _check(pull, terms)
     if untold and check.conclusion == "success" and not (row and row["conclusion"] == "success"):
-        check = _check(replace(pull, backends=(*pull.backends, *untold)), terms)
+        missing = {one.repo.casefold() for one in untold}
+        told = [one for one in pull.backends if one.repo.casefold() not in missing]
+        check = _check(replace(pull, backends=(*told, *untold)), terms)
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
     if row and row["status"] == "completed" and check.status != "completed":
         row, number = None, number + 1

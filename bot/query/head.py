@@ -30,7 +30,9 @@ class Head:
     facts: Mapping[str, Facts]  # by the backend's case folded name
     entries: Mapping[str, Entry]
     expecting: bool = False  # an open pull request's newest head: blocking backends are due on it
-    untold: tuple[Backend, ...] = ()  # those that block and were not told, where none is due any more
+    untold: tuple[
+        Backend, ...
+    ] = ()  # those that block and were not told in the end, where none is due any more
     told: tuple[Facts, ...] = ()  # every dispatch of this commit
     judged: bool = True  # else nothing of it was read but its name
 
@@ -47,8 +49,13 @@ class Judge:
     ignored: Mapping[tuple[str, str], Row]  # by head and the backend's case folded name
     now: int  # epoch milliseconds
 
-    def head(self, sha: str, facts: Mapping[str, Facts], *, expecting: bool) -> Head:
-        """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it."""
+    def head(
+        self, sha: str, facts: Mapping[str, Facts], *, expecting: bool, base_ref: str | None = None
+    ) -> Head:
+        """Judge one head; `expecting`: it is an open pull request's, so blocking backends are due on it.
+
+        `base_ref` is the base branch it was last for: what a backend was told for another is not all it was to be told.
+        """
         entries = {entry.key: entry for entry in self.allowlist.entries} if self.allowlist else {}
         blocking = {key: entry for key, entry in entries.items() if verdict.is_due(entry)}
         due = blocking if expecting else {}
@@ -69,6 +76,11 @@ class Judge:
             if key not in known
         ]
         seen += untold if expecting else ()
+        untold += [
+            verdict.undispatched(blocking[key], page_url=self._anchor(sha, told.dispatch["backend"]))
+            for key, told in known.items()
+            if key in blocking and told.dispatch["base_ref"] != base_ref
+        ]
         seen.sort(key=lambda backend: (-backend.level, backend.label.casefold()))
         view = Pull(
             repo=self.repo,

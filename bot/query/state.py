@@ -60,6 +60,7 @@ class _Told:
 
     counting: Mapping[str, Row]  # whose verdicts count, by backend
     recent: Sequence[Row]  # these, and the last few to each backend
+    base_ref: str | None = None  # the base branch of the last of all
 
     @classmethod
     def of(cls, record: Row | None, rows: Sequence[Row]) -> _Told:
@@ -69,7 +70,11 @@ class _Told:
         for row in rows:
             by_backend[row["backend_key"]].append(row)
         chosen = [*counting.values(), *(row for mine in by_backend.values() for row in mine[-MOST_TOLD:])]
-        return cls(counting=counting, recent=list({row["id"]: row for row in chosen}.values()))
+        return cls(
+            counting=counting,
+            recent=list({row["id"]: row for row in chosen}.values()),
+            base_ref=rows[-1]["base_ref"] if rows else None,
+        )
 
 
 NOTHING = _Told(counting={}, recent=())
@@ -122,7 +127,7 @@ async def pull_state(
         mine = told.get(sha, NOTHING)
         chosen = {key: facts[row["id"]] for key, row in mine.counting.items()}
         expected = sha in told and sha == shas[0] and record is not None and record["state"] == "open"
-        head = judge.head(sha, chosen, expecting=expected)
+        head = judge.head(sha, chosen, expecting=expected, base_ref=mine.base_ref)
         heads.append(replace(head, told=tuple(facts[row["id"]] for row in mine.recent), judged=sha in told))
     comparison = await _compare(tx, record, heads[:compared])
     heads = [with_histories(head, comparison.found) for head in heads]

@@ -61,6 +61,23 @@ async def test_on_a_commit_that_is_left_it_does_not_turn_green_without_who_was_n
     assert gate(bot, first) == (None, "waiting for npu")
 
 
+async def test_on_a_commit_that_is_left_it_does_not_turn_green_for_an_earlier_base_branch(bot, github, pull):
+    first = pull.head_sha
+    await github.push(UPSTREAM, "release", message="a branch")
+    await bot.settle()
+    await finish(bot, github, L4)
+    wait = {"Retry-After": "120"}
+    github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=429, headers=wait, times=1)
+    bot.clock.advance(60)
+    await github.retarget(pull, "release")
+    await bot.settle()
+    assert gate(bot, first) == (None, "waiting for tpu")
+    bot.clock.advance(60)
+    await github.push_commit(pull)
+    await bot.settle(horizon=20)
+    assert gate(bot, first) == (None, "waiting for tpu")
+
+
 async def test_on_a_commit_that_is_left_it_stays_green_whoever_is_listed_later(bot, github, pull):
     first = pull.head_sha
     await finish(bot, github, L4)
