@@ -150,7 +150,10 @@ async def _newest_failed(patient: Patient, app: AppUnderTest, row: dict[str, Any
     if (as_time(row["delivered_at"]) or 0) < await database.first_start(patient, app.github.app_id):
         todo = "open a pull request, then look again"
         return warning(name, f"{detail}, the newest before the bot was first started", todo)
-    todo = f"make {patient.settings.url} reachable for GitHub; then `ootbot redeliver --since 3d`"
+    again = "then `ootbot redeliver --since 3d`"
+    todo = f"make {patient.settings.url} reachable for GitHub; {again}"
+    if row["status_code"] == 503:  # what we answer ourselves where nothing can be stored
+        todo = f"see what is said of the database, and whether the bot runs; {again}"
     return error(name, f"{detail}, the newest with {row['status_code']} {row['status']}", todo)
 
 

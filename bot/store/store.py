@@ -147,7 +147,8 @@ class Store:
             async with asyncio.timeout(patience):
                 await self._turn.acquire()
         except TimeoutError:
-            raise StoreUnavailable(f"others have kept the database for over {patience:g} s") from None
+            reason = f"other writes have kept the database for over {patience:g} s; look at its disk"
+            raise StoreUnavailable(reason) from None
         try:
             yield
         finally:

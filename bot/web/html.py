@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import jinja2
-import structlog
 from aiohttp import web
 
 import bot
@@ -20,6 +19,7 @@ from bot.domain.view import State, anchor_of
 from bot.errors import Rejected, StoreUnavailable
 from bot.web import drawing, refresh, serving
 from bot.web.keys import CONTEXT
+from bot.web.remarks import REMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bot.domain.view import Backend, Job
     from bot.web.refresh import Refresh
 
-log = structlog.get_logger("bot.web.html")
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -122,7 +121,7 @@ async def refused(
     except Rejected as said:
         return refusal(request, said)
     except StoreUnavailable as error:
-        log.warning("store unavailable", reason=str(error))
+        request.app[REMARKS].unavailable(error)
         detail = "the database cannot be used right now; try again in a moment"
         return refusal(request, Rejected(503, "store_unavailable", detail))
 

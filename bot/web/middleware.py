@@ -93,7 +93,7 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             request.app[REMARKS].refused(error)
             return error
         case StoreUnavailable():
-            log.warning("store unavailable", reason=str(error))
+            request.app[REMARKS].unavailable(error)
             detail = "the database cannot be used right now; nothing was kept, send it again"
             return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
         case web.HTTPException() if error.status < 400:

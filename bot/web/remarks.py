@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,16 +11,16 @@ from aiohttp import web
 
 if TYPE_CHECKING:
     from bot.clock import Clock
-    from bot.errors import Rejected
+    from bot.errors import Rejected, StoreUnavailable
 
-MOST = 10  # lines a minute of one code
+MOST = 10  # lines a minute of one kind
 MINUTE = 60_000  # milliseconds
 
 log = structlog.get_logger("bot.web")
 
 
 class Remarks:
-    """Logs refusals; those beyond the limit are counted in the next line of their code, and logged for who debugs."""
+    """Logs refusals; those beyond the limit are counted in the next line of their kind, and logged for who debugs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,17 +30,23 @@ class Remarks:
 
     def refused(self, error: Rejected) -> None:
         """Log that a caller was refused, and why."""
+        self._remark(logging.INFO, "refused", error.code, status=error.status, code=error.code)
+
+    def unavailable(self, error: StoreUnavailable) -> None:
+        """Log that a caller was turned away because the database cannot be used."""
+        self._remark(logging.WARNING, "store unavailable", "store_unavailable", reason=str(error))
+
+    def _remark(self, level: int, event: str, kind: str, **more: object) -> None:
         minute = self._clock.now() // MINUTE
         if minute != self._minute:
             self._minute, self._logged = minute, Counter()
-        self._logged[error.code] += 1
-        if self._logged[error.code] > MOST:
-            self._left_out[error.code] += 1
-            log.debug("refused", status=error.status, code=error.code)
+        self._logged[kind] += 1
+        if self._logged[kind] > MOST:
+            self._left_out[kind] += 1
+            log.debug(event, **more)
             return
-        left_out = self._left_out.pop(error.code, 0)
-        more = {"not_logged_before": left_out} if left_out else {}
-        log.info("refused", status=error.status, code=error.code, **more)
+        left_out = self._left_out.pop(kind, 0)
+        log.log(level, event, **more, **({"not_logged_before": left_out} if left_out else {}))
 
 
 REMARKS: web.AppKey[Remarks] = web.AppKey("remarks", Remarks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sqlite3
@@ -249,6 +250,22 @@ async def test_a_bot_that_does_not_run(serving, github, tmp_path):
     _, found, _ = await doctor(serving.options, tmp_path)
     assert errors(found) == {"server", f"{app} secret", f"{app} delivery log"}
     assert "failed to connect" in found[f"{app} delivery log"][0]["detail"]
+
+
+async def test_a_database_that_could_not_be_used_is_not_taken_for_an_address_nobody_reaches(
+    serving, github, tmp_path
+):
+    with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as other:
+        swept = "SELECT * FROM sweep WHERE name = 'redeliver' AND finished_at IS NOT NULL"
+        await until(lambda: other.execute(swept).fetchall(), what="the first sweep")
+        await asyncio.sleep(1)  # the log's times have seconds
+        other.execute("BEGIN IMMEDIATE")
+        await github.open_pull(UPSTREAM)
+        other.execute("ROLLBACK")
+    _, found, _ = await doctor(serving.options, tmp_path)
+    (finding,) = found[f"App {github.app.app_id} delivery log"]
+    assert "503" in finding["detail"]
+    assert finding["next"].startswith("see what is said of the database")
 
 
 @pytest.mark.parametrize(("status", "verdict"), [(403, "warning"), (404, "error")])
