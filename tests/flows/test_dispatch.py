@@ -317,7 +317,8 @@ async def test_an_event_told_late_runs_nothing_again_that_a_later_one_of_its_com
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == first
 
 
-async def test_a_base_branch_left_again_before_it_is_heard_of_runs_nothing(bot, github):
+async def left_before_it_is_heard_of(bot, github):
+    """Return a pull request that was for another base branch meanwhile, as is heard when it no longer is."""
     pull = await github.open_pull(UPSTREAM)
     await github.push(UPSTREAM, "release", message="a branch")
     await bot.settle()
@@ -328,6 +329,11 @@ async def test_a_base_branch_left_again_before_it_is_heard_of_runs_nothing(bot, 
         await bot.settle()
     (late,) = [one for one in github.deliveries if one.action == "edited" and not one.ok]
     await github.redeliver(late)
+    return pull
+
+
+async def test_a_base_branch_left_again_before_it_is_heard_of_runs_nothing(bot, github):
+    pull = await left_before_it_is_heard_of(bot, github)
     await bot.settle()
     assert len(asked(github, L4)) == 1
     assert sorted(await states(bot, L4)) == ["sent", "superseded"]

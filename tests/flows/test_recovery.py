@@ -14,6 +14,7 @@ import pytest
 from bot.demo.github import payloads
 from bot.demo.github.records import Delivery
 from tests.command import ootbot
+from tests.flows.test_dispatch import left_before_it_is_heard_of
 from tests.harness import L3, L4, SECRET, UPSTREAM, make_settings, running
 from tests.serving import SQLITE
 
@@ -450,16 +451,7 @@ async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, o
 
 
 async def test_another_base_branch_told_too_early_and_then_not_at_all_is_told_in_the_end(bot, github):
-    pull = await github.open_pull(UPSTREAM)
-    await github.push(UPSTREAM, "release", message="a branch")
-    await bot.settle()
-    github.faults.add(method="HOOK", path="edited")
-    for base in ("release", "main"):
-        bot.clock.advance(60)
-        await github.retarget(pull, base)
-        await bot.settle()
-    (late,) = [one for one in github.deliveries if one.action == "edited" and not one.ok]
-    await github.redeliver(late)
+    pull = await left_before_it_is_heard_of(bot, github)
     bot.clock.advance(60)
     await silently(github, github.retarget(pull, "release"))
     for _ in range(3):
