@@ -15,11 +15,12 @@ import structlog
 from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from bot.store.hearing import Hearing
     from bot.store.store import Store
 
 CHANNEL = "ootbot_work"
 CHECK_EVERY = 30.0  # seconds between two questions whether the connection is still there
-PATIENCE = 5.0  # seconds for the answer
+SILENCE = 2 * CHECK_EVERY  # seconds without an answer after which another connection is taken
 WAITS = (1.0, 30.0)  # seconds before listening is tried again: at first, and at most
 
 log = structlog.get_logger("bot.store.bell")
@@ -38,8 +39,8 @@ async def listen(store: Store) -> None:
     while True:
         began = asyncio.get_running_loop().time()
         try:
-            async with store.connection() as connection:
-                await _hear(store, connection)
+            async with store.connection(silence=SILENCE) as (connection, hearing):
+                await _hear(store, connection, hearing)
         except StoreUnavailable as error:
             log.warning("cannot hear other processes, looking every second", reason=str(error), again_in=wait)
         if asyncio.get_running_loop().time() - began > CHECK_EVERY:  # it was heard for a while
@@ -48,7 +49,7 @@ async def listen(store: Store) -> None:
         wait = min(2 * wait, most)
 
 
-async def _hear(store: Store, connection: Any) -> None:
+async def _hear(store: Store, connection: Any, hearing: Hearing) -> None:
     """Listen on asyncpg's connection until that is lost, which raises."""
     lost = asyncio.Event()
 
@@ -66,12 +67,8 @@ async def _hear(store: Store, connection: Any) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(lost.wait(), CHECK_EVERY)
-            async with asyncio.timeout(PATIENCE):
-                await connection.execute("SELECT 1")
-    except TimeoutError:
-        connection.terminate()
-        raise
+            await connection.execute("SELECT 1")
+            hearing.heard()
     finally:
         connection.remove_termination_listener(ended)
-        if not connection.is_closed():
-            await connection.remove_listener(CHANNEL, heard)
+        connection.terminate()  # it listens, so it is no good to others; to stop that, the server would have to answer

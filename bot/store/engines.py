@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from bot.store import hearing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -34,7 +37,7 @@ def make(url: sa.URL, busy_timeout: float, lost_after: float) -> AsyncEngine:
     `lost_after`: seconds without a word from us after which PostgreSQL ends a transaction.
     """
     engine = create_async_engine(url, **_options(url, busy_timeout))
-    return _prepared(engine) if _is_sqlite(url) else _bounded(engine, lost_after)
+    return _prepared(engine) if _is_sqlite(url) else _bounded(_living(engine), lost_after)
 
 
 def reading(engine: AsyncEngine) -> AsyncEngine:
@@ -51,7 +54,7 @@ def beside(url: sa.URL, busy_timeout: float) -> AsyncEngine:
     """
     if not _is_sqlite(url):
         # nobody else uses these, so that only asking tells which the server has closed meanwhile
-        return reading(create_async_engine(url, pool_pre_ping=True, **_options(url, busy_timeout)))
+        return reading(_living(create_async_engine(url, **_options(url, busy_timeout)), asked=True))
     engine = sa.create_engine(url.set(drivername="sqlite"), **_options(url, busy_timeout))
     inline = InlineEngine(_prepared(engine, SQLITE_CACHE_LARGE).execution_options(ootbot_read=True))
     return cast("AsyncEngine", inline)  # it is one as far as reading goes
@@ -129,6 +132,34 @@ def _prepared(engine: Any, cache: int = SQLITE_CACHE) -> Any:
     return engine
 
 
+def _living(engine: AsyncEngine, *, asked: bool = False) -> AsyncEngine:
+    """Have nobody get a connection that has ended since it was last used, and nobody wait for the end of one.
+
+    Where the server is `asked` it has little time for that, and none for the end: it may be mute.
+    """
+
+    def look(connection: Any, _record: object, _proxy: object) -> None:
+        if connection.driver_connection.is_closed():
+            raise sa.exc.DisconnectionError
+        if asked:
+            late = asyncio.get_running_loop().call_later(
+                hearing.GREETING, connection.driver_connection.terminate
+            )
+            try:
+                connection.ping()
+            except Exception as error:  # whatever it is, another connection is taken
+                raise sa.exc.DisconnectionError from error
+            finally:
+                late.cancel()
+
+    def hang_up(connection: Any, _record: object) -> None:
+        connection.driver_connection.terminate()
+
+    sa.event.listen(engine.sync_engine, "checkout", look)
+    sa.event.listen(engine.sync_engine, "close", hang_up)
+    return engine
+
+
 def _bounded(engine: AsyncEngine, lost_after: float) -> AsyncEngine:
     """Have PostgreSQL end what a process leaves open that is frozen, or whose machine is gone.
 
@@ -153,7 +184,12 @@ def _options(url: sa.URL, busy_timeout: float) -> dict[str, Any]:
         # each keeps what it has read of the database: few stay open, and the last one used goes first
         few = {"pool_size": 4, "max_overflow": 12, "pool_use_lifo": True}
         return json | few | {"connect_args": {"timeout": busy_timeout}}
-    return json | {"pool_size": 10, "max_overflow": 10, "pool_timeout": 5}
+    return json | {
+        "pool_size": 10,
+        "max_overflow": 10,
+        "pool_timeout": 5,
+        "connect_args": {"timeout": hearing.CONNECT},
+    }
 
 
 def _is_sqlite(url: sa.URL) -> bool:

@@ -12,6 +12,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from bot.errors import StoreUnavailable
 from bot.store import bell, unusable
 from bot.store.inbox import COLUMNS, Incoming, values
 
@@ -24,6 +25,8 @@ Row = tuple[Any, ...]
 MOST_ROWS = 500  # of one batch
 MOST_BYTES = 32 * 1024 * 1024  # of one batch's bodies
 
+WITHIN = 8.0  # seconds until somebody who waits is answered, whatever others before him have waited for
+SILENCE = 7.0  # seconds PostgreSQL has for one batch
 PATIENCE = 4.0  # seconds until other writers must have let begin what somebody waits for: GitHub waits 10 s
 
 SQLITE_INSERT = (
@@ -51,13 +54,17 @@ class Intake:
     async def put(self, incoming: Incoming) -> bool:
         """Store a delivery and return after its commit; False when its GUID was known already.
 
-        Raises StoreUnavailable: then nothing of it was kept.
+        Raises StoreUnavailable: then nothing of it was kept, or nobody knows because the database did not answer.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((values(incoming, self._store.clock.now()), future))
         if self._leader is None:
             self._leader = asyncio.create_task(self._lead())
-        return await future
+        try:
+            async with asyncio.timeout(WITHIN):
+                return await future
+        except TimeoutError:
+            raise StoreUnavailable(f"the database has kept others waiting for over {WITHIN:g} s") from None
 
     async def close(self) -> None:
         """Let what waits be stored, then let go of the database."""
@@ -71,6 +78,8 @@ class Intake:
         try:
             while self._waiting:
                 batch = self._next_batch()
+                if not batch:
+                    break
                 rows = [row for row, _ in batch]
                 writing = self._sqlite(rows) if self._store.sqlite else self._postgres(rows)
                 # whatever went wrong is the callers' to know: nobody else would end their waiting
@@ -95,6 +104,8 @@ class Intake:
         batch: list[tuple[Row, asyncio.Future[bool]]] = []
         rest, size = [], 0
         for one in self._waiting:
+            if one[1].done():  # who waited has been refused
+                continue
             grown = size + len(one[0][-1])
             if not batch or (grown <= MOST_BYTES and len(batch) < MOST_ROWS):
                 batch.append(one)
@@ -127,7 +138,7 @@ class Intake:
         return new
 
     async def _postgres(self, rows: Sequence[Row]) -> list[bool]:
-        async with self._store.connection() as connection:
+        async with self._store.connection(silence=SILENCE) as (connection, _):
             columns = list(zip(*rows, strict=True))
             told = set(await connection.fetchval(POSTGRES_INSERT, *columns, self._store.name) or ())
         at = list(COLUMNS).index("guid")

@@ -17,14 +17,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from bot.errors import StoreUnavailable
-from bot.store import bell, engines, migrate, unusable
+from bot.store import bell, engines, hearing, migrate, unusable
 from bot.store.intake import Intake
 from bot.store.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from bot.clock import Clock
 
@@ -84,13 +84,15 @@ class Store:
         """One transaction: committed at the end, rolled back on any error.
 
         With `patience` it is refused when other writers keep it waiting for so many seconds: on SQLite until it
-        begins, on PostgreSQL for any lock.
+        begins, on PostgreSQL for any lock, or when PostgreSQL says nothing for a second more.
         """
         try:
             with unusable.translated(self.url):
                 self.require_file()
-                async with self.turn(patience), self._engine.begin() as conn:
-                    tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+                silence = hearing.ALONE if patience is None else patience + 1
+                connected = self._connected(self._engine, silence)
+                async with self.turn(patience), connected as (conn, heard), conn.begin():
+                    tx = Transaction(conn, now=self.clock.now(), sqlite=self.sqlite, hearing=heard)
                     if patience is not None and not self.sqlite:
                         await tx.run(sa.text(f"SET LOCAL lock_timeout = {round(patience * 1000)}"))
                     yield tx
@@ -104,13 +106,28 @@ class Store:
             self.work_waiting.set()
 
     @contextlib.asynccontextmanager
-    async def read(self) -> AsyncIterator[Transaction]:
-        """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite."""
+    async def read(self, *, silence: float = hearing.ALONE) -> AsyncIterator[Transaction]:
+        """One consistent snapshot; what is written in it is refused by PostgreSQL and undone by SQLite.
+
+        It is refused when PostgreSQL says nothing for so many seconds; in another loop, where pages are made, for few.
+        """
         with unusable.translated(self.url):
             self.require_file()
-            reader = self._elsewhere.get(asyncio.get_running_loop(), self._reader)
-            async with reader.connect() as conn:
-                yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite)
+            elsewhere = self._elsewhere.get(asyncio.get_running_loop())
+            silence = silence if elsewhere is None else hearing.ASKED
+            async with self._connected(elsewhere or self._reader, silence) as (conn, heard):
+                yield Transaction(conn, now=self.clock.now(), sqlite=self.sqlite, hearing=heard)
+
+    @contextlib.asynccontextmanager
+    async def _connected(
+        self, engine: AsyncEngine, silence: float
+    ) -> AsyncIterator[tuple[AsyncConnection, hearing.Hearing | None]]:
+        if self.sqlite:
+            async with engine.connect() as conn:
+                yield conn, None
+        else:
+            async with hearing.connected(engine, silence) as found:
+                yield found
 
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let `read` be used in another loop too, of a thread of its own; a connection belongs to one loop."""
@@ -121,19 +138,24 @@ class Store:
         await self._elsewhere.pop(asyncio.get_running_loop()).dispose()
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """PostgreSQL only: asyncpg's own connection, outside any transaction."""
+    async def connection(self, *, silence: float) -> AsyncIterator[tuple[Any, hearing.Hearing]]:
+        """PostgreSQL only: asyncpg's own connection, outside any transaction, and what is told of answers."""
         import asyncpg  # noqa: PLC0415 - an extra
 
         with unusable.translated(self.url):
-            async with self._engine.connect() as conn:
+            async with hearing.connected(self._engine, silence) as (conn, heard):
                 try:
-                    yield (await conn.get_raw_connection()).driver_connection
+                    yield (await conn.get_raw_connection()).driver_connection, heard
                 except (
                     asyncpg.PostgresError,
                     asyncpg.InterfaceError,
                     asyncpg.InternalClientError,  # the server hung up between two messages
                 ) as error:
+                    if heard.hung_up:
+                        with contextlib.suppress(
+                            sa.exc.DBAPIError
+                        ):  # so the pool lets go of all it has to that server
+                            await conn.exec_driver_sql("SELECT 1")
                     await conn.invalidate()
                     raise unusable.refusal(self.url, error) from error
 

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
+    from bot.store.hearing import Hearing
+
 KEYS_PER_QUERY = 200  # SQLite's parser and bound parameters have limits
 
 
 class Transaction:
     """A running transaction: a connection, the time it began, and what is to be written at its end."""
 
-    def __init__(self, conn: AsyncConnection, *, now: int, sqlite: bool) -> None:
+    def __init__(
+        self, conn: AsyncConnection, *, now: int, sqlite: bool, hearing: Hearing | None = None
+    ) -> None:
         self.conn = conn
         self.now = now  # epoch milliseconds
         self.sqlite = sqlite
@@ -36,6 +40,7 @@ class Transaction:
         # by id, as last shown by a delivery received then
         self.repositories_seen: dict[str, tuple[dict[str, Any], int]] = {}
         self.stale_days: set[tuple[int, str]] = set()  # whose numbers are to be counted afresh
+        self._hearing = hearing
         self._records: list[Record] = []
         self._requests: dict[tuple[str, str], Request] = {}
 
@@ -92,11 +97,13 @@ class Transaction:
     async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
         done: sa.CursorResult[Any] = await self.conn.execute(statement, parameters)
+        if self._hearing is not None:
+            self._hearing.heard()
         return done
 
     async def rows(self, statement: Any) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
-        found = await self.conn.execute(statement)
+        found = await self.run(statement)
         columns = tuple(found.keys())
         return [dict(zip(columns, row, strict=True)) for row in found.all()]
 
@@ -105,12 +112,14 @@ class Transaction:
         found = await self.conn.stream(statement.execution_options(yield_per=size))
         columns = tuple(found.keys())
         async for part in found.partitions():
+            if self._hearing is not None:
+                self._hearing.heard()
             yield [dict(zip(columns, row, strict=True)) for row in part]
             await asyncio.sleep(0)
 
     async def row(self, statement: Any) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
-        found = (await self.conn.execute(statement)).mappings().first()
+        found = (await self.run(statement)).mappings().first()
         return None if found is None else dict(found)
 
     def among(

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from bot.errors import Rejected
-from bot.store import inbox, operations, overview_reads
+from bot.store import ASKED, PATIENCE, inbox, operations, overview_reads
 from bot.web import access, parameters, shown
 from bot.web.keys import CONTEXT
 
@@ -53,7 +53,7 @@ async def deliveries(request: web.Request) -> Row:
     event = request.query.get("event", "").strip()[:100]
     limit = parameters.limit(request, default=ROWS)
     before = parameters.number(request.query.get("before", "")) or None
-    async with request.app[CONTEXT].store.read() as tx:
+    async with request.app[CONTEXT].store.read(silence=ASKED) as tx:
         found = await overview_reads.deliveries(
             tx, state=state or None, event=event or None, before=before, limit=limit + 1
         )
@@ -63,7 +63,7 @@ async def deliveries(request: web.Request) -> Row:
 async def delivery(request: web.Request) -> Row:
     """Answer with a stored delivery: what became of it, its headers and its payload."""
     guid = parameters.guid(request)
-    async with request.app[CONTEXT].store.read() as tx:
+    async with request.app[CONTEXT].store.read(silence=ASKED) as tx:
         found = await inbox.find(tx, guid)
     if found is None:
         raise parameters.no_delivery(guid)
@@ -75,7 +75,7 @@ async def delivery(request: web.Request) -> Row:
 async def replay(request: web.Request) -> Row:
     """Have a delivery handled once more, with everything that follows from it."""
     guid = parameters.guid(request)
-    async with request.app[CONTEXT].store.transaction() as tx:
+    async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
         found = await operations.replay(tx, guid)
     if found is None:
         raise parameters.no_delivery(guid)
@@ -89,7 +89,7 @@ async def tasks(request: web.Request) -> Row:
     state = parameters.choice(request, "state", ("", *operations.STATES))
     limit = parameters.limit(request, default=ROWS)
     before = parameters.number(request.query.get("before", "")) or None
-    async with request.app[CONTEXT].store.read() as tx:
+    async with request.app[CONTEXT].store.read(silence=ASKED) as tx:
         found = await operations.tasks(tx, state=state or None, before=before, limit=limit + 1)
     return _page("tasks", found, TASK_COLUMNS, limit)
 
@@ -97,7 +97,7 @@ async def tasks(request: web.Request) -> Row:
 async def retry(request: web.Request) -> Row:
     """Have a dead or waiting task run now."""
     identifier = parameters.number(request.match_info["id"])
-    async with request.app[CONTEXT].store.transaction() as tx:
+    async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
         found = await operations.retry(tx, identifier)
     if found is None:
         raise Rejected(404, "not_found", f"there is no task {request.match_info['id'][:100]}")

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode
 from aiohttp import web
 
 from bot.errors import Rejected
-from bot.store import operations
+from bot.store import PATIENCE, operations
 from bot.web import access, parameters
 from bot.web.bodies import read_body
 from bot.web.keys import CONTEXT
@@ -83,7 +83,7 @@ async def sign_out(_request: web.Request) -> web.Response:
 async def retry(request: web.Request) -> web.Response:
     """Have a dead or waiting task run now."""
     identifier = parameters.number(request.match_info["id"])
-    async with request.app[CONTEXT].store.transaction() as tx:
+    async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
         found = await operations.retry(tx, identifier)
     if found is None or found["state"] not in operations.RETRYABLE:
         return _said(f"task {identifier} cannot run again: it is {found['state'] if found else 'gone'}")
@@ -94,7 +94,7 @@ async def retry(request: web.Request) -> web.Response:
 async def replay(request: web.Request) -> web.Response:
     """Have a delivery handled once more."""
     guid = parameters.guid(request)
-    async with request.app[CONTEXT].store.transaction() as tx:
+    async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
         found = await operations.replay(tx, guid)
     if found is None or found["state"] == "foreign":
         return _said(f"delivery {guid} cannot be handled again: it is {found['state'] if found else 'gone'}")

@@ -12,7 +12,7 @@ from bot.domain.envelope import split_batch
 from bot.domain.wire import Malformed, parse_report
 from bot.errors import Rejected
 from bot.oidc import Claims
-from bot.store import allowlists, keys
+from bot.store import ASKED, allowlists, keys
 from bot.trust import Given
 from bot.web.bodies import read_body
 from bot.web.keys import CONTEXT
@@ -82,7 +82,7 @@ async def _greet(request: web.Request, claims: Claims) -> None:
     if request.content_length is not None and request.content_length <= SMALL:
         return
     context = request.app[CONTEXT]
-    async with context.store.read() as tx:
+    async with context.store.read(silence=ASKED) as tx:
         entry = trust.listed(await allowlists.in_force(tx), context.settings, claims)
     if entry is None:
         detail = f"{claims.repository} is not listed here: up to {SMALL // 1024} KiB are ignored, no more"
@@ -105,7 +105,7 @@ def count(answer: Answer) -> None:
 
 
 async def _of_key(context: Context, key: str) -> Claims:
-    async with context.store.read() as tx:
+    async with context.store.read(silence=ASKED) as tx:
         row = await keys.find(tx, key)
     if row is None:
         headers = {"WWW-Authenticate": 'Bearer realm="ootbot"'}

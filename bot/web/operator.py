@@ -12,7 +12,7 @@ from aiohttp import web
 from bot import metrics as counts
 from bot.domain.allowlist_source import on_github
 from bot.errors import StoreUnavailable
-from bot.store import allowlists, backlog, sweeps
+from bot.store import ASKED, allowlists, backlog, sweeps
 from bot.web import access
 from bot.web.keys import CONTEXT
 
@@ -38,7 +38,7 @@ async def readyz(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     missing, notes = [], []
     try:
-        async with context.store.read() as tx:
+        async with context.store.read(silence=ASKED) as tx:
             version = await allowlists.in_force(tx)
             newest = await allowlists.newest(tx)
             hidden = await access.of_request(request, tx)
@@ -95,7 +95,7 @@ async def metrics(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     counts.DATABASE_OK.set(0)
     with contextlib.suppress(StoreUnavailable):
-        async with context.store.read() as tx:
+        async with context.store.read(silence=ASKED) as tx:
             newest = await allowlists.newest(tx)
             ages = await _ages(tx, context)
             waiting, heard = await backlog.measure(tx), await backlog.last_heard(tx)

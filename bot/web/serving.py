@@ -30,6 +30,7 @@ MOST_BYTES = 64 * 1024 * 1024
 SMALL = 1_000  # bytes that are not worth compressing
 LEVEL = 4  # of compression: pages are made for few readers each
 PRIVATE = "private, no-store"
+LOOK = 2.0  # seconds for the look whether a page is kept: making it takes its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ async def _sealed(make: Make, *, until: float = 0) -> Sent | web.Response:
 async def _key(request: web.Request) -> Key | None:
     """Return what a page is kept by; None when the database cannot tell what it may show."""
     try:
-        async with request.app[CONTEXT].store.read() as tx:
+        async with request.app[CONTEXT].store.read(silence=LOOK) as tx:
             return request.path_qs, await access.of_request(request, tx)
     except StoreUnavailable:
         return None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.trust import Given
 
 log = structlog.get_logger("bot.reports")
+WITHIN = 8.0  # seconds until a report is answered, whatever those before it wait for
 MOST = 500  # reports that others may join
 
 
@@ -37,9 +38,12 @@ class Taking:
         if self._group is None or len(self._gathering) >= MOST:
             self._gathering = []
             self._group = asyncio.create_task(self._take_together(self._gathering))
+            self._group.add_done_callback(_looked_at)
         gathered, group, start = self._gathering, self._group, len(self._gathering)
         gathered.extend(given)
-        await asyncio.wait([group])
+        await asyncio.wait([group], timeout=WITHIN)
+        if not group.done():
+            raise StoreUnavailable(f"the database has kept others waiting for over {WITHIN:g} s")
         failure = group.exception()
         if failure is None or isinstance(failure, StoreUnavailable) or len(gathered) == len(given):
             return group.result()[start : start + len(given)]
@@ -58,6 +62,12 @@ class Taking:
             metrics.MISMATCHES.labels(name).inc()
             log.warning("a report contradicts its token or dispatch", field=name, delivery=delivery[:100])
         return taken.answers
+
+
+def _looked_at(group: asyncio.Task[list[Answer]]) -> None:
+    """Look at how it went, though nobody may be left who waits for it."""
+    if not group.cancelled():
+        group.exception()
 
 
 TAKING: web.AppKey[Taking] = web.AppKey("taking", Taking)

