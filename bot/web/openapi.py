@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 import bot
-from bot.web import openapi_doors, openapi_operator, openapi_reads, openapi_schemas
+from bot.web import openapi_doors, openapi_operator, openapi_reads, openapi_records, openapi_schemas
 from bot.web.html import page, render
 from bot.web.keys import CONTEXT
 
@@ -67,7 +67,10 @@ def document(url: str) -> dict[str, Any]:
         },
         "servers": [{"url": url}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
-        "paths": openapi_doors.paths() | openapi_reads.paths() | openapi_operator.paths(),
+        "paths": openapi_doors.paths()
+        | openapi_reads.paths()
+        | openapi_records.paths()
+        | openapi_operator.paths(),
         "components": {"securitySchemes": WHO, "schemas": openapi_schemas.components()},
     }
 

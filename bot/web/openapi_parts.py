@@ -149,6 +149,11 @@ def limit(default: int, *, most: int = MOST_ROWS) -> Schema:
     return whole("limit", most, "how many rows at most", default=default)
 
 
+def before(schema: Schema = TEXT) -> Schema:
+    """Return the parameter that asks for what follows an earlier answer."""
+    return in_query("before", schema, "`next` of the page before")
+
+
 def table() -> Schema:
     """Return the name of a table of records in the address."""
     return in_path("table", one_of(TYPES), "which kind of record")

@@ -1,11 +1,10 @@
-"""What can be read? Results and records, described."""
+"""What can be read of results? Described."""
 
 from __future__ import annotations
 
 from bot.domain.readiness import Word
-from bot.domain.records import TYPES
 from bot.domain.view import State
-from bot.web import api, backend_api, metrics_page, parameters, record_api
+from bot.web import api, backend_api, metrics_page, parameters
 from bot.web.openapi_parts import (
     FLAG,
     NUMBER,
@@ -19,6 +18,7 @@ from bot.web.openapi_parts import (
     Refusal,
     Schema,
     answer,
+    before,
     in_path,
     in_query,
     limit,
@@ -30,7 +30,6 @@ from bot.web.openapi_parts import (
     operation,
     ref,
     repository,
-    table,
     whole,
 )
 
@@ -38,7 +37,6 @@ REPORTED = "|".join(parameters.REPORTED)
 NOTHING: Refusal = (404, "not_found", "there is nothing of that name that may be shown")
 EVENT = in_query("event", matching(f"({REPORTED})(,({REPORTED}))*"), "only jobs of this event, or of several")
 MATCHING = in_query("q", TEXT, "only backends whose name or device holds these words")
-BEFORE = in_query("before", TEXT, "`next` of the page before")
 WORD: Schema = one_of(map(str, Word))
 UNKNOWN_BACKEND: Refusal = (404, "unknown_backend", "neither on the allowlist nor ever heard of")
 DAYS = whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
@@ -55,8 +53,6 @@ def paths() -> Schema:
         "/api/oot/allowlist": {"get": _allowlist()},
         "/api/oot/levels": {"get": _levels()},
         "/api/oot/metrics": {"get": _metrics()},
-        "/api/records/{table}/{owner}/{repo}": {"get": _records()},
-        "/api/records/{table}/{owner}/{repo}/{id}": {"get": _record()},
     }
 
 
@@ -92,7 +88,7 @@ def _backend() -> Schema:
         "How does one backend do?",
         tag="Results",
         who=READER,
-        parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS), BEFORE],
+        parameters=[*repository("org"), DAYS, EVENT, limit(backend_api.JOBS), before()],
         answers={
             200: answer(
                 "Its numbers, its newest jobs and dispatches nobody answered; `next` as with records",
@@ -118,7 +114,7 @@ def _jobs_csv() -> Schema:
             DAYS,
             EVENT,
             whole("limit", most, "how many rows at most", default=backend_api.SHEET),
-            BEFORE,
+            before(),
         ],
         answers={200: said | {"content": {"text/csv": {"schema": TEXT}}}},
         refusals=[WRONG_PARAMETER, NOTHING, UNKNOWN_BACKEND, *READING],
@@ -258,49 +254,3 @@ def _metrics() -> Schema:
         answers={200: answer(f"{some}, a row for each day", members(shown))},
         refusals=[WRONG_PARAMETER, NOTHING, *READING],
     )
-
-
-def _records() -> Schema:
-    shown = members({"ok": OK, "rows": listed(_any_record()), "next": maybe(TEXT)})
-    return operation(
-        "records",
-        "What is held of a repository?",
-        tag="Records",
-        who=READER,
-        more="The repository `-/-` stands for none, as with installations.",
-        parameters=[
-            table(),
-            *repository(),
-            limit(record_api.ROWS),
-            BEFORE,
-        ],
-        answers={
-            200: answer(
-                "Newest first, fewer where texts are long; `next` is the `before` of the page after, null at the end",
-                shown,
-            )
-        },
-        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), *READING],
-    )
-
-
-def _record() -> Schema:
-    which = "the number of an issue or pull request, the delivery's GUID of an event, otherwise GitHub's id"
-    return operation(
-        "record",
-        "What is held of one issue, pull request, run ...?",
-        tag="Records",
-        who=READER,
-        parameters=[
-            table(),
-            *repository(),
-            in_path("id", matching(parameters.IDENTIFIER.pattern), which),
-            whole("attempt", 1_000_000, "of a workflow run; the newest when left out"),
-        ],
-        answers={200: answer("One flat object with GitHub's names", _any_record())},
-        refusals=[WRONG_PARAMETER, (404, "not_found", "no such table or record"), *READING],
-    )
-
-
-def _any_record() -> Schema:
-    return {"anyOf": [ref(f"record_{name}") for name in TYPES]}
