@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 import handlers
-from bot import memory, tasks, traces
+from bot import memory, tasks, traces, upstream
 from bot.clock import Clock, SystemClock
 from bot.context import Context
 from bot.errors import Misconfigured, RetryLater
@@ -56,8 +56,9 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
     store = Store(settings.database, clock=clock)
     await store.open()
     async with calling(settings.proxy) as http:
-        upstream = _github(settings, http, store, settings.app_id, settings.private_key)
-        relay = upstream
+        settings = await upstream.settle(store, settings)
+        github = _github(settings, http, store, settings.app_id, settings.private_key)
+        relay = github
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
             relay = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
         verifier = Verifier(settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock)
@@ -66,7 +67,7 @@ async def make_context(settings: Settings, *, clock: Clock | None = None) -> Asy
                 settings=settings,
                 store=store,
                 clock=clock,
-                github=upstream,
+                github=github,
                 relay=relay,
                 verifier=verifier,
                 events=handlers.EVENTS,

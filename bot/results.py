@@ -56,9 +56,9 @@ async def accept(tx: Transaction, settings: Settings, given: Sequence[Given]) ->
     return Taken(answers=answers, contradictions=wrong)
 
 
-async def accept_relayed(tx: Transaction, envelope: Envelope) -> Answer:
+async def accept_relayed(tx: Transaction, settings: Settings, envelope: Envelope) -> Answer:
     """Take what an outside relay passes on; returns the answer."""
-    job = trust.relayed(envelope)
+    job = trust.relayed(settings, envelope)
     meter = await Meter.of(tx, [job])
     answers = await _record(tx, {0: job}, meter)
     await report_rates.count(tx, meter.accepted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot import callback_token
+from bot import callback_token, upstream
 from bot.domain import contradiction
 from bot.domain.allowlist_entry import Level
 from bot.domain.reading import as_commit
@@ -115,12 +115,12 @@ def admit(known: Known, one: Given) -> Job | None:
     )
 
 
-def relayed(envelope: Envelope) -> Job:
+def relayed(settings: Settings, envelope: Envelope) -> Job:
     """Return the job an outside relay speaks of: no dispatch and no allowlist entry stands behind it."""
     report = envelope.report
     row = {
         "downstream_repo": envelope.repository,
-        "upstream_repo": envelope.upstream_repo,
+        "upstream_repo": upstream.named(settings, envelope.upstream_repo),
         "pr_number": envelope.pr_number,
         "head_sha": envelope.head_sha,
         "delivery_id": report.delivery_id,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot import logs, metrics, traces
+from bot import logs, metrics, traces, upstream
 from bot.delivery import Delivery
 from bot.domain import backoff
-from bot.domain.reading import Unreadable, clean, decode
+from bot.domain.reading import Unreadable, clean
 from bot.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.store import bell, inbox, intents, queue
 from bot.store.insistence import insist
@@ -173,8 +173,8 @@ class Worker:
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
     async def _handle(self, tx: Transaction, one: Stored) -> None:
-        large = len(one.body) > LARGE
-        data = await asyncio.to_thread(decode, one.body) if large else decode(one.body)
+        read = partial(upstream.read, self._context.settings, one.body)
+        data = await asyncio.to_thread(read) if len(one.body) > LARGE else read()
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
         bound = structlog.contextvars.bind_contextvars(delivery=one.guid)

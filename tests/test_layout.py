@@ -17,7 +17,7 @@ MOST_LINES = 300
 # Who may import whom: a part may import the parts listed with it, and its own modules where it says so.
 LEAVES = {"bot", "bot.errors", "bot.clock", "bot.metrics", "bot.traces", "bot.domain"}
 STORE = LEAVES | {"bot.settings", "bot.parse", "bot.store", "bot.delivery"}
-MIDDLE = STORE | {"bot.github", "bot.oidc", "bot.context", "bot.callback_token", "bot.query"}
+MIDDLE = STORE | {"bot.github", "bot.oidc", "bot.context", "bot.callback_token", "bot.query", "bot.upstream"}
 ALLOWED = {
     "bot.errors": {"bot"},
     "bot.clock": {"bot"},
@@ -31,6 +31,7 @@ ALLOWED = {
     "bot.settings": {"bot", "bot.parse", "bot.errors", "bot.settings_file"},
     "bot.store": {"bot", "bot.errors", "bot.clock", "bot.domain", "bot.store"},
     "bot.delivery": {"bot", "bot.domain", "bot.store"},
+    "bot.upstream": STORE,
     "bot.callback_token": {"bot"},
     "bot.pace": LEAVES,
     "bot.identity": LEAVES,

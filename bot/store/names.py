@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.store.tables import oot_dispatch, oot_workflow_job, records, repository_name
+from bot.store.tables import records, repository_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -41,10 +41,10 @@ async def ids(tx: Transaction, name: str) -> set[int]:
     return set((await tx.run(sa.select(NAME.repository_id).where(NAME.name == name.casefold()))).scalars())
 
 
-async def of_upstreams(tx: Transaction) -> set[str]:
-    """Return the upstreams that dispatches and jobs were ever about, as these spell them: few, in very many rows."""
+async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
+    """Return the upstreams that rows of these tables are about, as they spell them: few, in very many rows."""
     found: set[str] = set()
-    for column in (oot_dispatch.c.upstream_repo, oot_workflow_job.c.upstream_repo):
+    for column in (table.c.upstream_repo for table in tables):
         each = sa.select(sa.func.min(column).label("name")).cte(recursive=True)
         following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
         each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))

@@ -41,7 +41,7 @@ async def private(tx: Transaction, asked: Iterable[str]) -> Private:
 
     Only those that are asked for, and those our own rows are about: strangers' may be any number.
     """
-    ids = await names.private_ids(tx, {*asked, *await names.of_upstreams(tx)})
+    ids = await names.private_ids(tx, {*asked, *await names.of_upstreams(tx, oot_dispatch, oot_workflow_job)})
     return Private(names=frozenset(await names.of_ids(tx, ids)), ids=frozenset(ids))
 
 

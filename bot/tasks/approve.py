@@ -25,7 +25,7 @@ log = structlog.get_logger("bot.tasks.approve")
 async def run(context: Context, task: Task) -> None:
     """Let the head go to the backends that held it back, if whoever labelled it may say so."""
     async with context.store.read() as tx:
-        _, body = await subject.delivery(tx, task)
+        _, body = await subject.delivery(context, tx, task)
     try:
         repo, login = body["repository"]["full_name"], body["sender"]["login"]
         number, head = body["pull_request"]["number"], body["pull_request"]["head"]["sha"]

@@ -40,7 +40,7 @@ OPEN_TO_ALL = frozenset({"help", "status", ""})
 async def run(context: Context, task: Task) -> None:
     """Carry out every command of one comment."""
     async with context.store.read() as tx:
-        _, body = await subject.delivery(tx, task)
+        _, body = await subject.delivery(context, tx, task)
     try:
         about, said_at = _about(body, task.key), as_time(body["comment"]["created_at"])
         if not context.settings.is_upstream(about["upstream_repo"]):

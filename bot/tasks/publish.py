@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot import metrics, query
+from bot import metrics, query, upstream
 from bot.domain import desired, naming, run_key, verdict
 from bot.domain.writes import Terms
 from bot.errors import GitHubRefused, GiveUp, NoRoom, RetryLater
@@ -91,7 +91,7 @@ async def all_open(tx: Transaction, settings: Settings, *, account: str | None =
     for repo, number in await pulls.all_open(tx):
         mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
         if mine and settings.is_upstream(repo):
-            tx.publish(repo, number)
+            tx.publish(upstream.named(settings, repo), number)
 
 
 async def _write_all(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot import relay
+from bot import relay, upstream
 from bot.domain.reading import as_time
 from bot.errors import GitHubRefused, RetryLater
 from bot.store import allowlists, archive, inbox, sweeps, unsettled
@@ -42,7 +42,6 @@ class Listed:
 
     number: int
     repository_id: int
-    repo: str
     head: str
     base_ref: str
     title: str
@@ -109,13 +108,12 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
     """
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)
-    name = listed[0].repo if listed else repo
     ripe = [pull for pull in listed if pull.updated_at < settled]
     numbers = [pull.number for pull in ripe]
     async with context.store.read() as tx:
         known = await unsettled.pulls(tx, repo, numbers)
-        relayed = await unsettled.dispatched(tx, name, numbers)
-        unsent = await unsettled.dropped(tx, name, numbers)
+        relayed = await unsettled.dispatched(tx, repo, numbers)
+        unsent = await unsettled.dropped(tx, repo, numbers)
         dropped = {(row["pr_number"], row["head_sha"], row["base_ref"]) for row in unsent}
         news = [one for pull in ripe if (one := _news(pull, known, relayed, since=since))]
         there = {pull.number for pull in listed}
@@ -126,7 +124,7 @@ async def _pulls(context: Context, repo: str, *, since: int, settled: int) -> in
     for pull in ripe:
         if (pull.number, pull.head, pull.base_ref) in dropped:
             async with context.store.transaction() as tx:
-                await relay.resume(tx, name, pull.number)
+                await relay.resume(tx, repo, pull.number)
     fresh = [one for one in news if one.guid not in heard]
     # any: some may be refused, or end this, every time
     some = random.sample(fresh, min(len(fresh), MOST_PULLS))
@@ -142,7 +140,6 @@ async def _list(client: Client) -> list[Listed]:
             Listed(
                 number=pull["number"],
                 repository_id=base["id"],
-                repo=base["full_name"],
                 head=pull["head"]["sha"],
                 base_ref=pull["base"]["ref"],
                 title=pull["title"],
@@ -228,5 +225,7 @@ async def _store(context: Context, client: Client, news: News, settled: int) -> 
     }
     async with context.store.transaction() as tx:
         if news.shown:
-            tx.publish(body["repository"]["full_name"], news.number, delay=SOON)
+            tx.publish(
+                upstream.named(context.settings, body["repository"]["full_name"]), news.number, delay=SOON
+            )
         return await inbox.put(tx, told.as_incoming(news.guid, "pull_request", body, source="api"))

@@ -19,7 +19,7 @@ async def run(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.transaction() as tx:
         tx.cause = task.key
-        event, body = await subject.delivery(tx, task)
+        event, body = await subject.delivery(context, tx, task)
         try:
             await RELAYS[event](tx, context.settings, task.key, body)
         except (KeyError, TypeError, AttributeError) as error:

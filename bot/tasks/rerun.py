@@ -27,7 +27,7 @@ SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}
 async def run(context: Context, task: Task) -> None:
     """Do what the button asked for, if it was on a check run or suite of ours."""
     async with context.store.transaction() as tx:
-        _, body = await subject.delivery(tx, task)
+        _, body = await subject.delivery(context, tx, task)
         wish = _wish(body, context.github.app_id)
         if wish is None:
             return

@@ -161,7 +161,7 @@ def _names(settings: Settings, repo: str, record: Row | None) -> tuple[str, ...]
     """Return how the upstream's name is spelled in our rows, the likeliest first."""
     watched = [name for name in settings.upstream_repo if name.casefold() == repo.casefold()]
     known = [record["repo"]] if record else []
-    return (*known, *watched, repo)
+    return (*watched, *known, repo)
 
 
 def _shown(

@@ -29,7 +29,7 @@ async def receive(request: web.Request) -> web.Response:
         _check_token(request.headers.get(HEADER, ""), request.app[CONTEXT].settings.relay_token)
         envelope = _read(await read_body(request, limit=LIMIT))
         async with request.app[CONTEXT].store.transaction(patience=PATIENCE) as tx:
-            answer = await results.accept_relayed(tx, envelope)
+            answer = await results.accept_relayed(tx, request.app[CONTEXT].settings, envelope)
         if isinstance(answer, Rejected):
             raise answer
     except Rejected as refusal:
