@@ -147,7 +147,7 @@ def _living(engine: AsyncEngine, *, asked: bool = False) -> AsyncEngine:
             )
             try:
                 connection.ping()
-            except Exception as error:  # whatever it is, another connection is taken
+            except (connection.dbapi.Error, OSError) as error:
                 raise sa.exc.DisconnectionError from error
             finally:
                 late.cancel()
