@@ -27,8 +27,12 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--nightly"):
         skip = pytest.mark.skip(reason="long: run with --nightly")
         for item in items:
-            if "nightly" in item.keywords:
+            if "nightly" in item.keywords or ("logic" in item.keywords and _database(item) == "postgres"):
                 item.add_marker(skip)
+
+
+def _database(item):
+    return item.callspec.params.get("database_url") if hasattr(item, "callspec") else None
 
 
 @pytest.hookimpl(wrapper=True)

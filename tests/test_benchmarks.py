@@ -17,7 +17,7 @@ SECONDS = 300  # one that takes longer hangs
     ("name", "options"),
     [
         ("callback", "--rounds 1 --seconds 0.3"),
-        ("hud", "--rows 500 --seconds 0.5 --views 1"),
+        ("hud", "--rows 100 --seconds 0.5 --views 1"),
         pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
         pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),

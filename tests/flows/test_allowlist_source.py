@@ -14,6 +14,9 @@ from bot.domain.allowlist_source import OnGitHub, on_github
 from tests import harness
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
 
+pytestmark = pytest.mark.logic
+
+
 CONFIG = "org/config"
 PATH = "ci/allowlist.yml"
 SOURCE = f"{CONFIG}:{PATH}@release"

@@ -15,6 +15,9 @@ from tests import harness
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
+pytestmark = pytest.mark.logic
+
+
 MOST_CHARACTERS = 65_535
 DISPATCHES = r"/dispatches$"
 READS_INPUTS = "name: Upstream\non: {workflow_dispatch: {inputs: {client_payload: {required: true}}}}\n"

@@ -6,6 +6,8 @@ import pytest
 
 from tests.harness import L2, L3, UPSTREAM
 
+pytestmark = pytest.mark.logic
+
 
 @pytest.fixture
 async def started(bot, github):

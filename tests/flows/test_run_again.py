@@ -6,6 +6,9 @@ import pytest
 
 from tests.harness import L4, UPSTREAM
 
+pytestmark = pytest.mark.logic
+
+
 OTHER_CI = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], confirm: false}}\n"
 
 

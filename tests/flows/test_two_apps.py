@@ -8,6 +8,9 @@ import pytest
 
 from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM, make_settings, running, sign
 
+pytestmark = pytest.mark.logic
+
+
 OTHER = "the other App's secret"
 
 

@@ -14,6 +14,9 @@ from bot.web.access import COOKIE
 from tests.harness import L4, UPSTREAM, running
 from tests.web.seeing import check_inert, see
 
+pytestmark = pytest.mark.logic
+
+
 TOKEN = {"token": "an admin token of ours"}
 
 

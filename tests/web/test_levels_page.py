@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness import ALLOWLIST, L2, L3, L4
 from tests.web.seeing import put, see
+
+pytestmark = pytest.mark.logic
+
 
 DAY = 86_400
 

@@ -17,6 +17,9 @@ from bot.web.routes import make_app
 from tests.harness import L4, SECRET, UPSTREAM, replace, running, sign
 from tests.web.reporting import OPENED
 
+pytestmark = pytest.mark.logic
+
+
 DRAWN = 12  # requests for each door and database, two thirds of them spoilt: over 300 in all
 PAGES = {  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
