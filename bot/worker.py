@@ -77,12 +77,13 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
         await self.prepare()
-        loops = [
-            asyncio.create_task(one) for one in (self._work(), self._heartbeat(), bell.listen(self._store))
-        ]
+        loops = [*map(asyncio.create_task, (self._work(), self._heartbeat(), bell.listen(self._store)))]
         await self._stopping.wait()
-        if self._running:
-            await asyncio.wait(self._running, timeout=GRACE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await asyncio.wait(loops[:1])  # it may be claiming: what it still begins is finished, too
+                while self._running:
+                    await asyncio.wait(set(self._running))
         for task in (*self._running, *loops):
             task.cancel()
         await asyncio.gather(*self._running, *loops, return_exceptions=True)
@@ -200,8 +201,7 @@ class Worker:
                 await inbox.postpone(tx, one, due_at=due_at, error=reason)
 
     async def _start_tasks(self) -> int:
-        free = SLOTS - len(self._running)
-        if free <= 0:
+        if (free := SLOTS - len(self._running)) <= 0 or self._stopping.is_set():
             return 0
         async with self._claiming:
             async with self._store.transaction() as tx:
