@@ -24,10 +24,10 @@ BASE = ("base", "build")
 
 EPILOG = """examples:
   python3 dev.py demo                  the whole loop on loopback: open the URLs it prints
-  python3 dev.py demo --once           play the story, check what the pull request shows, exit
+  python3 dev.py demo --once           play the scenario, verify what the pull request shows, exit
   python3 dev.py test                  the test suite (SQLite and PostgreSQL, no server needed)
   python3 dev.py test -k webhook -x    anything after `test` goes to pytest
-  python3 dev.py lint                  format, lint and types
+  python3 dev.py lint                  format, lint, types, directions of import
   python3 dev.py check                 lint, then test: what CI runs
   python3 dev.py setup postgres        only the environment, with extras by name
   python3 dev.py generate              write config/default.toml and docs/settings.md again
@@ -76,17 +76,19 @@ def check(args: list[str]) -> int:
 
 
 def lint(_args: list[str]) -> int:
-    """Check format, lint and types; stop at the first step that fails."""
+    """Check format, lint, types and the directions of import; stop at the first step that fails."""
     environment("test", "lint")
+    module = (str(PYTHON), "-m")
     steps = (
-        ("ruff", "format", "--check", "."),
-        ("ruff", "check", "."),
-        ("mypy",),
-        ("mypy", "actions/report/report.py"),
+        (*module, "ruff", "format", "--check", "."),
+        (*module, "ruff", "check", "."),
+        (*module, "mypy"),
+        (*module, "mypy", "actions/report/report.py"),
+        (str(BIN / "lint-imports"), "--no-logo", "--no-cache"),
     )
     for step in steps:
-        print("--", *step, flush=True)
-        if code := run(str(PYTHON), "-m", *step):
+        print("--", *(word.removeprefix(f"{BIN}/") for word in step), flush=True)
+        if code := run(*step):
             return code
     return 0
 

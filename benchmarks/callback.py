@@ -1,4 +1,4 @@
-"""How many reports a second are verified, recorded and durable before they are answered?
+"""Reports per second that are verified, recorded and durable before they are answered.
 
     python3 dev.py bench callback [--rounds 5] [--seconds 3] [--json]
 
@@ -30,22 +30,20 @@ from aiohttp import web
 
 from benchmarks.support.load import Load, pin, pull_request
 from benchmarks.support.machine import Server, describe, median, show
-from bot import callback_token, logs
-from bot.app import make_context
-from bot.clock import SystemClock
-from bot.demo.github.keys import private_key
+from bot.app import make_app, make_context
+from bot.core import log_output
+from bot.core.clock import SystemClock
+from bot.core.setting_types import IssuerConfig
+from bot.core.settings import Settings
+from bot.db.secrets import secret
+from bot.demo.github.auth import private_key
 from bot.demo.issuer import Issuer
-from bot.oidc import Verifier
-from bot.parse import IssuerConfig
-from bot.settings import Settings
-from bot.store import allowlists, dispatches
-from bot.store.tables import secret
-from bot.web import callback
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.reports import callback_token, endpoints
+from bot.oot.reports.oidc import VERIFIER, Verifier
+from bot.oot.results import dispatches
+from bot.web import server
 from bot.web.bodies import read_body
-from bot.web.keys import BODY_SECONDS, CONTEXT
-from bot.web.middleware import guard
-from bot.web.refusals import REFUSALS, Refusals
-from bot.web.routes import make_app
 
 UPSTREAM, BACKEND = "org/project", "org/backend"
 SECRET = b"k" * 32
@@ -210,10 +208,10 @@ def trusted(url: str) -> tuple[IssuerConfig, ...]:
 
 
 async def verify_only(request: web.Request) -> web.Response:
-    """The same door without the store."""
-    claims = await callback.who(request)
-    body = await read_body(request, limit=callback.LIMIT)
-    given = callback.given(claims, body)
+    """The same endpoint without the store."""
+    claims = await endpoints.authenticate(request)
+    body = await read_body(request, limit=endpoints.LIMIT)
+    given = endpoints.parse_submission(claims, body)
     answer = {"ok": True, "status": given.report.status}
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
@@ -230,14 +228,15 @@ async def serve(name: str, port: int, folder: str, issuer: str) -> None:
     async with make_context(settings) as context:
         async with context.store.transaction() as tx:
             await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
-            await allowlists.keep(tx, source="file", content=allowlist, error=None)
+            await allowlists.record(tx, source="file", content=allowlist, error=None)
             for run in range(RUNS):
                 await dispatches.add(tx, dispatch(run))
         app = make_app(context)
         if name == "verify":
-            app = web.Application(middlewares=[guard])
-            app[CONTEXT], app[BODY_SECONDS] = context, 10.0
-            app[REFUSALS] = Refusals(context.clock, most=60)
+            app = server.make_app(context, body_seconds=10.0)
+            app[VERIFIER] = Verifier(
+                settings.oidc_issuers, audiences=["ootbot"], http=context.http, clock=context.clock
+            )
             app.add_routes([web.post("/api/oot/callback", verify_only)])
         runner = web.AppRunner(app, access_log=None, auto_decompress=False)
         await runner.setup()
@@ -247,7 +246,7 @@ async def serve(name: str, port: int, folder: str, issuer: str) -> None:
 
 
 if __name__ == "__main__":
-    logs.configure(fmt="json", level="warning")
+    log_output.configure(fmt="json", level="warning")
     if sys.argv[1:2] == ["serve"]:
         pin(0)
         uvloop.run(serve(sys.argv[2], int(sys.argv[3]), *sys.argv[4:6]))

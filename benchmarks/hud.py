@@ -1,4 +1,4 @@
-"""How fast are the pages when there is much to show, and do webhooks wait for them?
+"""Speed of the pages over many rows, and of webhooks received meanwhile.
 
     python3 dev.py bench hud [--rows 1000000] [--seconds 10] [--views 120] [--keep FOLDER] [--json]
 
@@ -28,17 +28,17 @@ from aiohttp import web
 
 from benchmarks.support.load import SECRET, Load, Requests, pin, workflow_job
 from benchmarks.support.machine import Server, describe, show
-from bot import logs, memory
-from bot.app import make_context, make_worker
-from bot.clock import SystemClock
-from bot.demo.github.keys import private_key
-from bot.settings import Settings
-from bot.store import jobs, rollup
-from bot.store.pull_tables import oot_compared
-from bot.store.tables import oot_dispatch, oot_workflow_job, records
-from bot.tasks import rollup as task
-from bot.tasks.allowlist import refresh
-from bot.web.routes import make_app
+from bot.app import make_app, make_context, make_worker
+from bot.core import log_output, memory
+from bot.core.clock import SystemClock
+from bot.core.settings import Settings
+from bot.demo.github.auth import private_key
+from bot.ingest.tables import records
+from bot.oot.allowlist.refresh import refresh
+from bot.oot.results import jobs
+from bot.oot.results.tables import oot_dispatch, oot_workflow_job
+from bot.oot.statistics import rollup
+from bot.oot.verdict.tables import oot_compared
 
 UPSTREAM, SHA = "org/upstream", "{:040x}"
 BACKENDS, DAYS, DAY = 200, 90, 86_400_000
@@ -84,8 +84,8 @@ async def fill(folder: str, rows: int) -> None:
         now = context.clock.now()
         write_rows(chosen.data_dir / "ootbot.db", rows, now)
         async with context.store.transaction() as tx:
-            await rollup.mark(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
-        await task.run(context, None)
+            await rollup.mark_days(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
+        await rollup.run(context, None)
 
 
 def days(now: int) -> range:
@@ -113,10 +113,10 @@ def write_rows(path: Path, rows: int, now: int) -> None:
                 )
         plain.execute("COMMIT")
     plain.execute("BEGIN")
-    for table, told in zip(
+    for table, rows in zip(
         (oot_dispatch, oot_workflow_job), head_rows(chance, heads, heads, now), strict=True
     ):
-        insert(plain, table, [row | PUSHED for row in told])
+        insert(plain, table, [row | PUSHED for row in rows])
     plain.execute("COMMIT")
     plain.close()
 
@@ -274,16 +274,16 @@ async def together(port: int, paths: list[str], *, rate: float, seconds: float) 
         seconds=seconds,
         rate=200,
     )
-    seen, doors = await asyncio.gather(
+    seen, received = await asyncio.gather(
         views(port, paths, rate=rate, seconds=seconds), webhooks.run("127.0.0.1", port)
     )
     return {
         "views": len(seen),
         "views_p50_ms": round(seen[len(seen) // 2], 1),
         "views_p95_ms": round(seen[int(len(seen) * 0.95)], 1),
-        "webhooks_per_second": doors["per_second"],
-        "webhooks_p99_ms": doors["p99_ms"],
-        "answers_other_than_202": doors["answers"] - doors["statuses"].get("202", 0),
+        "webhooks_per_second": received["per_second"],
+        "webhooks_p99_ms": received["p99_ms"],
+        "answers_other_than_202": received["answers"] - received["statuses"].get("202", 0),
     }
 
 
@@ -329,7 +329,7 @@ def measure(folder: str, options) -> dict:
 
 
 if __name__ == "__main__":
-    logs.configure(fmt="console", level="critical")
+    log_output.configure(fmt="console", level="critical")
     if sys.argv[1:2] == ["serve"]:
         uvloop.run(serve(sys.argv[3], int(sys.argv[2]), int(sys.argv[4])))
     else:

@@ -1,4 +1,4 @@
-"""How fast does the webhook door take deliveries, and how soon are they records?
+"""Webhook deliveries accepted per second, and the time until they are records.
 
     python3 dev.py bench ingest [--rounds 3] [--seconds 4] [--rows 5000000] [--json]
 

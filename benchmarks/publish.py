@@ -1,4 +1,4 @@
-"""How soon is it on GitHub, and how politely? Pull requests of an hour on simulated time, real HTTP on loopback.
+"""Delay and number of writes to GitHub: an hour of pull requests on simulated time, real HTTP on loopback.
 
     python3 dev.py bench publish [--json]                       20 minutes of that load: two minutes on an idle machine
     python3 dev.py bench publish --minutes 60 --pushes 30       the whole hour, which takes twice that
@@ -25,8 +25,8 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.support.machine import describe, show
-from benchmarks.support.simulated import stage
-from bot.logs import configure
+from benchmarks.support.simulated import simulation
+from bot.core.log_output import configure
 
 UPSTREAM = "example-org/project"
 JOBS = 3
@@ -54,8 +54,8 @@ def allowlist() -> str:
     return "\n".join(lines) + "\n"
 
 
-def staged(**settings):
-    return stage(UPSTREAM, NAMES, allowlist(), writes_per_min=60, **settings)
+def simulated(**settings):
+    return simulation(UPSTREAM, NAMES, allowlist(), writes_per_min=60, **settings)
 
 
 class Crowd:
@@ -63,7 +63,7 @@ class Crowd:
 
     def __init__(self, play, chance):
         self.play, self.chance = play, chance
-        self.told = {}  # (head, backend) -> [(time, (reported, finished, failed))], as accepted
+        self.accepted = {}  # (head, backend) -> [(time, (reported, finished, failed))], as accepted
         self.failed = {}  # (head, backend) -> when its first failure was accepted
         self.passed = {}  # head -> when GitHub said that the last blocking run ended well
         play.github.on_dispatch = self.begin
@@ -100,7 +100,7 @@ class Crowd:
         )
         assert code == 200, said
         key, now = (head_of(dispatch), dispatch.repo.full_name), self.play.clock.now()
-        news = self.told.setdefault(key, [])
+        news = self.accepted.setdefault(key, [])
         reported, finished, failed = news[-1][1] if news else (0, 0, 0)
         if status == "in_progress":
             news.append((now, (reported + 1, finished, failed)))
@@ -116,7 +116,7 @@ def head_of(dispatch) -> str:
 
 async def hour(options) -> dict:
     """The load of the first paragraph, and what of it was late."""
-    async with staged() as play:
+    async with simulated() as play:
         crowd = Crowd(play, random.Random(7))
         began, gap = play.clock.now(), options.minutes * MINUTE // options.pushes
         for number in range(options.pushes):
@@ -136,9 +136,9 @@ def measure(play, crowd) -> dict:
     first, gates, verdicts = check_delays(play, crowd, writes)
     stale = staleness(play, crowd, writes)
     runs = [(run.head_sha, run.name) for run in play.github.check_runs_all(UPSTREAM)]
-    talks = [comment.pull.number for comment in play.github.world.repo(UPSTREAM).comments.values()]
+    talks = [comment.pull.number for comment in play.github.state.repo(UPSTREAM).comments.values()]
     return {
-        "reports accepted": sum(map(len, crowd.told.values())),
+        "reports accepted": sum(map(len, crowd.accepted.values())),
         "writes": len(writes),
         "creations": len(created),
         "refused or limited by GitHub": sum(call.status >= 400 for call in play.github.calls),
@@ -179,7 +179,7 @@ def check_delays(play, crowd, writes) -> tuple[list[int], list[int], list[int]]:
     for call in writes:
         if "check-runs" in call.path:
             written.setdefault((call.body["head_sha"], call.body["name"]), []).append(call)
-    for pull in play.github.world.repo(UPSTREAM).pulls.values():
+    for pull in play.github.state.repo(UPSTREAM).pulls.values():
         head, mine = pull.head_sha, written[pull.head_sha, "oot / gate"]
         failures = [at for (sha, name), at in crowd.failed.items() if sha == head and name in BLOCKING]
         first.append(mine[0].at - pull.created_at)
@@ -197,16 +197,16 @@ def concluded(calls) -> int:
 def staleness(play, crowd, writes) -> list[int]:
     """For each report accepted: until when the comment said less. Before there is one only a failure is owed."""
     texts: dict[int, list[tuple[int, dict]]] = {}
-    comments = play.github.world.repo(UPSTREAM).comments
+    comments = play.github.state.repo(UPSTREAM).comments
     made = iter(sorted(comments.values(), key=lambda comment: comment.id))
     for call in writes:
         if "/comments" in call.path:
             new = call.path.endswith("/comments")
             comment = next(made) if new else comments[int(call.path.rpartition("/")[2])]
             texts.setdefault(comment.pull.number, []).append((call.at, said(call.body["body"])))
-    pulls = {pull.head_sha: pull.number for pull in play.github.world.repo(UPSTREAM).pulls.values()}
+    pulls = {pull.head_sha: pull.number for pull in play.github.state.repo(UPSTREAM).pulls.values()}
     delays = []
-    for (head, name), news in crowd.told.items():
+    for (head, name), news in crowd.accepted.items():
         written = texts.get(pulls[head], [])
         for at, truth in news:
             if truth[2] or (written and written[0][0] <= at):
@@ -234,7 +234,7 @@ def said(body: str) -> dict[str, tuple[int, int, int]]:
 
 async def idle() -> dict:
     """From an accepted report to the check run, the bot otherwise idle: real time, and the budget's waiting with it."""
-    async with staged() as play:
+    async with simulated() as play:
         for _ in range(2):
             await play.github.open_pull(UPSTREAM, labels=LABELS, author="octocat")
         await play.run(play.clock.now() + 2 * MINUTE)
@@ -279,7 +279,7 @@ def written(calls, name) -> bool:
 
 async def burst() -> dict:
     """A thousand reports on one head within a minute."""
-    async with staged(rate_limit_per_min=2 * REPORTS) as play:
+    async with simulated(rate_limit_per_min=2 * REPORTS) as play:
         await play.github.open_pull(UPSTREAM, author="octocat")
         await play.run(play.clock.now() + MINUTE // 2)
         start, before = play.clock.now(), len(play.github.calls)

@@ -1,4 +1,4 @@
-"""What do more processes gain, and what do more backends cost?
+"""Gain of more processes, and cost of more backends.
 
     python3 dev.py bench scale [--rounds 2] [--deliveries 600] [--pushes 2] [--json]
 
@@ -25,13 +25,15 @@ import sqlalchemy as sa
 
 from benchmarks.support.load import pull_request
 from benchmarks.support.machine import Server, cpu_of, describe, median, ours, show
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
+from bot.database import make_store
+from bot.db import notify
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
-from bot.store import Store, bell
-from bot.store.inbox import Incoming
-from bot.tasks import PERIODIC
-from tests.harness import SECRET, report_body
+from bot.features import FEATURES
+from bot.ingest.inbox import Incoming
+from bot.ingest.intake import Intake
+from tests.harness import PERIODIC, SECRET, report_body
 from tests.process import Process, options_for
 
 PROCESSES = (1, 4)
@@ -95,46 +97,48 @@ async def drained(url: str, number: int, deliveries: int) -> tuple[float, float]
 
     Half as many before that let each of them open its connections and learn its statements.
     """
-    store = Store(url, clock=SystemClock())
+    store = make_store(url, clock=SystemClock(), features=FEATURES)
     await store.open()
     try:
         await put_aside(store, deliveries + deliveries // 2)
         with contextlib.ExitStack() as stack:
-            crew = [
-                stack.enter_context(Server(*ours("crew", tempfile.mkdtemp(), url))) for _ in range(number)
+            workers = [
+                stack.enter_context(Server(*ours("unpinned_worker", tempfile.mkdtemp(), url)))
+                for _ in range(number)
             ]
             await take(store, deliveries // 2)
-            began, used, before = time.perf_counter(), cpu(crew), await tasks_done(store)
+            began, used, before = time.perf_counter(), cpu(workers), await tasks_done(store)
             await take(store, deliveries)
-            took, used = time.perf_counter() - began, cpu(crew) - used
+            took, used = time.perf_counter() - began, cpu(workers) - used
             done = deliveries + await tasks_done(store) - before
             return done / took, done / used
     finally:
         await store.close()
 
 
-def cpu(crew: list[Server]) -> float:
-    return sum(server.cpu() for server in crew)
+def cpu(workers: list[Server]) -> float:
+    return sum(server.cpu() for server in workers)
 
 
-async def take(store: Store, deliveries: int) -> None:
+async def take(store, deliveries: int) -> None:
     """Let so many of those put aside be taken, all at one moment, and wait for the end."""
     some = f"SELECT id FROM delivery WHERE state = 'foreign' LIMIT {deliveries}"
     async with store.transaction() as tx:
         await tx.run(sa.text(f"UPDATE delivery SET state = 'stored' WHERE id IN ({some})"))
-        await tx.run(bell.ring(store.name))
+        await tx.run(notify.notification(store.name))
     await until(lambda: nothing_left(store), "the end of the backlog")
 
 
-async def put_aside(store: Store, deliveries: int) -> None:
+async def put_aside(store, deliveries: int) -> None:
     """Store deliveries that nobody takes yet: as many pull requests, each to be relayed to whoever is listed."""
     template = (
         pull_request(9_000).replace(b'"org/project"', b'"org/upstream"').replace(b'"edited"', b'"opened"')
     )
-    first = int(time.time() * 1000)
+    intake, first = Intake(store), int(time.time() * 1000)
     for start in range(first, first + deliveries, 200):
         numbers = range(start, min(start + 200, first + deliveries))
-        await asyncio.gather(*(store.intake.put(opened(template, number)) for number in numbers))
+        await asyncio.gather(*(intake.put(opened(template, number)) for number in numbers))
+    await intake.close()
 
 
 def opened(template: bytes, number: int) -> Incoming:
@@ -142,7 +146,7 @@ def opened(template: bytes, number: int) -> Incoming:
     return Incoming(guid=str(uuid.uuid4()), event="pull_request", foreign=True, body=body)
 
 
-async def nothing_left(store: Store) -> bool:
+async def nothing_left(store) -> bool:
     """Whether every delivery is handled and no task but the timetable's is to be done."""
     kinds = ", ".join(f"'{kind}'" for kind in PERIODIC)
     query = (
@@ -153,7 +157,7 @@ async def nothing_left(store: Store) -> bool:
         return not (await tx.run(sa.text(query))).scalar()
 
 
-async def tasks_done(store: Store) -> int:
+async def tasks_done(store) -> int:
     async with store.read() as tx:
         return (await tx.run(sa.text("SELECT count(*) FROM task WHERE state = 'done'"))).scalar()
 
@@ -214,16 +218,16 @@ class Crowd:
         self.github, self.issuer, self.process, self.http = github, issuer, process, http
 
     async def opened(self, number: int):
-        """A pull request, all its backends told, none of them at work."""
+        """A pull request, dispatched to all its backends, none of them running."""
         pull = await self.github.open_pull(UPSTREAM, author="octocat")
-        await self.told(pull, number)
+        await self.dispatched(pull, number)
         return pull
 
     async def push(self, pull, number: int) -> float:
         """One push until all is quiet again; returns the bot's processor seconds."""
         before = self.cpu()
         await self.github.push_commit(pull)
-        sent = await self.told(pull, number)
+        sent = await self.dispatched(pull, number)
         for at in range(0, number, 20):
             await asyncio.gather(
                 *(self.run(dispatch, fails=at % 100 == 0) for dispatch in sent[at : at + 20])
@@ -249,7 +253,7 @@ class Crowd:
         ) as answer:
             assert answer.status == 200, await answer.text()
 
-    async def told(self, pull, number: int) -> list:
+    async def dispatched(self, pull, number: int) -> list:
         """The dispatches of its head, once they are all there and nothing else is to be done."""
 
         def sent() -> list:

@@ -1,4 +1,4 @@
-"""How are the parts put together? Settings -> context -> web server and worker; the only importer of handlers."""
+"""The composition root: settings -> context -> web server and worker; the only importer of handlers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import signal
 import socket
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -14,99 +15,144 @@ import structlog
 from aiohttp import web
 
 import handlers
-from bot import memory, tasks, traces, upstream
-from bot.clock import Clock, SystemClock
 from bot.context import Context
-from bot.errors import Misconfigured, RetryLater
-from bot.github import GitHubApp
-from bot.oidc import Verifier
-from bot.store import Store, allowlists, alone
-from bot.store.budgets import SharedBooks
-from bot.store.shared_time import SharedClock
-from bot.web.limits import Connection, Gate, Limits, most_connections
-from bot.web.routes import make_app
+from bot.core import memory, traces
+from bot.core.clock import Clock, SystemClock
+from bot.core.errors import Misconfigured, RetryLater
+from bot.core.feature import Features, load, load_each
+from bot.database import make_store
+from bot.db import instance_lock
+from bot.db.db_clock import DatabaseClock
+from bot.features import FEATURES
+from bot.github.budgets import SharedBudgets
+from bot.github.client import GitHubApp
+from bot.ingest.intake import Intake
+from bot.oot.allowlist import refresh
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.results import repositories
+from bot.ops import health
+from bot.web import access, openapi, page_kit, server
+from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from bot.settings import Settings
+    from bot.core.settings import Settings
+    from bot.db.store import Store
+    from bot.web.bodies import BodyBudget
+    from bot.web.operations import Operation
 
 log = structlog.get_logger("bot.app")
 
-FIRST_LOOK = 5.0  # seconds for reading the allowlist before the doors open; the worker tries again after that
-SHUTDOWN = 2.0  # seconds requests in flight get to end
-BACKLOG = 1024  # connections the system may hold for us while we are busy
+FIRST_READ = 5.0  # seconds for reading the allowlist before requests are taken; the worker tries again later
+SHUTDOWN = 2.0  # seconds for requests in flight
+BACKLOG = 1024  # connections the system holds while the bot is busy
 
 
-def calling(proxy: str | None) -> aiohttp.ClientSession:
-    """Return what calls out, through a proxy where there is one; it keeps no cookies.
+def http_session(proxy: str | None) -> aiohttp.ClientSession:
+    """Return the session for calls out, through the proxy of the settings; it keeps no cookies.
 
-    The environment is not asked for one: aiohttp would read ~/.netrc too, and refuse our calls for what stands there.
+    trust_env stays off: with it aiohttp would read ~/.netrc too, and refuse calls for what it finds there.
     """
     return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy)
 
 
 @contextlib.asynccontextmanager
-async def make_context(settings: Settings, *, clock: Clock | None = None) -> AsyncIterator[Context]:
-    """Open the store and the HTTP client and hand out everything a bot consists of; closed at the end."""
+async def make_context(
+    settings: Settings, *, clock: Clock | None = None, features: Features = FEATURES
+) -> AsyncIterator[Context]:
+    """Open the store and the HTTP client, and yield everything a bot consists of."""
     clock = clock or SystemClock()
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-    store = Store(settings.database, clock=clock)
+    store = make_store(settings.database, clock=clock, features=features)
     await store.open()
-    async with calling(settings.proxy) as http:
-        settings = await upstream.settle(store, settings)
+    async with http_session(settings.proxy) as http:
+        settings = await repositories.with_known_spelling(store, settings)
         github = _github(settings, http, store, settings.app_id, settings.private_key)
-        relay = github
+        backend_github = github
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
-            relay = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
-        verifier = Verifier(settings.oidc_issuers, audiences=settings.oidc_audience, http=http, clock=clock)
+            backend_github = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
+        intake = Intake(store)
         try:
             yield Context(
                 settings=settings,
                 store=store,
+                intake=intake,
                 clock=clock,
+                http=http,
                 github=github,
-                relay=relay,
-                verifier=verifier,
+                backend_github=backend_github,
                 events=handlers.EVENTS,
+                features=features,
             )
         finally:
+            await intake.close()
             await store.close()
 
 
 def make_worker(context: Context, *, poll: float = POLL) -> Worker:
-    """Return the worker with every handler and task kind; it looks for work every `poll` seconds unless rung."""
-    pulling = {"pull": float(context.settings.pull_interval)} if context.settings.pulls else {}
-    return Worker(
-        context,
-        router=handlers.make_router(),
-        kinds=tasks.KINDS,
-        periodic=tasks.PERIODIC | pulling,
-        poll=poll,
-    )
+    """Return the worker with every handler and task kind; it polls every `poll` seconds unless notified."""
+    kinds = {kind: load(name) for feature in context.features for kind, name in feature.tasks.items()}
+    periodic = timetable(context.settings, context.features)
+    return Worker(context, router=handlers.make_router(), kinds=kinds, periodic=periodic, poll=poll)
+
+
+def timetable(settings: Settings, features: Features) -> dict[str, float]:
+    """Return the seconds between two runs of each periodic task kind."""
+    kinds: dict[str, float] = {}
+    for periodic in load_each(features, "periodic"):
+        kinds |= periodic(settings)
+    return kinds
+
+
+def operations(features: Features) -> list[Operation]:
+    """Return the operations of the OpenAPI document."""
+    return [operation for part in load_each(features, "openapi") for operation in part]
+
+
+def make_app(
+    context: Context, *, body_seconds: float = 10.0, body_budget: BodyBudget | None = None
+) -> web.Application:
+    """Return aiohttp's application with the endpoints and pages of this process's role.
+
+    A body that takes longer than `body_seconds` is cut off.
+    """
+    app = server.make_app(context, body_seconds=body_seconds, body_budget=body_budget)
+    app[access.FIND_PRIVATE] = repositories.private
+    app.add_routes(health.routes)
+    if context.settings.role != "worker":
+        page_kit.setup(app)
+        for setup in load_each(context.features, "routes"):
+            setup(app)
+        openapi.setup(app, partial(operations, context.features))
+    return app
 
 
 async def serve(
-    settings: Settings, *, ready: Callable[[str], None] | None = None, machine: Clock | None = None
+    settings: Settings,
+    *,
+    features: Features = FEATURES,
+    ready: Callable[[str], None] | None = None,
+    machine: Clock | None = None,
 ) -> None:
-    """Run the bot until SIGTERM or SIGINT; `ready` is told where to look at it once it answers.
+    """Run the bot until SIGTERM or SIGINT; `ready` gets its address once it answers.
 
-    `machine` is this machine's clock. Raises Misconfigured when this process cannot do its part beside the others.
+    `machine` is this machine's clock. Raises Misconfigured when its role does not fit its settings.
     """
     _check_role(settings)
     memory.keep_together()
-    with alone.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
+    with instance_lock.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
         port = listening.getsockname()[1]
-        clock = SharedClock(machine or SystemClock())
+        clock = DatabaseClock(machine or SystemClock())
         async with (
             traces.exporting(),
-            make_context(replace(settings, port=port), clock=clock) as context,
-            clock.following(context.store),
+            make_context(replace(settings, port=port), clock=clock, features=features) as context,
+            clock.synchronized(context.store),
         ):
             stop = _stop_on_signals()
-            limits = Limits(connections=most_connections())
+            limits = ConnectionLimits(connections=most_connections())
             served = make_app(context)
             memory.settle_in()
             async with memory.trimming(), _working(context, stop), answering(served, listening, limits):
@@ -123,7 +169,7 @@ async def serve(
 
 
 def _address(settings: Settings) -> str:
-    """Return where to look at this process: a worker has no pages."""
+    """Return the address to open: a worker has no pages."""
     own = f"http://{settings.host}:{settings.port}"
     return f"{own}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
 
@@ -145,14 +191,14 @@ def _check_role(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run the worker beside the rest, after a first look at the allowlist; once `stop` is set it takes no new work."""
+    """Run the worker, after reading the allowlist; once `stop` is set it takes no new work."""
     if context.settings.role == "web":
         yield
         return
     await _first_allowlist(context)
     worker = make_worker(context)
     working = asyncio.create_task(worker.run())
-    working.add_done_callback(lambda _: stop.set())  # a worker that died takes the process with it
+    working.add_done_callback(lambda _: stop.set())  # the process ends with its worker
     stopping = asyncio.create_task(_stop_at(stop, worker))
     try:
         yield
@@ -163,43 +209,47 @@ async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]
 
 
 async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:
-    """Wait for `stop`, then have the worker take no new work: tasks end while requests in flight do."""
+    """Stop the worker as soon as `stop` is set: its tasks end while requests in flight do."""
     await stop.wait()
     log.info("stopping: no new work")
     worker.stop()
 
 
 async def _first_allowlist(context: Context) -> None:
-    """Have an allowlist in force before the first event comes, if that can be had quickly.
+    """Read the allowlist before the first event comes, if that is quick.
 
-    Where other processes may be at work, the one that is in force stays until its next look, half a minute at most.
+    Where other processes may run, the one in force stays until the next read, within half a minute.
     """
     async with context.store.read() as tx:
         if not tx.sqlite and await allowlists.in_force(tx) is not None:
             return
     with contextlib.suppress(RetryLater, TimeoutError):
-        async with asyncio.timeout(FIRST_LOOK):
-            await tasks.allowlist.refresh(context)
+        async with asyncio.timeout(FIRST_READ):
+            await refresh.refresh(context)
 
 
 @contextlib.asynccontextmanager
-async def answering(app: web.Application, listening: socket.socket, limits: Limits) -> AsyncIterator[None]:
-    """Serve the application on a socket; in the end requests in flight get a moment."""
+async def answering(
+    app: web.Application, listening: socket.socket, limits: ConnectionLimits
+) -> AsyncIterator[None]:
+    """Serve the application on a socket; at the end requests in flight get a moment."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
     await runner.setup()
     assert runner.server
     loop = asyncio.get_running_loop()
-    accepting = await loop.create_server(Gate(runner.server, limits), sock=listening, backlog=BACKLOG)
+    accepting = await loop.create_server(
+        ConnectionFactory(runner.server, limits), sock=listening, backlog=BACKLOG
+    )
     try:
         yield
     finally:
         accepting.close()
-        await _served(runner.server)  # aiohttp reads nothing more of a request once its clean-up has begun
+        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
         await runner.cleanup()
 
 
-async def _served(server: web.Server) -> None:
-    """Return when nobody is being served any more, or has been for too long."""
+async def _until_idle(server: web.Server) -> None:
+    """Wait until no request is being served, or for too long."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SHUTDOWN):
             while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
@@ -241,5 +291,5 @@ def _github(
         http=http,
         clock=store.clock,
         writes_per_min=settings.writes_per_min,
-        books=SharedBooks(store, app_id),
+        budgets=SharedBudgets(store, app_id),
     )

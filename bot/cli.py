@@ -1,45 +1,41 @@
-"""What can be done from the command line? The commands, each a module of `bot.commands`."""
+"""The command line `ootbot`: its own commands and those of the features."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from bot import __version__
-from bot.commands.allowlist import allowlist
-from bot.commands.backup import backup
-from bot.commands.demo import demo
-from bot.commands.doctor import doctor
-from bot.commands.init import init
-from bot.commands.keys import keys
-from bot.commands.redeliver import redeliver
-from bot.commands.replay import replay
-from bot.commands.report import report
-from bot.commands.serve import serve
-from bot.commands.settings import settings
-from bot.commands.tasks import tasks
+from bot.console.demo import demo
+from bot.console.serve import serve
+from bot.console.settings import settings
+from bot.core.feature import load
+from bot.features import FEATURES
+
+if TYPE_CHECKING:
+    from bot.core.feature import Features
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ootbot")
-def main() -> None:
-    """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
+def make_cli(features: Features) -> click.Group:
+    """Return the command line with the commands of some features."""
+
+    @click.group(name="ootbot", context_settings={"help_option_names": ["-h", "--help"]})
+    @click.version_option(__version__, prog_name="ootbot")
+    @click.pass_context
+    def group(context: click.Context) -> None:
+        """One self-hosted GitHub App that closes the CI loop between a project and its out-of-tree backends."""
+        context.obj = features
+
+    for command in (serve, demo, settings):
+        group.add_command(command)
+    for feature in features:
+        for reference in feature.commands.values():
+            group.add_command(load(reference))
+    return group
 
 
-for command in (
-    serve,
-    demo,
-    init,
-    doctor,
-    allowlist,
-    settings,
-    replay,
-    redeliver,
-    keys,
-    report,
-    backup,
-    tasks,
-):
-    main.add_command(command)
+main = make_cli(FEATURES)
 
 if __name__ == "__main__":
     main()

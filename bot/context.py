@@ -1,4 +1,4 @@
-"""What may a task use? Everything it depends on, handed to it as one value."""
+"""The context of tasks and request handlers: the parts of a running bot as one value."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bot.clock import Clock
-    from bot.github import GitHubApp
-    from bot.oidc import Verifier
-    from bot.settings import Settings
-    from bot.store import Store
+    import aiohttp
+
+    from bot.core.clock import Clock
+    from bot.core.feature import Features
+    from bot.core.settings import Settings
+    from bot.db.store import Store
+    from bot.github.client import GitHubApp
+    from bot.ingest.intake import Intake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,12 +22,16 @@ class Context:
 
     settings: Settings
     store: Store
+    intake: Intake  # stores deliveries, many in one commit
     clock: Clock
+    http: aiohttp.ClientSession
     github: GitHubApp  # the App on upstream: check runs, comments
-    relay: GitHubApp  # the App on the backends: dispatches, re-runs; the same one unless RELAY_APP_ID is set
-    verifier: Verifier
-    events: frozenset[str]  # what there are handlers for
+    backend_github: (
+        GitHubApp  # the App on the backends: dispatches, re-runs; the same one unless there are two
+    )
+    events: frozenset[str]  # those with a handler
+    features: Features
 
     def app_for(self, repo: str) -> GitHubApp:
         """Return the App of the side a repository is on."""
-        return self.github if self.settings.is_upstream(repo) else self.relay
+        return self.github if self.settings.is_upstream(repo) else self.backend_github

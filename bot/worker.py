@@ -1,4 +1,4 @@
-"""Who does the work, and what becomes of it when it fails? Applies deliveries, runs tasks, stops gracefully.
+"""The worker: applies deliveries, runs tasks, retries what fails, stops gracefully.
 
 The worker is one of the two places that catch every error; the web middleware is the other. Whatever a handler or a
 task raises is logged, kept with its row, and tried again later or parked.
@@ -15,32 +15,35 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot import logs, metrics, traces, upstream
-from bot.delivery import Delivery
-from bot.domain import backoff
-from bot.domain.reading import Unreadable, clean
-from bot.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
-from bot.store import bell, inbox, intents, queue
-from bot.store.insistence import insist
-from bot.store.queue import Task
+from bot.core import log_output, metrics, traces
+from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
+from bot.core.feature import load_each
+from bot.core.json_fields import Unreadable, clean
+from bot.db import notify
+from bot.db.db_errors import retry_until_stored
+from bot.ingest import inbox
+from bot.ingest.delivery import Delivery
+from bot.ingest.watched import read_payload
+from bot.queue import tasks
+from bot.queue.tasks import Task
 
 if TYPE_CHECKING:
     from gidgethub.routing import Router
 
     from bot.context import Context
-    from bot.store import Transaction
-    from bot.store.archive import Held
-    from bot.store.inbox import Stored
+    from bot.db.transaction import Transaction
+    from bot.ingest.archive import ArchivedDelivery
+    from bot.ingest.inbox import StoredDelivery
 
 TaskFunction = Callable[["Context", Task], Awaitable[None]]
 
 BATCH = 100  # deliveries applied in one transaction
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
-POLL = 1.0  # seconds between looks at the database when nobody rang
-TOGETHER = 0.05  # seconds between looks while somebody rings all the time: few are done together
-HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one runs out
-GRACE = 7.0  # seconds running tasks get to finish on shutdown
+POLL = 1.0  # seconds between polls of the database without a notification
+TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
+HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
+GRACE = 7.0  # seconds for running tasks on shutdown
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
 UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
@@ -71,25 +74,25 @@ class Worker:
         self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
-        self._latest = 0  # epoch milliseconds of the last look
-        self._complaints = logs.Complaints(log)
+        self._latest = 0  # epoch milliseconds of the last poll
+        self._errors = log_output.ErrorLog(log)
 
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
         await self.prepare()
-        loops = [*map(asyncio.create_task, (self._work(), self._heartbeat(), bell.listen(self._store)))]
+        loops = [*map(asyncio.create_task, (self._work(), self._heartbeat(), notify.listen(self._store)))]
         await self._stopping.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
-                await asyncio.wait(loops[:1])  # it may be claiming: what it still begins is finished, too
+                await asyncio.wait(loops[:1])  # it may be claiming: what it still starts is finished, too
                 while self._running:
                     await asyncio.wait(set(self._running))
         for task in (*self._running, *loops):
             task.cancel()
         await asyncio.gather(*self._running, *loops, return_exceptions=True)
-        with contextlib.suppress(StoreUnavailable):  # then the leases run out
+        with contextlib.suppress(StoreUnavailable):  # then the leases expire
             async with self._store.transaction() as tx:
-                await queue.release(tx, owner=self._owner)
+                await tasks.release(tx, owner=self._owner)
 
     def stop(self) -> None:
         """Take no new work."""
@@ -97,17 +100,18 @@ class Worker:
         self._store.work_waiting.set()
 
     async def prepare(self) -> None:
-        """Return what crashed processes left behind, and see that periodic work is waiting."""
+        """Release what crashed processes left behind, and enqueue periodic work."""
         async with self._store.transaction() as tx:
-            await queue.hasten_postdated(tx)
-            if self._store.sqlite:  # one process only: whatever still runs ran in a process that is gone
-                await queue.release_all(tx)
-                await intents.lose_all(tx)
+            await tasks.wake_postdated(tx)
+            if self._store.sqlite:  # one process only: whatever still runs belonged to one that is gone
+                await tasks.release_all(tx)
+                for on_start in load_each(self._context.features, "on_start"):
+                    await on_start(tx)
                 for kind in self._periodic:
                     tx.enqueue(kind, "")
             else:
-                await queue.release(tx)
-                await queue.begin(tx, self._periodic)
+                await tasks.release(tx)
+                await tasks.ensure_periodic(tx, self._periodic)
 
     async def step(self) -> bool:
         """Apply one batch and run the tasks due now to their end; returns whether there was anything to do."""
@@ -119,10 +123,10 @@ class Worker:
 
     async def apply(self) -> int:
         """Apply a batch of deliveries; returns how many were taken."""
-        taken: list[Stored] = []
+        taken: list[StoredDelivery] = []
         try:
             async with self._store.transaction() as tx:
-                taken = await inbox.take(tx, limit=BATCH)
+                taken = await inbox.claim(tx, limit=BATCH)
                 await self._handle_all(tx, taken)
         except StoreUnavailable:
             raise
@@ -131,10 +135,10 @@ class Worker:
             for one in taken:
                 await self._apply_alone(one)
         else:
-            metrics.applied(taken, events=self._events, now=self._clock.now())
+            metrics.count_applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
-    async def replay(self, batch: Sequence[Held]) -> dict[str, str]:
+    async def replay(self, batch: Sequence[ArchivedDelivery]) -> dict[str, str]:
         """Rebuild the records of deliveries and cause nothing else; returns GUID -> error of those that failed.
 
         Parked and ignored ones count as handled then; stored ones stay to be handled.
@@ -155,26 +159,26 @@ class Worker:
             return {guid: reason for failed in alone for guid, reason in failed.items()}
         return {}
 
-    async def _apply_alone(self, one: Stored) -> None:
+    async def _apply_alone(self, one: StoredDelivery) -> None:
         try:
             async with self._store.transaction() as tx:
-                await self._handle_all(tx, await inbox.take(tx, limit=1, only=one.id))
+                await self._handle_all(tx, await inbox.claim(tx, limit=1, only=one.id))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
             await self._failed(one, error)
         else:
-            metrics.applied([one], events=self._events, now=self._clock.now())
+            metrics.count_applied([one], events=self._events, now=self._clock.now())
 
-    async def _handle_all(self, tx: Transaction, taken: Sequence[Stored]) -> None:
+    async def _handle_all(self, tx: Transaction, taken: Sequence[StoredDelivery]) -> None:
         known = [one for one in taken if one.event in self._events]
         for one in known:
             await self._handle(tx, one)
         await inbox.settle(tx, known, "handled")
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
-    async def _handle(self, tx: Transaction, one: Stored) -> None:
-        read = partial(upstream.read, self._context.settings, one.body)
+    async def _handle(self, tx: Transaction, one: StoredDelivery) -> None:
+        read = partial(read_payload, self._context.settings, one.body)
         data = await asyncio.to_thread(read) if len(one.body) > LARGE else read()
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
@@ -182,12 +186,12 @@ class Worker:
         try:
             with traces.span(f"handle {one.event}", cause=one.guid):
                 await self._router.dispatch(event, tx)
-        except RecursionError as error:  # what can just be decoded need not be fit to be written again
+        except RecursionError as error:  # what can be decoded may still be too deep to encode
             raise Unreadable("the body is nested too deeply") from error
         finally:
             structlog.contextvars.reset_contextvars(**bound)
 
-    async def _failed(self, one: Stored, error: Exception) -> None:
+    async def _failed(self, one: StoredDelivery, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
         reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
@@ -197,7 +201,7 @@ class Worker:
             if hopeless:
                 metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))
             else:
-                due_at = tx.now + backoff.delay(one.attempts + 1)
+                due_at = tx.now + tasks.backoff(one.attempts + 1)
                 await inbox.postpone(tx, one, due_at=due_at, error=reason)
 
     async def _start_tasks(self) -> int:
@@ -205,10 +209,10 @@ class Worker:
             return 0
         async with self._claiming:
             async with self._store.transaction() as tx:
-                if tx.now < self._latest:  # the clock was ahead, and was put right
-                    await queue.hasten_postdated(tx)
+                if tx.now < self._latest:  # the clock was ahead, and was corrected
+                    await tasks.wake_postdated(tx)
                 self._latest = tx.now
-                claimed = await queue.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
+                claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
             for task in claimed:
                 running = asyncio.create_task(self._run_task(task))
                 self._running[running] = task.id
@@ -233,23 +237,23 @@ class Worker:
                 span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
         metrics.TASK_RUNS.labels(task.kind, ended).inc()
-        await insist(self._clock, partial(self._end_task, task, outcome))
+        await retry_until_stored(self._clock, partial(self._end_task, task, outcome))
 
     async def _end_task(self, task: Task, outcome: Exception | None) -> None:
-        """Store what became of a task, in one transaction with what follows."""
+        """Store the outcome of a task, in one transaction with what follows."""
         async with self._store.transaction() as tx:
             if isinstance(outcome, RetryLater):
                 periodic = task.kind in self._periodic
-                due_at = tx.now + backoff.wait(task.attempts, after=outcome.after, periodic=periodic)
+                due_at = tx.now + tasks.retry_delay(task.attempts, after=outcome.after, periodic=periodic)
                 yields = isinstance(outcome, NotYet)
-                await queue.retry(tx, task, due_at=due_at, error=str(outcome), yields=yields)
+                await tasks.retry(tx, task, due_at=due_at, error=str(outcome), yields=yields)
             elif outcome is not None:
-                await queue.bury(tx, task, str(outcome))
+                await tasks.give_up(tx, task, str(outcome))
             else:
-                if not await queue.finish(tx, task):  # it may have written older news after its successor
+                if not await tasks.finish(tx, task):  # its lease was lost: it may have written old results
                     tx.enqueue(task.kind, task.key)
-                if task.attempts > 1:  # what kept it from succeeding may keep others no longer
-                    await queue.hasten(tx)
+                if task.attempts > 1:  # what made it fail may be over for others, too
+                    await tasks.wake_after_outage(tx)
             if task.kind in self._periodic and not isinstance(outcome, RetryLater):
                 tx.enqueue(task.kind, task.key, delay=self._periodic[task.kind])
 
@@ -264,9 +268,9 @@ class Worker:
             log.warning("task given up", reason=str(error))
             return error
         except Exception as error:  # noqa: BLE001 - logged
-            self._complaints.say("task failed", error, attempts=task.attempts)
+            self._errors.write("task failed", error, attempts=task.attempts)
             reason = f"{type(error).__name__}: {error}"[:2000]
-            return RetryLater(reason) if task.attempts < backoff.MOST_ATTEMPTS else GiveUp(reason)
+            return RetryLater(reason) if task.attempts < tasks.MAX_ATTEMPTS else GiveUp(reason)
         return None
 
     async def _work(self) -> None:
@@ -277,7 +281,7 @@ class Worker:
             try:
                 applied, started = await self.apply(), await self._start_tasks()
             except Exception as error:  # noqa: BLE001 - logged
-                self._complaints.say("the database cannot be used; trying again every second", error)
+                self._errors.write("the database cannot be used; trying again every second", error)
                 await asyncio.sleep(POLL)
                 continue
             if not applied and not started:
@@ -292,9 +296,9 @@ class Worker:
             await asyncio.sleep(HEARTBEAT)
             try:
                 async with self._claiming, self._store.transaction() as tx:
-                    # what is ours and does not run here: its end, or its beginning, could not be stored
-                    await queue.release(tx, owner=self._owner, but=list(self._running.values()))
-                    await queue.renew(tx, owner=self._owner)
-                    await queue.release(tx)
+                    # claimed by us but not running here: its end, or its start, could not be stored
+                    await tasks.release(tx, owner=self._owner, but=list(self._running.values()))
+                    await tasks.renew(tx, owner=self._owner)
+                    await tasks.release(tx)
             except Exception as error:  # noqa: BLE001 - logged
-                self._complaints.say("leases could not be renewed; trying again", error)
+                self._errors.write("leases could not be renewed; trying again", error)

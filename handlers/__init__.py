@@ -1,7 +1,7 @@
-"""What does each GitHub event change in our rows? One module an event, named after it.
+"""Handlers of GitHub's events: one module for each event, named after it.
 
-A handler gets the event and the running transaction, nothing else: it records what it read and enqueues what should
-be made true. It never touches the network. The listing of this folder is the list of events the App subscribes to.
+A handler gets the event and the running transaction, nothing else: it records what it read and enqueues tasks. It
+never uses the network. The listing of this folder is the list of events the App subscribes to.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ EVENTS = frozenset(module.__name__.rpartition(".")[2] for module in MODULES)
 
 
 def make_router() -> Router:
-    """Return gidgethub's router with every handler: one callback an event, so their order cannot matter."""
+    """Return gidgethub's router with every handler: one callback per event, so their order cannot matter."""
     return Router(*(module.router for module in MODULES))

@@ -1,4 +1,4 @@
-"""check_suite: check suites of everybody's, and `Re-run all checks` of ours."""
+"""check_suite: everybody's check suites, and `Re-run all checks` of ours."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.records import CHECK_SUITE
+from bot.ingest.delivery import record
+from bot.ingest.records import CHECK_SUITE
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("check_suite")
 async def check_suite(event: Delivery, tx: Transaction) -> None:
-    """Keep the suite; re-requested, its failed backends are run again."""
+    """Record the suite; when re-requested, its failed backends are run again."""
     record(tx, event, CHECK_SUITE)
     if event.action == "rerequested":
         tx.enqueue("rerun", event.delivery_id)

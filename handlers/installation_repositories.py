@@ -1,4 +1,4 @@
-"""installation_repositories: repositories added to or taken from an installation."""
+"""installation_repositories: repositories added to or removed from an installation."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record, record_repository
-from bot.domain.records import INSTALLATION
+from bot.ingest.delivery import record, record_repository
+from bot.ingest.records import INSTALLATION
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("installation_repositories")
 async def installation_repositories(event: Delivery, tx: Transaction) -> None:
-    """Keep the installation as this event shows it. What could not be sent to a new repository may go now."""
-    kept = record(tx, event, INSTALLATION)
-    if event.action == "added" and kept["account_login"]:
-        tx.enqueue("installed", kept["account_login"].casefold())
+    """Record the installation. What could not be sent to a new repository may be sent now."""
+    found = record(tx, event, INSTALLATION)
+    if event.action == "added" and found["account_login"]:
+        tx.enqueue("installed", found["account_login"].casefold())
     for repository in event.data.get("repositories_added") or ():
         record_repository(tx, event, repository)

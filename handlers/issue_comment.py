@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain import commands
-from bot.domain.records import ISSUE_COMMENT
+from bot.ingest.delivery import record
+from bot.ingest.records import ISSUE_COMMENT
+from bot.oot.commands import parsing
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("issue_comment")
 async def issue_comment(event: Delivery, tx: Transaction) -> None:
-    """Keep the comment; a deleted one keeps a tombstone. A new one on a pull request may hold commands.
+    """Record the comment; a deleted one leaves a tombstone. A new one on a pull request may hold commands.
 
-    Edits are never read for commands: who edits need not be who wrote.
+    Edits are never read for commands: the editor need not be the author.
     """
-    kept = record(tx, event, ISSUE_COMMENT, deleted=event.action == "deleted")
-    if event.action == "created" and _by_a_person(event.data) and commands.may_hold(kept["body"] or ""):
+    comment = record(tx, event, ISSUE_COMMENT, deleted=event.action == "deleted")
+    if event.action == "created" and _by_a_person(event.data) and parsing.may_hold(comment["body"] or ""):
         tx.enqueue("command", event.delivery_id)
 
 
 def _by_a_person(body: dict[str, Any]) -> bool:
-    """Whether a person said it, on a pull request: what Apps quote, ours included, is no command."""
+    """Whether a person wrote it, on a pull request: commands quoted by Apps, ours included, do not count."""
     issue, comment = body.get("issue"), body["comment"]
     user = comment.get("user")
     on_pull = isinstance(issue, dict) and isinstance(issue.get("pull_request"), dict)

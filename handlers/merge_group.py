@@ -1,4 +1,4 @@
-"""merge_group: a merge queue waits for the gate on a commit of its own, or does not any more."""
+"""merge_group: a merge queue waits for the gate on a commit of its own, or no longer does."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record_repository
-from bot.store import merge_groups
+from bot.ingest.delivery import record_repository
+from bot.oot.publish import merge_queue
+from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 QUEUE_REF = re.compile(r"refs/heads/gh-readonly-queue/.+/pr-([1-9][0-9]{0,15})-[0-9a-f]{40,64}")
 
@@ -21,7 +22,7 @@ router = Router()
 
 @router.register("merge_group")
 async def merge_group(event: Delivery, tx: Transaction) -> None:
-    """Have the verdict on the pull request whose turn it is, and on those it builds on, told on the queue's commit."""
+    """Have the queued pull request's verdict, and that of those ahead of it, published on the queue's commit."""
     record_repository(tx, event, event.data.get("repository"))
     group = event.data.get("merge_group")
     if tx.replaying or not isinstance(group, dict):
@@ -33,7 +34,7 @@ async def merge_group(event: Delivery, tx: Transaction) -> None:
     if event.action == "checks_requested":
         base = group.get("base_sha")
         known = base if isinstance(base, str) else None
-        await merge_groups.begin(tx, event.repo, sha, base_sha=known, number=int(found[1]))
-        tx.publish(event.repo, int(found[1]))
+        await merge_queue.begin(tx, event.repo, sha, base_sha=known, number=int(found[1]))
+        request_publish(tx, event.repo, int(found[1]))
     elif event.action == "destroyed":
-        await merge_groups.end(tx, event.repo, sha, number=int(found[1]))
+        await merge_queue.end(tx, event.repo, sha, number=int(found[1]))

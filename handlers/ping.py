@@ -1,4 +1,4 @@
-"""ping: GitHub says hello; the stored delivery is all there is to keep."""
+"""ping: sent when a webhook is created; storing the delivery is all there is to do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from gidgethub.routing import Router
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("ping")
 async def ping(event: Delivery, tx: Transaction) -> None:
-    """Nothing changes."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""pull_request: the pull request as it is, its label history, and what the backends should be told."""
+"""pull_request: the pull request, its label history, and what is dispatched to the backends."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.labels import is_label
-from bot.domain.reading import as_commit
-from bot.domain.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
-from bot.domain.words import OK_TO_TEST
+from bot.core.json_fields import as_commit
+from bot.ingest.delivery import record
+from bot.ingest.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
+from bot.oot.results.task_keys import request_publish
+from bot.oot.verdict.labels import is_label
+from bot.oot.verdict.words import OK_TO_TEST
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
-RELAYED = frozenset({"opened", "reopened", "synchronize", "closed", "ready_for_review"})
+DISPATCHED = frozenset({"opened", "reopened", "synchronize", "closed", "ready_for_review"})
 
 router = Router()
 
 
 @router.register("pull_request")
 async def pull_request(event: Delivery, tx: Transaction) -> None:
-    """Keep the pull request; relay what changes its head, base branch or life; labels change which checks it shows.
+    """Record the pull request; dispatch changes of its head, base branch or state; labels change which checks it has.
 
-    One label lets a held pull request go, if whoever put it on may say so: a task asks GitHub that.
+    One label approves a held pull request, if whoever added it has the right: a task asks GitHub.
     """
-    kept = record(tx, event, PULL_REQUEST)
-    if as_commit(kept["head_sha"]):
-        record(tx, event, PULL_HEAD)  # the record above has one head, people choose among all there were
+    pull = record(tx, event, PULL_REQUEST)
+    if as_commit(pull["head_sha"]):
+        record(tx, event, PULL_HEAD)  # that record has one head, people choose among all there were
     if event.action in {"labeled", "unlabeled"}:
         label = record(tx, event, PULL_LABEL_EVENT)["label_name"]
         if event.action == "labeled" and is_label(label or "", OK_TO_TEST):
             tx.enqueue("approve", event.delivery_id)
     if event.action in {"labeled", "unlabeled", "reconciled"}:
-        tx.publish(event.repo, kept["number"])
-    if event.action in RELAYED or _changes_base(event):
+        request_publish(tx, event.repo, pull["number"])
+    if event.action in DISPATCHED or _changes_base(event):
         tx.enqueue("relay", event.delivery_id)
 
 
 def _changes_base(event: Delivery) -> bool:
-    """Whether the pull request is meant for another branch now: what was found on the one before says nothing there."""
+    """Whether the pull request targets another branch now: results for the previous one say nothing about it."""
     changes = event.data.get("changes")
     return event.action == "edited" and isinstance(changes, dict) and "base" in changes

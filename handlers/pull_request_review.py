@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.records import PULL_REVIEW
+from bot.ingest.delivery import record
+from bot.ingest.records import PULL_REVIEW
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("pull_request_review")
 async def pull_request_review(event: Delivery, tx: Transaction) -> None:
-    """Keep the review."""
+    """Record the review."""
     record(tx, event, PULL_REVIEW)

@@ -1,4 +1,4 @@
-"""push: commits that reached a branch or tag; a row each, nothing overwrites anything."""
+"""push: pushes to branches and tags; a row for each, nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.records import PUSH
-from bot.store import allowlists, names
+from bot.ingest import repository_names
+from bot.ingest.delivery import record
+from bot.ingest.records import PUSH
+from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 MOST_COMMITS = 2048  # GitHub lists no more of them
-MOST_FILES = 300  # a list this long may have been cut
+MOST_FILES = 300  # a list this long may be truncated
 
 router = Router()
 
 
 @router.register("push")
 async def push(event: Delivery, tx: Transaction) -> None:
-    """Keep the push and relay it; read the allowlist again when this may have changed the file."""
-    kept = record(tx, event, PUSH)
-    if not kept["deleted"]:
+    """Record the push and dispatch it; reread the allowlist when the push may have changed the file."""
+    pushed = record(tx, event, PUSH)
+    if not pushed["deleted"]:
         tx.enqueue("relay", event.delivery_id)
     source = await allowlists.source_on_github(tx)
     if source and _may_touch(source.path, event.data):
-        known = await names.ids(tx, source.repo)  # it may have been renamed since
-        if event.repo.casefold() == source.repo.casefold() or kept["repository_id"] in known:
+        known = await repository_names.ids(tx, source.repo)  # it may have been renamed since
+        if event.repo.casefold() == source.repo.casefold() or pushed["repository_id"] in known:
             tx.enqueue("allowlist", "")
 
 
 def _may_touch(file: str, body: dict[str, Any]) -> bool:
-    """Whether the file was changed, or what was changed cannot be told: reading it again costs little."""
+    """Whether the file changed, or may have: reading it again costs little."""
     commits = body.get("commits")
     if not isinstance(commits, list) or not 0 < len(commits) < MOST_COMMITS or body.get("forced"):
         return True

@@ -1,4 +1,4 @@
-"""repository: names, visibility and life of a repository; its id never changes."""
+"""repository: name, visibility and state of a repository; its id never changes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.records import REPOSITORY
+from bot.ingest.delivery import record
+from bot.ingest.records import REPOSITORY
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("repository")
 async def repository(event: Delivery, tx: Transaction) -> None:
-    """Keep the repository; a deleted one keeps a tombstone."""
+    """Record the repository; a deleted one leaves a tombstone."""
     record(tx, event, REPOSITORY, deleted=event.action == "deleted")

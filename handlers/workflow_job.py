@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain.records import WORKFLOW_JOB
+from bot.ingest.delivery import record
+from bot.ingest.records import WORKFLOW_JOB
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("workflow_job")
 async def workflow_job(event: Delivery, tx: Transaction) -> None:
-    """Keep the job."""
+    """Record the job."""
     record(tx, event, WORKFLOW_JOB)

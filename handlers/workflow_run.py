@@ -1,4 +1,4 @@
-"""workflow_run: one attempt of a workflow run; GitHub's own word on whether a backend is green."""
+"""workflow_run: one attempt of a workflow run; GitHub's own conclusion confirms a backend's report."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
-from bot.delivery import record
-from bot.domain import run_key
-from bot.domain.records import WORKFLOW_RUN
+from bot.ingest.delivery import record
+from bot.ingest.records import WORKFLOW_RUN
+from bot.oot.results import task_keys
 
 if TYPE_CHECKING:
-    from bot.delivery import Delivery
-    from bot.store import Transaction
+    from bot.db.transaction import Transaction
+    from bot.ingest.delivery import Delivery
 
 router = Router()
 
 
 @router.register("workflow_run")
 async def workflow_run(event: Delivery, tx: Transaction) -> None:
-    """Keep the run; when it ended, whoever waits for its verdict looks again."""
-    kept = record(tx, event, WORKFLOW_RUN)
-    if kept["status"] == "completed":
-        tx.enqueue("confirm", run_key.of(event.repo, kept["id"], kept["run_attempt"]))
+    """Record the run; when it has completed, reports that wait for confirmation are checked."""
+    run = record(tx, event, WORKFLOW_RUN)
+    if run["status"] == "completed":
+        tx.enqueue("confirm", task_keys.of_run(event.repo, run["id"], run["run_attempt"]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.domain.stats import numbers
-from bot.domain.tally import ENDS, tally
+from bot.oot.statistics.stats import numbers
+from bot.oot.statistics.tally import ENDS, tally
 
 
 def backend_stats(jobs, dispatches):

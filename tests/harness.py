@@ -11,21 +11,26 @@ import socket
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import aiohttp
 import sqlalchemy as sa
 from aiohttp import web, web_app
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bot.app import make_context, make_worker
+from bot.app import make_app, make_context, make_worker, timetable
+from bot.core.setting_types import IssuerConfig
+from bot.core.settings import Settings
+from bot.db.columns import metadata
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
-from bot.parse import IssuerConfig
-from bot.settings import Settings
-from bot.store.tables import delivery, metadata, task
-from bot.tasks import PERIODIC
-from bot.web.routes import make_app
-from tests import canary
+from bot.features import FEATURES
+from bot.ingest.tables import delivery
+from bot.queue.tables import task
+from tests import secret_markers
 
+PERIODIC = frozenset(timetable(SimpleNamespace(pulls=False), FEATURES))  # kinds of tasks
 UPSTREAM = "pytorch/pytorch"
 SECRET = "a webhook secret"
 L1, L2, L3, L4 = "watch/l1", "org/l2-sim", "org/npu-backend", "org/tpu-backend"
@@ -38,10 +43,13 @@ L4:
 """
 
 
+START = 1_790_000_000_000  # epoch milliseconds
+
+
 class ManualClock:
     """Time that passes when somebody sleeps or says so."""
 
-    def __init__(self, at: int = 1_790_000_000_000):
+    def __init__(self, at: int = START):
         self.at = at
 
     def now(self) -> int:
@@ -134,7 +142,7 @@ class Bot:
     async def request(self, method, path, **options):
         async with self.http.request(method, self.url + path, **options) as answer:
             text = await answer.text()
-            assert canary.leaks(f"{answer.headers}{text}") == [], path
+            assert secret_markers.leaks(f"{answer.headers}{text}") == [], path
             parsed = json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text
             return answer.status, parsed
 
@@ -196,12 +204,37 @@ def make_settings(*, github, issuer, app, folder: Path, database_url=None, **ove
 
 
 @contextlib.asynccontextmanager
-async def running(settings, *, github, issuer, app, clock):
-    """Serve the bot on a free port; its worker moves only when a test settles."""
+async def simulated_github(clock, app_key):
+    """A GitHub with the upstream repository, four backends, and our App on all of them."""
+    made = SimulatedGitHub(clock=clock)
+    await made.start()
+    made.app = made.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key)
+    for name in (UPSTREAM, L1, L2, L3, L4):
+        made.add_repo(name)
+    yield made
+    await made.stop()
+
+
+@contextlib.asynccontextmanager
+async def signing_issuer(clock, key):
+    """An issuer whose first key is this one: making one takes a tenth of a second."""
+    with mock.patch.object(rsa, "generate_private_key", return_value=key):
+        made = Issuer(clock=clock)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@contextlib.asynccontextmanager
+async def running(settings, *, github, issuer, app, clock, features=FEATURES, begun=False):
+    """Serve the bot on a free port; its worker moves only when a test settles.
+
+    `begun`: its database is as a bot leaves it that has begun already: only the allowlist is still to be read.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     settings = replace(settings, port=listening.getsockname()[1])
     url = f"http://127.0.0.1:{settings.port}"
-    async with make_context(settings, clock=clock) as context:
+    async with make_context(settings, clock=clock, features=features) as context:
         runner = web.AppRunner(
             make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2
         )
@@ -212,7 +245,11 @@ async def running(settings, *, github, issuer, app, clock):
         async with aiohttp.ClientSession() as http:
             bot = Bot(context=context, worker=worker, url=url, http=http, github=github, issuer=issuer,
                       app=app, clock=clock)  # fmt: skip
-            await worker.prepare()
+            if begun:
+                async with context.store.transaction() as tx:
+                    tx.enqueue("allowlist", "")
+            else:
+                await worker.prepare()
             await bot.settle()
             try:
                 yield bot
@@ -221,5 +258,5 @@ async def running(settings, *, github, issuer, app, clock):
                 web_app._cached_build_middleware.cache_clear()  # it would keep every bot of the suite in memory
 
 
-__all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "UPSTREAM", "Bot", "Issuer", "ManualClock",
+__all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "START", "UPSTREAM", "Bot", "Issuer", "ManualClock",
            "SimulatedGitHub", "make_settings", "replace", "report_body", "running", "sign"]  # fmt: skip

@@ -8,10 +8,9 @@ import json
 import os
 import socket
 import sqlite3
-import sys
 from pathlib import Path
 
-from tests import canary
+from tests import forks, secret_markers
 from tests.harness import ALLOWLIST, SECRET, UPSTREAM
 
 ROOT = Path(__file__).parent.parent
@@ -23,24 +22,19 @@ class Process:
     """One bot that can be started, killed and started again on the same data and port."""
 
     def __init__(self, folder: Path, **options: str):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.said: list[str] = []
         self._folder = folder
         self._options = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "warning"} | options
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: forks.Forked | None = None
         self._listening: asyncio.Task | None = None
 
     async def start(self) -> asyncio.Event:
         """Start it; the event is set when it answers."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
         environ |= {f"OOTBOT_{name}": value for name, value in self._options.items()}
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environ.get("PYTHONPATH")]))
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot.cli", "serve", cwd=self._folder, env=environ,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+        self._process = await forks.ootbot("serve", cwd=self._folder, env=environ)
         ready = asyncio.Event()
         self._listening = asyncio.create_task(self._listen(ready))
         return ready
@@ -48,7 +42,7 @@ class Process:
     async def _listen(self, ready: asyncio.Event) -> None:
         async for line in self._process.stdout:
             self.said.append(line.decode().rstrip())
-            assert canary.leaks(self.said[-1]) == []
+            assert secret_markers.leaks(self.said[-1]) == []
             if line.startswith(b"ootbot "):
                 ready.set()
 
@@ -75,6 +69,12 @@ class Process:
         ) as conn:
             conn.row_factory = sqlite3.Row
             return [dict(row) for row in conn.execute(query)]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def options_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -11,9 +10,10 @@ import pytest
 import yaml
 
 import handlers
-from bot.commands.settings import as_markdown, as_toml
-from bot.domain import allowlist, records
-from bot.settings import Settings
+from bot.console.settings import as_markdown, as_toml
+from bot.core.settings import Settings, options
+from bot.ingest import records
+from bot.oot.allowlist import allowlist
 
 ROOT = Path(__file__).parent.parent
 UNASKED = {"installation", "installation_repositories", "ping"}  # GitHub sends these to every App
@@ -37,7 +37,7 @@ def test_default_toml_says_what_the_code_says():
     text = (ROOT / "config" / "default.toml").read_text()
     assert text == as_toml(), "run `python3 dev.py generate`"
     listed = tomllib.loads("\n".join(line.removeprefix("# ") for line in text.splitlines() if " = " in line))
-    for field in dataclasses.fields(Settings):
+    for field in options(Settings).values():
         if not field.metadata["required"] and listed[field.name] != "":
             assert field.metadata["read"](str(listed[field.name])) == field.default, field.name
 

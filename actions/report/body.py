@@ -1,6 +1,6 @@
-"""What does the report say? The body that ootbot's callback accepts, from the event and the inputs.
+"""The report: the JSON body for ootbot's callback, built from the event and the inputs.
 
-Everything about the dispatch is read from the event file, so that no word of a pull request ever
+Everything about the dispatch is read from the event file, so that no text of a pull request ever
 passes through a shell or an environment variable.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_BODY = 2 * 1024 * 1024  # bytes; the bot refuses more
 MAX_FAILED_TESTS = 1000
-# Bytes of each word about a failed test; the bot keeps as much of message and stack trace.
+# Bytes of each text of a failed test; the bot has the same limits for message and stack trace.
 MAX_WORD = {"name": 1024, "classname": 1024, "file": 1024, "message": 1024, "stacktrace": 4096}
 STATUSES = ("in_progress", "completed")
 CONCLUSIONS = (
@@ -38,13 +38,13 @@ COUNTS = ("passed", "failed", "skipped", "total")
 
 
 class InputError(Exception):
-    """The inputs do not make a report; the message says which one and what it needs."""
+    """An input is missing or invalid; the message says which one and what it needs."""
 
 
 def read_event(path: str) -> dict[str, Any]:
     """Return the dispatch's client_payload from the event file, empty when there is none.
 
-    A repository_dispatch has it as it is, a workflow_dispatch as JSON in an input of that name.
+    A repository_dispatch contains it directly, a workflow_dispatch as JSON in an input of that name.
     """
     if not path:
         return {}
@@ -59,7 +59,7 @@ def read_event(path: str) -> dict[str, Any]:
 
 
 def _from_inputs(inputs: object) -> object:
-    """Return the client_payload out of a workflow_dispatch's inputs; nothing when somebody started it by hand."""
+    """Return the client_payload from a workflow_dispatch's inputs; None when it was started by hand."""
     text = inputs.get("client_payload") if isinstance(inputs, dict) else None
     if not isinstance(text, str) or not text.strip():
         return None
@@ -94,7 +94,7 @@ def build(
 
 
 def encode(report: dict[str, Any]) -> bytes:
-    """Return the report as JSON, shedding the detail of failed tests that would not fit."""
+    """Return the report as JSON, dropping details of failed tests that would not fit."""
     failed_tests = report["workflow"].get("failed_tests", [])
     excess = len(_json(report)) - MAX_BODY
     for word in ("stacktrace", "message"):
@@ -107,7 +107,7 @@ def encode(report: dict[str, Any]) -> bytes:
 
 
 def _workflow(options: argparse.Namespace, warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return what the report says about the job, without the fields nobody filled in."""
+    """Return the report's `workflow` object, without empty fields."""
     results, failed_tests = _tests(options, warn)
     reported = {
         "schema_version": 1,
@@ -134,7 +134,7 @@ def _workflow(options: argparse.Namespace, warn: Callable[[str], None]) -> dict[
 
 
 def _verdict(options: argparse.Namespace) -> dict[str, str]:
-    """Return status, conclusion and the moment that goes with them."""
+    """Return status, conclusion and their timestamp."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if options.status not in STATUSES:
         raise InputError(f"`status` must be one of {', '.join(STATUSES)}, not {options.status!r}")
@@ -149,7 +149,7 @@ def _verdict(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _run_url() -> str:
-    """Return the page of this run on GitHub, or nothing elsewhere."""
+    """Return the page of this run on GitHub, or an empty string elsewhere."""
     words = [os.environ.get(f"GITHUB_{word}", "") for word in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
     return "{}/{}/actions/runs/{}".format(*words) if all(words) else ""
 
@@ -168,7 +168,7 @@ def _own_check_run(options: argparse.Namespace) -> str:
 def _tests(
     options: argparse.Namespace, warn: Callable[[str], None]
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the counts and the failed tests, wherever the inputs say they are."""
+    """Return the counts and the failed tests from the sources that the inputs name."""
     counts: dict[str, int] = {}
     failures: list[Any] = []
     try:
@@ -214,7 +214,7 @@ def _failed_tests(given: str) -> list[dict[str, Any]]:
 
 
 def _trimmed(test: dict[str, Any]) -> dict[str, Any]:
-    """Return a failed test with its words cut to size and nothing the bot does not know."""
+    """Return a failed test with its texts truncated, and only the fields the bot knows."""
     trimmed: dict[str, Any] = {
         key: cut(str(test[key]), limit) for key, limit in MAX_WORD.items() if test.get(key)
     }
@@ -224,13 +224,13 @@ def _trimmed(test: dict[str, Any]) -> dict[str, Any]:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return at most `limit` bytes of the text as UTF-8, without NUL and half characters."""
+    """Return at most `limit` bytes of the text as UTF-8, without NUL and partial characters."""
     encoded = text.replace("\0", "").encode("utf-8", "replace")
     return encoded[:limit].decode("utf-8", "ignore")
 
 
 def _environment(text: str, warn: Callable[[str], None]) -> dict[str, str]:
-    """Read a JSON object of words about the machine, such as its driver's version."""
+    """Read a JSON object that describes the machine, such as its driver's version."""
     if not text:
         return {}
     try:
@@ -245,5 +245,5 @@ def _environment(text: str, warn: Callable[[str], None]) -> dict[str, str]:
 
 
 def _json(value: Any) -> bytes:
-    """Return compact JSON; non-ASCII as escapes, since an event may hold half a character."""
+    """Return compact JSON; non-ASCII is escaped, since an event may contain lone surrogates."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,7 +1,7 @@
-"""What did the tests do? Counts and failures, read from JUnit XML files.
+"""Test counts and failures, read from JUnit XML files.
 
-The files were written by a job that ran a pull request's code, so they are read as hostile: no
-DOCTYPE (and so no entities), a limit on their size, and a parser that keeps only what is reported.
+The files were written by a job that ran a pull request's code, so they are treated as hostile: no
+DOCTYPE (and so no entities), a size limit, and a parser that keeps only what is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.parsers import expat
 MAX_BYTES = 64 * 1024 * 1024  # of all files together
 MAX_FAILURES = 1000  # kept in detail; all are counted
 MAX_TEXT = 8192  # characters kept of one failure's text; the report cuts further
-# Older expat scans an unfinished token again with every piece it is fed, so pieces are large.
+# Older versions of expat rescan an unfinished token with every chunk, so chunks are large.
 PIECE = 1024 * 1024
 
 
@@ -79,7 +79,7 @@ def _refuse_doctype(*_declaration: object) -> None:
 
 
 class _Listener:
-    """Hears a file's elements one after another and remembers one test at a time."""
+    """Handles the parser's events, keeping one test at a time."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -123,7 +123,7 @@ class _Listener:
 
 
 def _identity(attributes: dict[str, str]) -> dict[str, Any]:
-    """Say which test this is; a line that is no number is left out."""
+    """Return the fields that identify a test; a line that is not a number is omitted."""
     line = attributes.get("line", "")
     return {
         "name": attributes.get("name") or "(unnamed test)",

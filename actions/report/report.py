@@ -1,4 +1,4 @@
-"""How does a backend's CI tell ootbot about a job? Run when it starts and when it is done.
+"""Report a job of a backend's CI to ootbot; run this when the job starts and when it is done.
 
 Every option may also come from the environment, as action.yml passes it: --job-name from
 INPUT_JOB_NAME and so on. Needs Python 3.9 and nothing else.
@@ -19,11 +19,11 @@ examples:
     report.py --status in_progress --job-name build
     report.py --status completed --job-name build --conclusion failure --test-results 'junit:*.xml'
 
-  in another CI, which saved the dispatch's event and an OpenID token for the audience `ootbot`:
+  in another CI, after saving the dispatch's event and an OpenID token for the audience `ootbot`:
     report.py --status completed --conclusion success --event event.json --token-file token.txt \\
       --workflow-name nightly --job-name test --run-id 8d0c-41 --run-url https://ci.example/8d0c-41
 
-  a nightly run that nobody dispatched, about an upstream commit:
+  a nightly run that was not dispatched, about an upstream commit:
     report.py --status completed --conclusion success --event-type nightly --delivery-id "$SHA" \\
       --url https://ootbot.example/api/oot/callback
 """
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line; what is absent there comes from the environment."""
+    """Read the command line; missing options are taken from the environment."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").splitlines()[0],
         epilog=EXAMPLES,
@@ -63,15 +63,15 @@ def parse() -> argparse.Namespace:
 
     option("status", "in_progress or completed (required)")
     option("conclusion", "with completed: " + ", ".join(body.CONCLUSIONS))
-    option("job-name", "the job this is about; name each leg of a matrix (default: this job)")
+    option("job-name", "the job the report is about; name each leg of a matrix (default: this job)")
     option("workflow-name", "default: GITHUB_WORKFLOW")
     option("test-results", 'counts as JSON {"passed": 3, "failed": 1, "skipped": 0}, or junit:GLOB')
     option(
         "failed-tests",
         "JSON array of {name, classname, file, line, message, stacktrace}, or its file",
     )
-    option("artifact-url", "where logs and packages can be fetched")
-    option("environment", "JSON object of words about the machine")
+    option("artifact-url", "where to download logs and packages")
+    option("environment", "JSON object that describes the machine")
     option("run-id", "default: GITHUB_RUN_ID")
     option("run-attempt", "default: GITHUB_RUN_ATTEMPT, else 1")
     option("run-url", "default: the run's page on GitHub")
@@ -81,25 +81,25 @@ def parse() -> argparse.Namespace:
         "file with the event that started this run",
         os.environ.get("GITHUB_EVENT_PATH", ""),
     )
-    option("event-type", "default: what the dispatch says; nightly or periodic without one")
-    option("delivery-id", "default: what the dispatch says; the upstream commit without one")
-    option("url", "the bot's callback (default: what the dispatch says)")
+    option("event-type", "default: from the dispatch; nightly or periodic without one")
+    option("delivery-id", "default: from the dispatch; the upstream commit without one")
+    option("url", "the bot's callback (default: from the dispatch)")
     option("audience", "audience of the OpenID token (default: ootbot)", "ootbot")
-    option("token-file", "OpenID token from another CI; or put it in OOTBOT_TOKEN")
-    option("deadline", "seconds to keep trying while the bot is away (default: 600)", "600", type=float)
+    option("token-file", "file with an OpenID token from another CI; or set OOTBOT_TOKEN")
+    option("deadline", "seconds to keep retrying while the bot is down (default: 600)", "600", type=float)
     option("fail-on-error", "false: a lost report is a warning, and the exit code 0", "true")
     return parser.parse_args()
 
 
 def warn(sentence: str) -> None:
-    """Say what is wrong without failing the job."""
+    """Print a warning without failing the job."""
     annotate("warning", sentence)
 
 
 def annotate(kind: str, sentence: str) -> None:
-    """Say it where GitHub shows it with the run, or on standard error in another CI."""
+    """Print an annotation that GitHub shows with the run, or a line on standard error in another CI."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        # Escaped as workflow commands need it, so that no answer can start a command of its own.
+        # Escaped for workflow commands, so that no response can inject a command of its own.
         escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         print(f"::{kind} title=ootbot report::{escaped}", flush=True)
     else:
@@ -107,7 +107,7 @@ def annotate(kind: str, sentence: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks, which in a log could start a workflow command."""
+    """Return the text without line breaks, which could start a workflow command in a log."""
     return " ".join(text.split())
 
 

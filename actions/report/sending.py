@@ -1,7 +1,7 @@
-"""How does a report reach the bot? A fresh token, one POST, and patience while the bot is away.
+"""Sending the report: a fresh token, one POST, and retries while the bot is unavailable.
 
-Retried: connection errors, 408, 429 and 5xx, honouring Retry-After, until the deadline. Any other
-answer is final.
+Connection errors, 408, 429 and 5xx are retried, honouring Retry-After, until the deadline. Any
+other response is final.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ELSEWHERE = "outside GitHub Actions, give the CI's OpenID token in --token-file 
 
 
 class DeliveryError(Exception):
-    """The report did not arrive and never will; the message is a sentence for the log."""
+    """The report could not be delivered, finally; the message is a sentence for the log."""
 
 
 class _PassingError(Exception):
-    """An attempt failed in a way that passes; `after` is what Retry-After asked for, in seconds."""
+    """A temporary failure of one attempt; `after` is the Retry-After of the response, in seconds."""
 
     def __init__(self, message: str, after: float = 0.0) -> None:
         super().__init__(message)
@@ -46,14 +46,14 @@ class _PassingError(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token to a host nobody named, so it is an answer like any other."""
+    """Treats a redirect as a final response: following it would send the token to an unnamed host."""
 
     def redirect_request(self, *_arguments: Any, **_keywords: Any) -> None:
         return None
 
 
 class Tokens:
-    """Where the bearer token comes from: the runner, a file, or the environment."""
+    """The source of the bearer token: the runner, a file, or the environment."""
 
     def __init__(self, audience: str, token_file: str = "") -> None:
         self.audience = audience
@@ -62,9 +62,9 @@ class Tokens:
         self.fetched = 0.0  # on the monotonic clock
 
     def current(self, timeout: float) -> str:
-        """Return a token with a minute or more to live; raise DeliveryError if there is none.
+        """Return a token valid for another minute or more; raise DeliveryError if there is none.
 
-        A file or variable is the CI's to keep fresh, so the file is read again for each attempt.
+        The CI keeps a file or variable up to date, so the file is read again for each attempt.
         """
         if self.token_file:
             return _one_word(self._from_file(), self.token_file)
@@ -104,10 +104,10 @@ class Sender:
 
     url: str
     tokens: Tokens
-    deadline: float  # seconds for everything together
+    deadline: float  # seconds for all attempts together
 
     def send(self, body: bytes) -> dict[str, Any]:
-        """Post the body until it is accepted; return the answer or raise DeliveryError."""
+        """Post the body until it is accepted; return the response or raise DeliveryError."""
         _check_url(self.url)
         ends = time.monotonic() + self.deadline
         pause = FIRST_PAUSE
@@ -136,7 +136,7 @@ class Sender:
 
 
 def _check_url(url: str) -> None:
-    """Refuse to show a token to anything but https, or this machine."""
+    """Refuse to send a token to anything but https or this machine."""
     if not url:
         raise DeliveryError("no address to report to: give `url`, or run on a dispatch that names one")
     try:
@@ -150,7 +150,7 @@ def _check_url(url: str) -> None:
 
 
 def _one_word(text: str, source: str) -> str:
-    """Return a token that can stand in a header, or say where the unusable one came from."""
+    """Return a token that is valid in a header; raise DeliveryError, naming its source, if it is not."""
     token = text.strip()
     if not token or not token.isascii() or len(token.split()) != 1:
         raise DeliveryError(f"{source} does not hold a token")
@@ -187,7 +187,7 @@ def _ask(request: urllib.request.Request, timeout: float) -> dict[str, Any]:
 
 
 def _reason(answer: urllib.error.HTTPError) -> str:
-    """Return what the bot's `error` and `detail` say, on one line, or nothing."""
+    """Return the bot's `error` and `detail` on one line, or an empty string."""
     try:
         said = _json_object(answer.read(MAX_ANSWER))
     except (OSError, http.client.HTTPException):
@@ -205,7 +205,7 @@ def _json_object(text: bytes) -> dict[str, Any]:
 
 
 def _retry_after(value: str | None) -> float:
-    """Return the seconds a Retry-After asks for, as a number or a date; 0 when it says nothing."""
+    """Return the seconds a Retry-After asks for, given as a number or a date; 0 without a value."""
     if not value:
         return 0.0
     if value.strip().isdigit():

@@ -1,4 +1,4 @@
-"""What did it run on, and how are figures of a run put together? Shared by the benchmarks."""
+"""The machine, its servers and the figures of a run, shared by the benchmarks."""
 
 from __future__ import annotations
 

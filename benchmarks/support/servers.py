@@ -13,15 +13,14 @@ from gidgethub import sansio
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from benchmarks.support.load import SECRET, pin
-from bot import logs
-from bot.app import make_context, make_worker
-from bot.demo.github.keys import private_key
-from bot.settings import Settings
-from bot.web import webhooks
+from bot.app import make_app, make_context, make_worker
+from bot.core import log_output
+from bot.core.settings import Settings
+from bot.demo.github.auth import private_key
+from bot.ingest import webhooks
+from bot.web import server
+from bot.web.app_keys import CONTEXT
 from bot.web.bodies import read_body
-from bot.web.keys import BODY_SECONDS, CONTEXT
-from bot.web.middleware import guard
-from bot.web.routes import make_app
 
 
 def settings(folder: str, port: int, database_url: str | None) -> Settings:
@@ -37,7 +36,7 @@ def settings(folder: str, port: int, database_url: str | None) -> Settings:
 
 
 async def verify_only(request: web.Request) -> web.Response:
-    """The same door without the store."""
+    """The same endpoint without the store."""
     context = request.app[CONTEXT]
     body = await read_body(request, limit=webhooks.LIMIT)
     target = request.headers.get("X-GitHub-Hook-Installation-Target-ID")
@@ -70,19 +69,18 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
         await serve(app, port)
     async with make_context(settings(folder, port, database_url)) as context:
         if name == "verify":
-            app = web.Application(middlewares=[guard])
-            app[CONTEXT], app[BODY_SECONDS] = context, 10.0
+            app = server.make_app(context, body_seconds=10.0)
             app.add_routes([web.post("/api/github/webhooks", verify_only)])
             await serve(app, port)
         working = []
-        if name in {"all", "worker", "crew"}:
+        if name in {"all", "worker", "unpinned_worker"}:
             working.append(asyncio.create_task(make_worker(context).run()))
         await serve(make_app(context), port)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] != "crew":  # several of those share what there is
+    if sys.argv[1] != "unpinned_worker":  # several of those share the cores
         pin(1 if sys.argv[1] == "worker" else 0)
-    logs.configure(fmt="json", level="warning")
+    log_output.configure(fmt="json", level="warning")
     arguments = [*sys.argv[1:], None]
     uvloop.run(main(arguments[0], int(arguments[1]), arguments[2], arguments[3]))

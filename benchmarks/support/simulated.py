@@ -1,4 +1,4 @@
-"""What does the bot do when time is somebody's to move? A GitHub, an issuer and a bot on one clock of their own.
+"""A GitHub, an issuer and a bot on one simulated clock.
 
 The clock stands still while anybody works: what passes on it is what the bot makes people wait, its budgets and
 distances. Where real time is to be measured too, it can be let run.
@@ -126,8 +126,8 @@ DUE = sa.text(
 
 
 @contextlib.asynccontextmanager
-async def stage(upstream: str, backends: list[str], allowlist: str, **settings):
-    """Set up a GitHub with these repositories, an issuer and a bot; yields the play."""
+async def simulation(upstream: str, backends: list[str], allowlist: str, **settings):
+    """Set up a GitHub with these repositories, an issuer and a bot; yields them as one object."""
     clock = Clock()
     github, issuer = SimulatedGitHub(clock=clock), Issuer(clock=clock)
     await github.start()

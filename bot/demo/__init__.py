@@ -1,3 +1,3 @@
-"""What does a whole world around the bot look like? A GitHub, backends, an issuer on loopback."""
+"""The surroundings of the bot, on loopback: a GitHub, the CIs of backends, and an identity provider."""
 
 from __future__ import annotations

@@ -1,39 +1,41 @@
-"""What do the backends of the demo answer to a dispatch? Simulated CIs that report for real."""
+"""Simulated CIs of the backends: they answer dispatches with runs whose reports are sent for real."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bot.clock import Clock, SystemClock
-from bot.demo import runner
-from bot.demo.github.background import Background
+from bot.core.clock import Clock, SystemClock
+from bot.demo import report_action
+from bot.demo.github.webhooks import BackgroundTasks
+from bot.demo.report_action import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bot.demo.github import Dispatch, Run, SimulatedGitHub, WorkflowJob
     from bot.demo.issuer import Issuer
+    from bot.demo.report_action import FailedTest, Step
 
 PASSED = frozenset({"success", "skipped", "neutral"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
-    """One job of a backend's workflow: how long it takes and what comes out of it."""
+    """One job of a backend's workflow: its duration and its results."""
 
     name: str = "build"
-    seconds: float = 0.0  # of the simulation's clock
-    conclusion: str = "success"  # what GitHub says of it
-    reported: str | None = None  # what it tells the bot, when that is not the truth
-    counts: Mapping[str, int] = field(default_factory=dict)  # passed, failed, skipped
-    failed_tests: tuple[Mapping[str, Any], ...] = ()
+    seconds: float = 0.0  # on the simulation's clock
+    conclusion: str = "success"  # on GitHub
+    reported: str | None = None  # conclusion in its report, if that differs
+    counts: Counts = field(default_factory=Counts)
+    failed_tests: tuple[FailedTest, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One use of the reporting action: what it was to say and how it went."""
+    """One use of the reporting action: what it reported, and its outcome."""
 
     run_attempt: int
     job: str
@@ -45,32 +47,32 @@ class Report:
 
 @dataclass(kw_only=True, eq=False)
 class Backend:
-    """The CI of one out-of-tree repository, which does what it was planned to do."""
+    """The CI of one out-of-tree repository, which runs the planned jobs."""
 
     github: SimulatedGitHub
     issuer: Issuer
     clock: Clock
-    runners: asyncio.Event  # set while there are free runners
-    silent: bool = False  # never starts anything
-    steps: list[runner.Step] = field(default_factory=list)  # reports in the order they began
-    reports: list[Report] = field(default_factory=list)  # and how they went, in the order they ended
+    runners: asyncio.Event  # set while runners are free
+    silent: bool = False  # never starts a run
+    steps: list[Step] = field(default_factory=list)  # in the order they began
+    reports: list[Report] = field(default_factory=list)  # in the order they ended
     _plans: dict[tuple[str | None, int | None], Sequence[PlannedJob]] = field(default_factory=dict)
-    _dispatches: dict[int, Dispatch] = field(default_factory=dict)  # run id -> what started it
-    _failed: dict[int, set[str]] = field(default_factory=dict)  # run id -> jobs of its last attempt
+    _dispatches: dict[int, Dispatch] = field(default_factory=dict)  # by run id
+    _failed: dict[int, set[str]] = field(default_factory=dict)  # run id -> failed jobs of its last attempt
 
     def plan(self, *jobs: PlannedJob, head: str | None = None, attempt: int | None = None) -> None:
-        """Say which jobs a run has, on this head and in this attempt; None: on any, in any."""
+        """Set the jobs of a run on this head and in this attempt; None stands for any."""
         self._plans[head, attempt] = jobs
 
     def planned(self, head: str, attempt: int) -> Sequence[PlannedJob]:
-        """Return the jobs of the most exact plan; without any plan, one that succeeds."""
+        """Return the jobs of the most specific plan; without a plan, one that succeeds."""
         for key in ((head, attempt), (head, None), (None, attempt), (None, None)):
             if key in self._plans:
                 return self._plans[key]
         return (PlannedJob(),)
 
     async def dispatched(self, dispatch: Dispatch) -> None:
-        """Do everything that a dispatch sets off, to the end of the run."""
+        """Run what a dispatch starts, to the end of the run."""
         action = dispatch.client_payload.get("payload", {}).get("action")
         if self.silent or action == "closed":
             return
@@ -81,24 +83,24 @@ class Backend:
         await self._attempt(run, self.planned(_head(dispatch), run.run_attempt))
 
     async def rerun(self, run: Run, failed_only: bool) -> None:
-        """Do the jobs again, all of them or those that failed, as planned for this attempt."""
-        if dispatch := self._dispatches.get(run.id):  # other runs are not of our making
+        """Run all jobs or the failed ones again, as planned for this attempt."""
+        if dispatch := self._dispatches.get(run.id):  # runs without a dispatch are not this CI's
             jobs = self.planned(_head(dispatch), run.run_attempt)
             failed = self._failed[run.id]
             await self._attempt(run, [job for job in jobs if not failed_only or job.name in failed])
 
     async def _attempt(self, run: Run, jobs: Sequence[PlannedJob]) -> None:
-        """Run the jobs side by side, then finish the run: GitHub does so after the last report."""
+        """Run the jobs in parallel, then finish the run, which GitHub does after the last report."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._job(run, job)) for job in jobs]
-        said = {job.name: task.result() for job, task in zip(jobs, tasks, strict=True)}
-        failed = {name: each for name, each in said.items() if each not in PASSED}
+        conclusions = {job.name: task.result() for job, task in zip(jobs, tasks, strict=True)}
+        failed = {name: each for name, each in conclusions.items() if each not in PASSED}
         self._failed[run.id] = set(failed)
         worst = "failure" if set(failed.values()) - {"cancelled"} else "cancelled"
         await self.github.finish_run(run, worst if failed else "success")
 
     async def _job(self, run: Run, planned: PlannedJob) -> str:
-        """Run one job and return its conclusion; a report that was refused fails the job, too."""
+        """Run one job and return its conclusion; a refused report fails the job."""
         job = await self.github.queue_job(run, planned.name)
         await self.runners.wait()
         if job.status == "completed":  # cancelled before a runner took it
@@ -112,19 +114,19 @@ class Backend:
 
     async def _report(self, job: WorkflowJob, planned: PlannedJob, status: str) -> bool:
         """Use the reporting action in a job and return whether it succeeded."""
-        # A job that was cancelled meanwhile has its conclusion already.
-        ended = job.conclusion or planned.reported or planned.conclusion
-        step = runner.Step(
+        # A job cancelled in the meantime already has its conclusion.
+        conclusion = job.conclusion or planned.reported or planned.conclusion
+        step = report_action.Step(
             job=job,
             dispatch=self._dispatches[job.run.id],
             status=status,
-            conclusion=ended if status == "completed" else "",
+            conclusion=conclusion if status == "completed" else "",
             counts=planned.counts,
             failed_tests=planned.failed_tests,
             at=self.clock.now(),
         )
         self.steps.append(step)
-        exit_code, output = await runner.run(step, self.issuer, self.github.url)
+        exit_code, output = await report_action.run(step, self.issuer, self.github.url)
         report = Report(
             run_attempt=job.run_attempt,
             job=planned.name,
@@ -138,21 +140,21 @@ class Backend:
 
 
 class Backends:
-    """All backends of one simulated GitHub; hands each dispatch and re-run to the one it is for."""
+    """All backends of one simulated GitHub; passes each dispatch and re-run to its backend."""
 
     def __init__(self, github: SimulatedGitHub, issuer: Issuer, *, clock: Clock | None = None) -> None:
         self._github = github
         self._issuer = issuer
         self._clock = clock or SystemClock()
         self._backends: dict[str, Backend] = {}
-        self._work = Background()
-        self.runners = asyncio.Event()  # cleared, jobs stay queued until it is set again
+        self._work = BackgroundTasks()
+        self.runners = asyncio.Event()  # while cleared, jobs stay queued
         self.runners.set()
         github.on_dispatch = self._dispatched
         github.on_rerun = self._rerun
 
     def add(self, repo: str, *jobs: PlannedJob, silent: bool = False) -> Backend:
-        """Give a repository a CI; `jobs` are its plan wherever no other is made."""
+        """Add a CI to a repository; `jobs` is its default plan."""
         backend = Backend(
             github=self._github,
             issuer=self._issuer,
@@ -166,11 +168,11 @@ class Backends:
         return backend
 
     async def settled(self) -> None:
-        """Return when every run begun so far is over; raise what went wrong in one."""
+        """Return when every run started so far has ended; raise an error that occurred in one."""
         await self._work.settled()
 
     async def stop(self) -> None:
-        """Cancel the runs still under way and wait until they are gone."""
+        """Cancel the runs in progress and wait for them to end."""
         await self._work.close()
 
     async def _dispatched(self, dispatch: Dispatch) -> None:
@@ -183,7 +185,7 @@ class Backends:
 
 
 def _head(dispatch: Dispatch) -> str:
-    """Return the upstream commit a dispatch is about; empty when it names none."""
+    """Return the upstream commit that a dispatch names; empty when it names none."""
     event = dispatch.client_payload.get("payload", {})
     pull = event.get("pull_request") or {}
     return str(pull.get("head", {}).get("sha") or event.get("after") or "")

@@ -1,4 +1,4 @@
-"""Who signs the simulated CI's tokens? An OpenID provider like GitHub Actions', on loopback."""
+"""An OpenID provider like that of GitHub Actions, which signs the simulated CI's tokens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from bot.clock import Clock, SystemClock
+from bot.core.clock import Clock, SystemClock
 
-LIFETIME = 300  # seconds a token is good for
-BACKDATED = 600  # seconds by which `nbf` lies before `iat`
+LIFETIME = 300  # seconds for which a token is valid
+BACKDATED = 600  # seconds from `nbf` to `iat`
 COMMIT = "0" * 40
 DISCOVERY = "/.well-known/openid-configuration"
 KEYS = "/.well-known/jwks"
@@ -22,11 +22,11 @@ TOKENS = "/_actions/token"
 
 
 class Issuer:
-    """An OpenID provider whose word the bot takes for which repository and run is speaking.
+    """An OpenID provider whose tokens tell the bot which repository and run a report is from.
 
-    While `outage` is set, discovery and keys answer 503; `mint` and the runner's token endpoint go
-    on, as a job that already has its token does not notice either. `fetches` counts how often the
-    keys were asked for, answered or not.
+    While `outage` is set, discovery and keys answer 503; `mint` and the runner's token endpoint keep working, as
+    an outage does not affect a job that already has its token. `fetches` counts the requests for the keys, failed
+    ones included.
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:
@@ -40,7 +40,7 @@ class Issuer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> None:
-        """Listen on 127.0.0.1, on a free port unless one is given."""
+        """Listen on 127.0.0.1; port 0 picks a free one."""
         app = web.Application()
         self.add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
@@ -49,7 +49,7 @@ class Issuer:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     def add_to(self, app: web.Application, path: str = "") -> None:
-        """Answer below a path of an application; `url` has to be set to where that is."""
+        """Add the routes to an application below a path; `url` must then be set to that address."""
         app.router.add_get(path + DISCOVERY, self._discovery)
         app.router.add_get(path + KEYS, self._keys)
         app.router.add_get(path + TOKENS, self._token)
@@ -60,7 +60,7 @@ class Issuer:
             await self._runner.cleanup()
 
     def rotate(self, *, keep_old: bool = True) -> None:
-        """Sign with a new key from now on; `keep_old` goes on publishing those before it."""
+        """Sign with a new key from now on; with `keep_old` the previous keys stay published."""
         self._signing = _Key()
         self._published = [self._signing, *(self._published if keep_old else [])]
 
@@ -77,8 +77,8 @@ class Issuer:
     ) -> str:
         """Return a signed token for a job of that repository.
 
-        `lifetime` is in seconds and may be negative. Other claims are replaced or added by name,
-        and left out when they are None.
+        `lifetime` is in seconds and may be negative. Other claims are added or replaced by name; None leaves one
+        out.
         """
         now = self._clock.now() // 1000
         standard = {
@@ -92,14 +92,14 @@ class Issuer:
             "run_id": str(run_id),
             "run_attempt": str(run_attempt),
         }
-        said = {name: value for name, value in (standard | claims).items() if value is not None}
+        merged = {name: value for name, value in (standard | claims).items() if value is not None}
         headers = {"kid": self._signing.kid}
-        return jwt.encode(said, self._signing.private, algorithm="RS256", headers=headers)
+        return jwt.encode(merged, self._signing.private, algorithm="RS256", headers=headers)
 
     def request_env(self, **claims: Any) -> dict[str, str]:
-        """Return what a runner puts into the environment of a job that may ask for tokens.
+        """Return the environment variables with which a job requests tokens.
 
-        `claims` are those of `mint`; the audience is the job's own choice when it asks.
+        `claims` are those of `mint`; the job chooses the audience when it requests a token.
         """
         request_token = secrets.token_urlsafe(32)
         self._jobs[request_token] = claims
@@ -138,7 +138,7 @@ class Issuer:
 
 
 class _Key:
-    """One signing key and how it is published."""
+    """A signing key and its published form."""
 
     def __init__(self) -> None:
         self.kid = secrets.token_hex(16)
@@ -159,7 +159,7 @@ def _unavailable() -> web.Response:
 
 
 def _job_claims(repository: str, repository_id: str) -> dict[str, str]:
-    """Return what GitHub says of a job that a repository_dispatch started on the default branch."""
+    """Return GitHub's claims for a job that a repository_dispatch started on the default branch."""
     owner = repository.partition("/")[0]
     workflow = f"{repository}/.github/workflows/ci.yml@refs/heads/main"
     return {

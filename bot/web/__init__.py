@@ -1,3 +1,3 @@
-"""The doors: what comes in over HTTP, one module a door. They store and read; they never call the world."""
+"""HTTP serving: server, middleware, limits, sign-in, page cache, render thread, page kit, OpenAPI."""
 
 from __future__ import annotations

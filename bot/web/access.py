@@ -1,39 +1,41 @@
-"""Who may read what belongs to a private repository? Only whoever holds ADMIN_TOKEN, or signed in with it."""
+"""Access to data of private repositories: for whoever sends ADMIN_TOKEN, or signed in with it."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.domain.allowlist_source import on_github
-from bot.errors import Rejected
-from bot.store import reads
-from bot.store.reads import Private
-from bot.web.keys import CONTEXT
+from bot.core.errors import Rejected
+from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
-    from bot.settings import Settings
-    from bot.store import Transaction
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
 
 COOKIE = "ootbot_admin"
 SIGNED_IN = 12 * 3600  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
+class Private:
+    """Repositories whose rows may not be shown, by name and by id."""
+
+    names: frozenset[str]  # case folded
+    ids: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hidden(Private):
-    """What one request may not see of what it may be about: what is private; nothing for the administrator."""
+    """The private repositories among those a request may be about; empty for the administrator."""
 
-    def has(self, repo: str) -> bool:
-        """Whether a repository is one of them, by name."""
-        return repo.casefold() in self.names
-
-    def has_row(self, row: dict[str, Any]) -> bool:
-        """Whether a record's repository is one of them: by id too, since names change."""
-        return row["repository_id"] in self.ids or self.has(row["repo"])
+    def has(self, repo: str, repository_id: int | None = None) -> bool:
+        """Whether a repository is one of them, by name or, since names change, by id."""
+        return repository_id in self.ids or repo.casefold() in self.names
 
     def check_upstream(self, settings: Settings) -> None:
         """Raise Rejected 404 when everything this bot watches is hidden."""
@@ -41,25 +43,21 @@ class Hidden(Private):
             raise Rejected(404, "not_found", "there is nothing here that may be shown")
 
 
+FindPrivate = Callable[["Transaction", "Settings", Collection[str]], Awaitable[Private]]
+FIND_PRIVATE: web.AppKey[FindPrivate] = web.AppKey("find_private")
 HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
 
 
-async def of_request(request: web.Request, tx: Transaction) -> Hidden:
-    """Return what this request may not see, and note it with the request."""
+async def hidden_from(request: web.Request, tx: Transaction) -> Hidden:
+    """Return what this request may not see, and keep it with the request."""
     if reads_private(request):
         private = Private(names=frozenset(), ids=frozenset())
     else:
-        private = await reads.private(tx, _named(request))
+        path, settings = request.match_info, request.app[CONTEXT].settings
+        asked = f"{path.get('owner') or path.get('org')}/{path.get('repo')}"
+        private = await request.app[FIND_PRIVATE](tx, settings, {asked})
     request[HIDDEN] = found = Hidden(names=private.names, ids=private.ids)
     return found
-
-
-def _named(request: web.Request) -> set[str]:
-    """Return the repositories an answer may be about, apart from those of our own rows."""
-    settings, path = request.app[CONTEXT].settings, request.match_info
-    source = on_github(settings.allowlist)
-    asked = f"{path.get('owner') or path.get('org')}/{path.get('repo')}"
-    return {*settings.upstream_repo, asked, *([source.repo] if source else [])}
 
 
 def reads_private(request: web.Request) -> bool:
@@ -82,7 +80,7 @@ def is_token(request: web.Request, given: str) -> bool:
 
 
 def is_signed_in(request: web.Request) -> bool:
-    """Whether the request carries the cookie that signing in gave, and it has not run out."""
+    """Whether the request carries a valid cookie of the administrator, not yet expired."""
     context = request.app[CONTEXT]
     until, _, given = request.cookies.get(COOKIE, "").partition(".")
     if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
@@ -94,14 +92,14 @@ def is_signed_in(request: web.Request) -> bool:
 
 
 def cookie(request: web.Request) -> str:
-    """Return the cookie of somebody who has just shown ADMIN_TOKEN: good until a time, worthless to others."""
+    """Return the cookie for whoever has just sent ADMIN_TOKEN: signed, with the time it expires."""
     context = request.app[CONTEXT]
     until = str(context.clock.now() + SIGNED_IN * 1000)
     return f"{until}.{_signature(context.settings, until)}"
 
 
 def form_key(request: web.Request) -> str:
-    """Return what forms of the administrator's pages carry: another site cannot know it."""
+    """Return the key that forms of the administrator's pages carry; another site cannot know it."""
     settings = request.app[CONTEXT].settings
     return _signature(settings, f"form {request.cookies.get(COOKIE, '')}")
 

@@ -1,4 +1,4 @@
-"""What happens around every request? Errors become answers, every answer gets its security headers.
+"""The middleware around every request: errors become answers, every answer gets its security headers.
 
 The web middleware is one of the two places that catch every error; the worker is the other.
 """
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import web
 
-from bot import metrics, traces
-from bot.errors import Rejected, StoreUnavailable
-from bot.logs import REQUEST
+from bot.core import metrics, traces
+from bot.core.errors import Rejected, StoreUnavailable
+from bot.core.log_output import REQUEST
 from bot.web import html
-from bot.web.limits import ROOM, TAKEN
+from bot.web.bodies import BODY_BUDGET
+from bot.web.log_limiter import LOG_LIMITER
 from bot.web.parameters import IDENTIFIER
-from bot.web.remarks import REMARKS
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 log = structlog.get_logger("bot.web")
 
-DOORS = (
+ENDPOINTS = (
     ("/api/github/webhooks", "webhooks"),
     ("/api/oot/callback", "callback"),
     ("/github/callback", "callback"),
@@ -48,23 +48,22 @@ HEADERS = {
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn refusals and errors into the answers the caller understands."""
+    """Answer a request; refusals and errors become JSON, or a page for a browser."""
     began = time.perf_counter()
-    identity, door = _identity(request), _door(request.path)
+    identity, endpoint = _identity(request), _endpoint(request.path)
     named = REQUEST.set((identity, request.path[:200]))
     try:
-        with traces.span(door, cause=identity, kind="server", http_request_method=request.method) as span:
+        with traces.span(endpoint, cause=identity, kind="server", http_request_method=request.method) as span:
             try:
                 response = await handler(request)
-            except Exception as error:  # noqa: BLE001 - the outermost place: every error gets an answer
+            except Exception as error:  # noqa: BLE001 - outermost: every error gets an answer
                 response = _answer(request, _refusal(request, error))
             if span:
                 span.set_attribute("http.response.status_code", response.status)
     finally:
         REQUEST.reset(named)
-        if TAKEN in request:
-            request.app[ROOM].leave(request)
-    metrics.answered(door, response.status, time.perf_counter() - began)
+        request.app[BODY_BUDGET].release(request)
+    metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
         response.headers.update(HEADERS)
@@ -73,27 +72,27 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _identity(request: web.Request) -> str:
-    """Return what a request is called in the log: GitHub's name of a delivery, else one of our own."""
+    """Return the id of a request in the log: GitHub's GUID of a delivery, else a random one."""
     guid = request.headers.get("X-GitHub-Delivery", "")
     return guid if IDENTIFIER.fullmatch(guid) else secrets.token_hex(8)
 
 
-def _door(path: str) -> str:
-    """Return one of few words for a path."""
-    for start, door in DOORS:  # no generator: this is on the way of every delivery
+def _endpoint(path: str) -> str:
+    """Return the group of a path in metrics and traces."""
+    for start, endpoint in ENDPOINTS:  # no generator: every delivery comes through here
         if path.startswith(start):
-            return door
+            return endpoint
     return "page"
 
 
 def _refusal(request: web.Request, error: Exception) -> Rejected:
-    """Return what the caller is told; an answer that aiohttp raises as an error passes."""
+    """Return the refusal for an error; answers that aiohttp raises as errors (redirects) pass."""
     match error:
         case Rejected():
-            request.app[REMARKS].refused(error)
+            request.app[LOG_LIMITER].refused(error)
             return error
         case StoreUnavailable():
-            request.app[REMARKS].unavailable(error)
+            request.app[LOG_LIMITER].unavailable(error)
             detail = "the database cannot be used right now; nothing was kept, send it again"
             return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
         case web.HTTPException() if error.status < 400:
@@ -116,8 +115,8 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
 
 
 def _answer(request: web.Request, refusal: Rejected) -> web.Response:
-    """Return a page to somebody who looks for one, to everybody else the JSON every refusal has."""
-    if _door(request.path) == "page" and html.is_for_a_person(request):
+    """Return a page to a browser, to everybody else the JSON that every refusal has."""
+    if _endpoint(request.path) == "page" and html.wants_html(request):
         return html.refusal(request, refusal)
     body: dict[str, Any] = {"ok": False, "error": refusal.code, "detail": refusal.detail}
     return web.json_response(body, status=refusal.status, headers=refusal.headers)

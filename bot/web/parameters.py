@@ -1,13 +1,13 @@
-"""What do the words of an address mean? Parameters read and checked; refusals name the allowed range."""
+"""Parameters of addresses, read and checked; refusals name the allowed range."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from bot.domain import inert
-from bot.domain.reading import FULL_NAME
-from bot.errors import Rejected
+from bot.core import escaping
+from bot.core.errors import Rejected
+from bot.core.json_fields import FULL_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ DAYS = 30
 REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
 MOST_DAYS = 400
-MOST_WORDS = 200  # characters of them
+MOST_WORDS = 200  # characters of a search
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
 
@@ -34,8 +34,8 @@ def level(request: web.Request) -> int | None:
 
 
 def words(request: web.Request) -> str:
-    """Return the words to look for, which the page repeats: on one line, nothing unseen in it, not very long."""
-    return inert.one_line(request.query.get("q", "")[:MOST_WORDS])
+    """Return the search words, which the page repeats: on one line, short, without invisible characters."""
+    return escaping.one_line(request.query.get("q", "")[:MOST_WORDS])
 
 
 def windows(days: int) -> list[int]:
@@ -48,8 +48,8 @@ def choice(request: web.Request, name: str, choices: Iterable[str]) -> str:
     known = list(choices)
     text = request.query.get(name, "").strip() or known[0]
     if text not in known:
-        said = ", ".join(word for word in known if word)
-        raise Rejected(400, "invalid_parameter", f"{name} must be one of {said}, or left out")
+        allowed = ", ".join(word for word in known if word)
+        raise Rejected(400, "invalid_parameter", f"{name} must be one of {allowed}, or left out")
     return text
 
 
@@ -84,8 +84,8 @@ def events(request: web.Request) -> frozenset[str] | None:
     """Return the events asked for, None for all; raises Rejected 400."""
     names = frozenset(name.strip() for name in request.query.get("event", "").split(",") if name.strip())
     if names - set(REPORTED):
-        said = f"event must be one of {', '.join(REPORTED)}, or several of them with commas between"
-        raise Rejected(400, "invalid_parameter", said)
+        detail = f"event must be one of {', '.join(REPORTED)}, or several of them with commas between"
+        raise Rejected(400, "invalid_parameter", detail)
     return names or None
 
 
@@ -97,7 +97,7 @@ def commit(text: str) -> str:
 
 
 def repo(request: web.Request, owner: str = "owner") -> str:
-    """Return owner/name of the repository in the path; raises Rejected 404 for what can be no repository."""
+    """Return owner/name of the repository in the path; raises Rejected 404 for an impossible name."""
     name = f"{request.match_info[owner]}/{request.match_info['repo']}"
     if not FULL_NAME.fullmatch(name):
         raise Rejected(404, "not_found", "a repository is written as owner/name")
@@ -105,7 +105,7 @@ def repo(request: web.Request, owner: str = "owner") -> str:
 
 
 def guid(request: web.Request) -> str:
-    """Return the GUID of the delivery in the path; raises Rejected 404 for what can be none."""
+    """Return the GUID of the delivery in the path; raises Rejected 404 for an impossible one."""
     text = request.match_info["guid"]
     if not IDENTIFIER.fullmatch(text):
         raise no_delivery(text)
@@ -113,14 +113,14 @@ def guid(request: web.Request) -> str:
 
 
 def no_delivery(guid: str) -> Rejected:
-    """Return the answer for whoever asks for a delivery that is not held."""
+    """Return the refusal for a delivery that is not held."""
     return Rejected(404, "not_found", f"no delivery {guid[:100]} is held here")
 
 
 def before(request: web.Request, texts: Sequence[bool]) -> tuple[str | int, ...] | None:
-    """Return the place to go on from, as `next` of an earlier answer named it; None at the beginning.
+    """Return the position to continue from, the `next` of an earlier answer; None at the beginning.
 
-    `texts` tells of each of its parts whether it is a text or a number. Raises Rejected 400.
+    `texts` says for each of its parts whether it is text or a number. Raises Rejected 400.
     """
     text = request.query.get("before", "")
     if not text:
@@ -138,5 +138,5 @@ def following(values: Iterable[object]) -> str:
 
 
 def number(text: str) -> int:
-    """Return an id or number of the path; 0, which GitHub never gives, when it is none."""
+    """Return an id or number of the path; 0, which GitHub never uses, for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

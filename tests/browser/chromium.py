@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its DevTools protocol: pages opened, looked at, photographed."""
+"""A headless Chromium, driven over its DevTools protocol."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@
   if (all("h1").length !== 1) found.push("not exactly one h1");
   if (document.scripts.length) found.push("there are scripts");
   const stops = all("a[href]").some((link) => name(link) === "stop refreshing" && seen(link));
-  if (all("meta[http-equiv=refresh]").length !== Number(stops)) found.push("loads itself anew and cannot be stopped, or not");
+  if (all("meta[http-equiv=refresh]").length !== Number(stops)) found.push("refreshes by itself and cannot be stopped, or not");
   if (document.documentElement.scrollWidth > window.innerWidth)
     found.push(`the page scrolls sideways: ${document.documentElement.scrollWidth} > ${window.innerWidth}`);
   for (const box of all(".scroll:has(> .jobs, > .health)"))

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bot.demo.github.keys import private_key
+from bot.demo.github.auth import private_key
 from tests import harness
 from tests.browser import chromium, story
 from tests.browser.test_pages_in_a_browser import SIGNED_IN, addresses, sign_in

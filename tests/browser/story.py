@@ -1,11 +1,11 @@
-"""A bot with something to show: a month of results of a dozen backends, open pull requests, failures of every kind."""
+"""A bot with a month of results of a dozen backends, open pull requests and failures of every kind."""
 
 from __future__ import annotations
 
 import random
 
-from bot.store import jobs
-from bot.tasks import rollup as task
+from bot.oot.results import jobs
+from bot.oot.statistics import rollup
 from tests.harness import L2, L3, L4, UPSTREAM
 
 DAY = 86_400_000
@@ -44,7 +44,7 @@ async def tell(bot, github):
     await bot.settle()
     await _past(bot, chance)
     await _live(bot, github)
-    await task.run(bot, None)
+    await rollup.run(bot, None)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(
             "UPDATE task SET state='dead', error='GitHub refused: 422 Validation Failed', finished_at=due_at "
@@ -92,7 +92,7 @@ async def _live(bot, github):
     for number, (name, conclusion) in enumerate(
         (("lint", "success"), ("linux-build", "success"), ("docs", "failure"))
     ):
-        repository = {"id": bot.github.world.repo(UPSTREAM).id, "full_name": UPSTREAM}
+        repository = {"id": bot.github.state.repo(UPSTREAM).id, "full_name": UPSTREAM}
         job = {"id": 500 + number, "run_id": 77, "run_attempt": 1, "name": name, "workflow_name": "pull", "head_sha": sha,
                "status": "completed", "conclusion": conclusion, "html_url": "https://github.com/x/y/actions/runs/77",
                "started_at": "2026-09-01T00:00:00Z", "completed_at": "2026-09-01T00:12:00Z"}  # fmt: skip

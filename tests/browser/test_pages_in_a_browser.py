@@ -1,4 +1,4 @@
-"""Can everybody read the pages? In a real browser: light and dark, phone and desk, by keyboard, with words for drawings."""
+"""Pages in a real browser: light and dark, phone and desktop, by keyboard, with words for drawings."""
 
 from __future__ import annotations
 

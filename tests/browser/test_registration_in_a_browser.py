@@ -1,4 +1,4 @@
-"""Does a browser let the registration through, from the printed address to the last page?"""
+"""Registration in a browser, from the printed address to the last page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from bot.demo.github import SimulatedGitHub
 from tests.browser import chromium
-from tests.commands.test_init import init
+from tests.console.test_init import init
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
 

@@ -13,7 +13,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from bot.logs import configure
+from bot.core.log_output import configure
 from tests.chaos import page, servers
 from tests.chaos.scenario import Trial, percentile
 from tests.chaos.scenarios import SCENARIOS

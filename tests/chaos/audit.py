@@ -8,9 +8,8 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from bot.tasks import PERIODIC
-from tests.chaos.town import BACKENDS, L3, L4, LABEL
-from tests.harness import UPSTREAM
+from tests.chaos.simulation import BACKENDS, L3, L4, LABEL
+from tests.harness import PERIODIC, UPSTREAM
 
 SOON = 150_000  # milliseconds: what is due later is not waited for
 IDLE = 240.0  # seconds without anything new or done: leases end, what was put off comes round
@@ -92,7 +91,7 @@ class Audit:
         pulls = {row["number"]: (row["state"], row["head_sha"]) for row in await self.rows(PULLS)}
         wanted = {one.number: (one.state, one.head_sha) for one in self._pulls()}
         self._differ(pulls, wanted, "pull requests")
-        repos = self.github.world.repos.values()
+        repos = self.github.state.repos.values()
         runs = {run.id: (run.status, run.conclusion) for repo in repos for run in repo.runs.values()}
         self._differ(_ends(await self.rows(RUNS)), runs, "workflow runs")
         jobs = {job.id: (job.status, job.conclusion) for repo in repos for job in repo.jobs.values()}
@@ -156,7 +155,7 @@ class Audit:
         self.trial.same([one for one in said.items() if one[1] > 1][:5], [], "comments made twice")
 
     def _attempts(self):
-        runs = [run for repo in self.github.world.repos.values() for run in repo.runs.values()]
+        runs = [run for repo in self.github.state.repos.values() for run in repo.runs.values()]
         self.trial.counts["re-runs"] += sum(run.run_attempt > 1 for run in runs)
         often = [(run.id, run.run_attempt) for run in runs if run.run_attempt > 2]
         self.trial.same(often[:5], [], "runs that were run again twice for one request")
@@ -183,7 +182,7 @@ class Audit:
         return [one for one in self.github.comments(UPSTREAM) if one.user.login == self.github.app.bot_login]
 
     def _pulls(self):
-        return self.github.world.repo(UPSTREAM).pulls.values()
+        return self.github.state.repo(UPSTREAM).pulls.values()
 
     def _differ(self, found, wanted, what):
         differ = {key: (found.get(key), said) for key, said in wanted.items() if found.get(key) != said}

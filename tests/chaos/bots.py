@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import canary
+from tests import secret_markers
 from tests.process import ROOT, until
 
 UNTOLD = ("OOTBOT_",)  # of our own environment
@@ -51,7 +51,7 @@ class Nursery:
     async def open(self):
         """Read the program, to be able to fork it."""
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(self._kind.tree / "tests" / "nursery.py"), str(self._kind.minutes),
+            sys.executable, str(self._kind.tree / "tests" / "fork_server.py"), str(self._kind.minutes),
             cwd=self._folder, env=self._environ, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
@@ -69,7 +69,7 @@ class Nursery:
                 self.ready_after.append(time.monotonic() - self._began)
                 self.answers.set()
             else:
-                assert canary.leaks(text) == []
+                assert secret_markers.leaks(text) == []
                 self.said.append(text)
 
     def start(self):

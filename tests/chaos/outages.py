@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from bot.demo.github.keys import private_key
+from bot.demo.github.auth import private_key
 from tests import harness
 from tests.chaos.scenario import Scenario
 from tests.harness import L1, L2, L3, L4, UPSTREAM
@@ -144,7 +144,7 @@ async def _recovered(trial, bot):
     trial.counts["deliveries missed and recovered"] += len(missed & stored)
     await bot.wait(HOUR)
     _complete(trial, bot, pulls)
-    runs = {run.id: run.conclusion for run in github.world.repo(L4).runs.values()}
+    runs = {run.id: run.conclusion for run in github.state.repo(L4).runs.values()}
     rows = {row["id"]: row["conclusion"] for row in await bot.rows("workflow_run")}
     trial.same(rows, runs, "workflow runs")
     dead = [row["error"] for row in await bot.rows("task") if row["state"] == "dead"]

@@ -6,14 +6,15 @@ import contextlib
 
 import aiohttp
 
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
+from bot.database import make_store
 from bot.demo.github import SimulatedGitHub
-from bot.demo.github.keys import private_key
+from bot.demo.github.auth import private_key
 from bot.demo.issuer import Issuer
-from bot.store import Store
+from bot.features import FEATURES
 from tests.chaos.audit import Audit
 from tests.chaos.bots import Kind, Nursery
-from tests.chaos.town import ALLOWLIST, Town
+from tests.chaos.simulation import ALLOWLIST, Town
 from tests.harness import SECRET
 from tests.process import options_for
 
@@ -48,8 +49,8 @@ class Stage:
 async def town_of(trial, *, faults=None, github_clock=None):
     """A town without a bot; it looks for one at the address of the first."""
     github, issuer = SimulatedGitHub(clock=github_clock or SystemClock()), Issuer(clock=SystemClock())
-    github.faults = github.hooks._faults = faults or github.faults
-    github.limits.per_hour = CALLS
+    github.faults = github.webhooks._faults = faults or github.faults
+    github.rate_limit.per_hour = CALLS
     await github.start()
     await issuer.start()
     github.app = github.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=private_key())
@@ -71,7 +72,7 @@ async def staged(trial, *, kinds=(ONE,), faults=None, github_clock=None, **optio
         chosen = options_of(trial, town) | options
         nurseries = [Nursery(trial.folder, chosen, kind) for kind in kinds]
         url = trial.database_url or f"sqlite:///{trial.folder / 'ootbot.db'}"
-        store = Store(url, clock=SystemClock())
+        store = make_store(url, clock=SystemClock(), features=FEATURES)
         town.address = lambda: nurseries[0].url
         town.github.app.webhook_url = f"{nurseries[0].url}/api/github/webhooks"
         try:

@@ -16,16 +16,16 @@ REFUSED = {401, 403, 404}
 async def run(trial):
     """Let everybody work for so many rounds."""
     async with staged(trial) as stage:
-        world = stage.github.world
-        world.token_life, world.replication = LIFE, REPLICATION
+        state = stage.github.state
+        state.token_life, state.replication = LIFE, REPLICATION
         stage.bot.start()
         await stage.bot.up()
         stage.town.live(authors=3, talkers=0)
         for number in range(trial.n):
             await asyncio.sleep(SECONDS)  # the town's time
-            trial.say(f"{(number + 1) * SECONDS:.0f} s, {len(world.tokens)} tokens")
+            trial.say(f"{(number + 1) * SECONDS:.0f} s, {len(state.tokens)} tokens")
         await stage.end_well()
-        trial.counts["tokens"] += len(world.tokens)
+        trial.counts["tokens"] += len(state.tokens)
         trial.counts["calls refused"] += sum(one.status in REFUSED for one in stage.github.calls)
 
 

@@ -11,15 +11,15 @@ import shutil
 
 import sqlalchemy as sa
 
-from bot.store import migrate
-from bot.store.tables import metadata
+from bot.db import migrate
+from bot.db.columns import metadata
 from tests.chaos.bots import Kind
 from tests.chaos.crowded import PUBLIC_URL, balance
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import staged
 from tests.process import ROOT
 
-PARTS = ("bot", "handlers", "config", "app.yml", "app.relay.yml", "tests/nursery.py", "tests/clocks.py")
+PARTS = ("bot", "handlers", "config", "app.yml", "app.relay.yml", "tests/fork_server.py", "tests/clocks.py")
 LONGEST = 3.0  # seconds between one end of a process and the next
 MIGRATION = """
 import sqlalchemy as sa
@@ -35,6 +35,9 @@ def upgrade():
     op.create_index("ix_invented_later", "delivery", ["invented_later", "received_at"])
 """
 TASKS = """
+import dataclasses
+
+from bot.oot.publish import publish
 
 async def invented_later(context, task):
     import sqlalchemy as sa
@@ -49,7 +52,12 @@ async def publish_and_more(context, task):
         tx.enqueue("invented_later", task.key)
 
 
-KINDS |= {"publish": publish_and_more, "invented_later": invented_later}
+FEATURE = dataclasses.replace(
+    FEATURE,
+    tasks=FEATURE.tasks | {
+        "publish": "bot.oot.publish.feature:publish_and_more", "invented_later": "bot.oot.publish.feature:invented_later"
+    },
+)
 """
 
 
@@ -87,8 +95,8 @@ def make_later(tree):
     now = migrate.head()
     later = f"{int(now) + 1:04}"
     text = MIGRATION.format(now=now, later=later, tables=sorted(metadata.tables))
-    (tree / "bot" / "store" / "migrations" / "versions" / f"{later}_later.py").write_text(text)
-    with (tree / "bot" / "tasks" / "__init__.py").open("a") as file:
+    (tree / "bot" / "db" / "migrations" / "versions" / f"{later}_later.py").write_text(text)
+    with (tree / "bot" / "oot" / "publish" / "feature.py").open("a") as file:
         file.write(TASKS)
     return tree
 

@@ -1,4 +1,4 @@
-"""What do tests of the simulated GitHub start with?"""
+"""Fixtures for tests of the simulated GitHub: a client that acts as an App, a pull request."""
 
 from __future__ import annotations
 
@@ -6,31 +6,25 @@ import aiohttp
 import pytest
 
 from bot.demo.github import SimulatedGitHub
-from tests.demo.desk import (
-    KEY,
-    SECRET,
-    UPSTREAM,
-    Desk,
-    Hands,
-    listening,
-)
+from tests.demo.app_client import KEY, SECRET, UPSTREAM, AppClient, webhook_receiver
+from tests.harness import ManualClock
 
 
 @pytest.fixture
-async def desk():
-    clock = Hands()
+async def client():
+    clock = ManualClock()
     github = SimulatedGitHub(clock=clock)
     await github.start()
     try:
-        async with listening() as listener, aiohttp.ClientSession() as session:
-            app = github.register_app(webhook_url=listener.url, webhook_secret=SECRET, private_key_pem=KEY)
+        async with webhook_receiver() as receiver, aiohttp.ClientSession() as session:
+            app = github.register_app(webhook_url=receiver.url, webhook_secret=SECRET, private_key_pem=KEY)
             github.add_repo(UPSTREAM)
-            yield Desk(github, clock, app, listener, session)
+            yield AppClient(github, clock, app, receiver, session)
             await github.settled()
     finally:
         await github.stop()
 
 
 @pytest.fixture
-async def pull(desk):
-    return await desk.github.open_pull(UPSTREAM)
+async def pull(client):
+    return await client.github.open_pull(UPSTREAM)

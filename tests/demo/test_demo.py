@@ -1,4 +1,4 @@
-"""Does `ootbot demo` tell its story, notice when it goes another way, and leave nothing behind?"""
+"""`ootbot demo`: the scenario from start to clean end, unmet expectations, interruption."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import sys
 
 import pytest
 
-from bot.demo import cast, checks, loopback
-from bot.demo.acts import Story
-from bot.demo.loopback import NotAsToldError
+from bot.demo import environment, participants, verification
+from bot.demo.environment import ExpectationError
+from bot.demo.scenario import Scenario
 
 SECONDS = 90
 DEMO = (sys.executable, "-m", "bot.cli", "demo")
 
 
 @pytest.fixture
-def surroundings(tmp_path):
-    """An environment with options that must not reach the demo's bot, and a folder for temporary files."""
+def variables(tmp_path):
+    """Environment variables: options that must not reach the demo's bot, and a folder for temporary files."""
     return os.environ | {"TMPDIR": str(tmp_path), "OOTBOT_PORT": "1", "OOTBOT_APP_ID": "none"}
 
 
@@ -31,14 +31,14 @@ def run(*options, env):
     )
 
 
-def test_the_story_is_told_from_the_first_webhook_to_a_clean_end(surroundings, tmp_path):
-    done = run("--once", env=surroundings)
+def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_path):
+    done = run("--once", env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[0].startswith("HUD ")
     assert "http://127.0.0.1:" in lines[0]
-    assert "NOT AS TOLD" not in done.stdout
+    assert "FAILED" not in done.stdout
     shown = [" ".join(line.split()) for line in lines]
     assert "oot / gate success 1 blocking backend passed" in shown
     assert "oot / gate failure tpu failed" in shown
@@ -47,53 +47,53 @@ def test_the_story_is_told_from_the_first_webhook_to_a_clean_end(surroundings, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_ends_the_endless_demo_quietly(surroundings, tmp_path):
+def test_ctrl_c_stops_the_demo_without_errors(variables, tmp_path):
     with subprocess.Popen(
         DEMO,
-        env=surroundings,
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     ) as demo:
         assert demo.stdout.readline().startswith("HUD ")
-        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: the bot is told as well
-        told, complaints = demo.communicate(timeout=SECONDS)
-    assert demo.returncode == 0, told + complaints
-    assert complaints == ""
-    assert "NOT AS TOLD" not in told
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does: the bot gets the signal, too
+        output, errors = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 0, output + errors
+    assert errors == ""
+    assert "FAILED" not in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bot_that_cannot_start_ends_the_demo_and_says_why(surroundings):
+def test_a_bot_that_cannot_start_ends_the_demo_with_the_reason(variables):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = run("--port", port, env=surroundings)
+        done = run("--port", port, env=variables)
     assert done.returncode == 1
-    assert done.stdout.startswith("NOT AS TOLD: the bot did not start")
+    assert done.stdout.startswith("FAILED: the bot did not start")
     assert "address already in use" in done.stdout.lower()
     assert done.stderr == ""
 
 
-async def test_what_is_not_as_told_is_noticed():
-    async with loopback.running(port=0, start_timeout="1h") as on:
-        on.backends[cast.TPU].silent = True
-        story = Story(on)
-        await on.ready()
-        await story.opened()
-        story.on = dataclasses.replace(on, patience=0.5)
-        with pytest.raises(NotAsToldError, match="not within") as untold:
-            await story.blocked()
-        other = await on.github.open_pull(cast.UPSTREAM)
-        await on.github.comment(story.pull, "I say something, too.", by="alice")
-        findings = await checks.findings(on, [story.pull, other])
-    assert untold.value.sentence == "the L4 backend's check fails with the two failed tests in its title"
-    assert story.told == [
-        "every listed backend is told of the pull request",
+async def test_unmet_expectations_are_found():
+    async with environment.running(port=0, start_timeout="1h") as env:
+        env.backends[participants.TPU].silent = True
+        scenario = Scenario(env)
+        await env.ready()
+        await scenario.open_pull_request()
+        scenario.environment = dataclasses.replace(env, timeout=0.5)
+        with pytest.raises(ExpectationError, match="not within") as unmet:
+            await scenario.blocking_failure()
+        other = await env.github.open_pull(participants.UPSTREAM)
+        await env.github.comment(scenario.pull, "I have something to say.", by="alice")
+        findings = await verification.findings(env, [scenario.pull, other])
+    assert unmet.value.expectation == "the L4 backend's check fails with the two failed tests in its title"
+    assert scenario.fulfilled == [
+        "the pull request is dispatched to every listed backend",
         "the L2 backend reports its success",
     ]
-    against = {finding.sentence: finding.against for finding in findings}
-    assert against["every webhook was answered 202"] == ""
-    assert against["#1 has exactly one comment, and its author is the App"].startswith("1 comments, ['alice")
-    assert against["#2 has exactly one comment, and its author is the App"].startswith("0 comments")
-    assert against["the old commit keeps its verdict"] == "oot / gate, oot / tpu"
+    problems = {finding.expectation: finding.problem for finding in findings}
+    assert problems["every webhook was answered 202"] == ""
+    assert problems["#1 has exactly one comment, and its author is the App"].startswith("1 comments, ['alice")
+    assert problems["#2 has exactly one comment, and its author is the App"].startswith("0 comments")
+    assert problems["the old commit keeps its verdict"] == "oot / gate, oot / tpu"

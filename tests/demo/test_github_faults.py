@@ -1,4 +1,4 @@
-"""How does the simulated GitHub fail? Before or after the act, by dropping, by limits."""
+"""Fault injection in the simulated GitHub: lost responses, dropped connections, rate limits."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import asyncio
 import aiohttp
 import pytest
 
-from tests.demo.desk import (
+from tests.demo.app_client import (
     UPSTREAM,
-    Hands,
 )
+from tests.harness import ManualClock
 
 
-async def test_a_fault_before_prevents_the_act_and_a_fault_after_only_its_answer(desk, pull):
+async def test_a_fault_before_prevents_the_call_and_a_fault_after_only_its_response(client, pull):
     path = f"/repos/{UPSTREAM}/issues/{pull.number}/comments"
-    desk.github.faults.add(method="POST", path="/comments$", when="before", status=502)
-    assert (await desk.call("POST", path, {"body": "one"}))[0] == 502
-    assert desk.github.comments(pull) == []
-    desk.github.faults.add(method="POST", path="/comments$", when="after", status=504)
-    assert (await desk.call("POST", path, {"body": "two"}))[0] == 504
-    assert (await desk.call("POST", path, {"body": "three"}))[0] == 201
-    assert [each.body for each in desk.github.comments(pull)] == ["two", "three"]
-    posts = [each for each in desk.github.calls if each.path.endswith("/comments")]
+    client.github.faults.add(method="POST", path="/comments$", when="before", status=502)
+    assert (await client.call("POST", path, {"body": "one"}))[0] == 502
+    assert client.github.comments(pull) == []
+    client.github.faults.add(method="POST", path="/comments$", when="after", status=504)
+    assert (await client.call("POST", path, {"body": "two"}))[0] == 504
+    assert (await client.call("POST", path, {"body": "three"}))[0] == 201
+    assert [each.body for each in client.github.comments(pull)] == ["two", "three"]
+    posts = [each for each in client.github.calls if each.path.endswith("/comments")]
     assert [(each.status, each.faulted) for each in posts] == [
         (502, True),
         (504, True),
@@ -30,45 +30,45 @@ async def test_a_fault_before_prevents_the_act_and_a_fault_after_only_its_answer
     ]
 
 
-async def test_a_dropped_connection_has_acted_only_after(desk):
+async def test_a_call_with_a_dropped_connection_takes_effect_only_with_after(client):
     path, body = f"/repos/{UPSTREAM}/dispatches", {"event_type": "go"}
     for when in ("before", "after"):
-        desk.github.faults.add(method="POST", path="/dispatches$", when=when, drop=True)
+        client.github.faults.add(method="POST", path="/dispatches$", when=when, drop=True)
         with pytest.raises(aiohttp.ClientError):
-            await desk.call("POST", path, body)
-    assert len(desk.github.dispatches) == 1
-    assert [each.status for each in desk.github.calls if "dispatches" in each.path] == [0, 0]
+            await client.call("POST", path, body)
+    assert len(client.github.dispatches) == 1
+    assert [each.status for each in client.github.calls if "dispatches" in each.path] == [0, 0]
 
 
-async def test_an_answer_that_nobody_waits_for_still_means_that_it_happened(desk, pull):
-    class Waits(Hands):
+async def test_a_call_takes_effect_even_if_the_caller_disconnects(client, pull):
+    class WaitingClock(ManualClock):
         started, go = asyncio.Event(), asyncio.Event()
 
         async def sleep(self, seconds):
             self.started.set()
             await self.go.wait()
 
-    clock = desk.github.world.clock = Waits()
-    desk.github.faults.add(method="POST", path="/comments$", when="after", status=None, delay=9)
+    clock = client.github.state.clock = WaitingClock()
+    client.github.faults.add(method="POST", path="/comments$", when="after", status=None, delay=9)
     path = f"/repos/{UPSTREAM}/issues/{pull.number}/comments"
-    caller = asyncio.create_task(desk.call("POST", path, {"body": "late"}))
+    caller = asyncio.create_task(client.call("POST", path, {"body": "late"}))
     await clock.started.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
     clock.go.set()
-    await desk.call("GET", path)
-    assert [each.body for each in desk.github.comments(pull)] == ["late"]
+    await client.call("GET", path)
+    assert [each.body for each in client.github.comments(pull)] == ["late"]
 
 
-async def test_rate_limits_come_on_demand_in_every_form(desk):
+async def test_faults_can_be_rate_limits_of_every_form(client):
     path = f"/repos/{UPSTREAM}"
     secondary = {"message": "You have exceeded a secondary rate limit."}
-    faults = desk.github.faults
+    faults = client.github.faults
     faults.add(path=f"^{path}$", status=403, headers={"Retry-After": "7"}, body=secondary)
     faults.add(path=f"^{path}$", status=429)
     faults.add(path=f"^{path}$", status=None, headers={"X-RateLimit-Remaining": "0"})
-    answers = [await desk.call("GET", path) for _ in range(4)]
+    answers = [await client.call("GET", path) for _ in range(4)]
     assert [status for status, _, _ in answers] == [403, 429, 200, 200]
     assert answers[0][1] == secondary
     assert answers[0][2]["Retry-After"] == "7"

@@ -1,36 +1,36 @@
-"""Can a person use the simulated GitHub in a browser?"""
+"""Web pages of the simulated GitHub."""
 
 from __future__ import annotations
 
-from tests.demo.desk import (
+from tests.demo.app_client import (
+    ANNOTATION,
     BUTTON,
-    NOTE,
     OUTPUT,
     UPSTREAM,
-    run_of,
+    check_run_body,
 )
 
 
-async def see(desk, path):
-    async with desk.session.get(desk.github.url + path) as answer:
+async def get(client, path):
+    async with client.session.get(client.github.url + path) as answer:
         return answer.status, await answer.text()
 
 
-async def press(desk, path, **form):
-    async with desk.session.post(desk.github.url + path, data=form) as answer:
+async def press(client, path, **form):
+    async with client.session.post(client.github.url + path, data=form) as answer:
         return answer.status
 
 
-async def test_a_pull_request_page_shows_conversation_and_checks(desk, pull):
-    said = (
+async def test_a_pull_request_page_shows_conversation_and_checks(client, pull):
+    text = (
         "<!-- hidden -->\n| a | b |\n|---|--:|\n| 1 | @alice |\n\n"
         "<details><summary>more</summary>\n\n**bold** `@bob`\n\n</details>"
         '<script>alert(1)</script><img src=x onerror="alert(1)">\n\n[x](javascript:alert(1))'
     )
-    await desk.github.comment(pull, said, by="octocat")
-    body = run_of(pull, conclusion="failure", output={"title": "2 failed", "summary": "**which**"})
-    await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
-    status, page = await see(desk, f"/{UPSTREAM}/pull/{pull.number}")
+    await client.github.comment(pull, text, by="octocat")
+    body = check_run_body(pull, conclusion="failure", output={"title": "2 failed", "summary": "**which**"})
+    await client.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
+    status, page = await get(client, f"/{UPSTREAM}/pull/{pull.number}")
     assert status == 200
     for shown in ("2 failed", "<strong>which</strong>", "oot / npu", "1 of 1 checks failed"):
         assert shown in page
@@ -41,21 +41,21 @@ async def test_a_pull_request_page_shows_conversation_and_checks(desk, pull):
         assert gone not in page
 
 
-async def test_the_buttons_on_the_pages_work(desk, pull):
-    body = run_of(pull, conclusion="failure", actions=[BUTTON])
-    _, made, _ = await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
-    await desk.github.settled()
+async def test_the_buttons_on_the_pages_work(client, pull):
+    body = check_run_body(pull, conclusion="failure", actions=[BUTTON])
+    _, made, _ = await client.call("POST", f"/repos/{UPSTREAM}/check-runs", body)
+    await client.github.settled()
     here, run = f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/runs/{made['id']}"
-    told = len(desk.listener.got)
-    assert await press(desk, f"{run}/rerequest") == 200
-    assert await press(desk, f"{run}/action", identifier="again") == 200
-    assert await press(desk, f"{run}/action", identifier="dance") == 404
-    assert await press(desk, f"{here}/comment", text="/oot help", by="octocat") == 200
-    assert await press(desk, f"{here}/label", text="oot/npu") == 200
-    assert await press(desk, f"{here}/push") == 200
-    last = desk.github.deliveries[-1]
-    assert await press(desk, f"/_/deliveries/{last.id}/redeliver") == 200
-    assert desk.listener.events[told:] == [
+    before = len(client.receiver.received)
+    assert await press(client, f"{run}/rerequest") == 200
+    assert await press(client, f"{run}/action", identifier="again") == 200
+    assert await press(client, f"{run}/action", identifier="dance") == 404
+    assert await press(client, f"{here}/comment", text="/oot help", by="octocat") == 200
+    assert await press(client, f"{here}/label", text="oot/npu") == 200
+    assert await press(client, f"{here}/push") == 200
+    last = client.github.deliveries[-1]
+    assert await press(client, f"/_/deliveries/{last.id}/redeliver") == 200
+    assert client.receiver.events[before:] == [
         "check_run.rerequested",
         "check_run.requested_action",
         "issue_comment.created",
@@ -65,27 +65,29 @@ async def test_the_buttons_on_the_pages_work(desk, pull):
     ]
 
 
-async def test_every_page_opens_and_every_other_address_is_a_404(desk, pull):
-    run = await desk.github.start_run(UPSTREAM, display_title="A run")
-    await desk.github.start_job(run, "test")
-    noted = OUTPUT | {"text": "all of it", "annotations": [NOTE]}
-    _, made, _ = await desk.call("POST", f"/repos/{UPSTREAM}/check-runs", run_of(pull, output=noted))
+async def test_every_page_opens_and_every_other_address_is_a_404(client, pull):
+    run = await client.github.start_run(UPSTREAM, display_title="A run")
+    await client.github.start_job(run, "test")
+    noted = OUTPUT | {"text": "the full text", "annotations": [ANNOTATION]}
+    _, made, _ = await client.call(
+        "POST", f"/repos/{UPSTREAM}/check-runs", check_run_body(pull, output=noted)
+    )
     for path, shown in {
         "/": UPSTREAM,
         f"/{UPSTREAM}": pull.title,
-        f"/{UPSTREAM}/runs/{made['id']}": "all of it",
+        f"/{UPSTREAM}/runs/{made['id']}": "the full text",
         f"/{UPSTREAM}/actions/runs/{run.id}": "A run",
         "/_/deliveries": "pull_request.opened",
         "/_/style.css": "prefers-color-scheme",
     }.items():
-        status, page = await see(desk, path)
+        status, page = await get(client, path)
         assert (status, shown in page) == (200, True), path
     for path in ("/no/where", f"/{UPSTREAM}/pull/99", f"/{UPSTREAM}/runs/x"):
-        assert (await see(desk, path))[0] == 404
+        assert (await get(client, path))[0] == 404
 
 
-async def test_forms_of_other_sites_are_refused(desk, pull):
-    url = f"{desk.github.url}/{UPSTREAM}/pull/{pull.number}/close"
-    async with desk.session.post(url, headers={"Origin": "http://evil.example"}) as answer:
+async def test_forms_of_other_sites_are_refused(client, pull):
+    url = f"{client.github.url}/{UPSTREAM}/pull/{pull.number}/close"
+    async with client.session.post(url, headers={"Origin": "http://evil.example"}) as answer:
         assert answer.status == 403
     assert pull.state == "open"

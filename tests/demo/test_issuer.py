@@ -1,4 +1,4 @@
-"""Does the identity provider of the demo sign what a real one would, and fail as one can?"""
+"""The demo's identity provider: claims, key rotation, outages, tokens for jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = {"repository": "org/npu", "repository_id": 42, "run_id": 4455, "run_attemp
 
 
 class StillClock:
-    """It is always the same moment."""
+    """A clock that stands still."""
 
     def now(self):
         return NOW
@@ -41,7 +41,7 @@ async def get(url, **options):
 
 
 async def keys(issuer):
-    """The published keys by id, found the way a verifier finds them."""
+    """The published keys by id, discovered as a verifier does."""
     _, discovery = await get(f"{issuer.url}/.well-known/openid-configuration")
     assert discovery["issuer"] == issuer.url
     _, answer = await get(discovery["jwks_uri"])
@@ -49,13 +49,13 @@ async def keys(issuer):
 
 
 async def verified(issuer, token):
-    """The token's claims; its signature is checked, its times are not (the clock stands still)."""
+    """The token's claims, with the signature verified; the times are not, as the clock stands still."""
     key = (await keys(issuer))[jwt.get_unverified_header(token)["kid"]]
     options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False}
     return jwt.decode(token, key, algorithms=["RS256"], issuer=issuer.url, options=options)
 
 
-async def test_a_token_names_repository_and_run_in_strings_and_lives_five_minutes(issuer):
+async def test_a_token_names_repository_and_run_as_strings_and_is_valid_for_five_minutes(issuer):
     claims = await verified(issuer, issuer.mint(**JOB))
 
     assert claims["aud"] == "ootbot"
@@ -70,13 +70,13 @@ async def test_a_token_names_repository_and_run_in_strings_and_lives_five_minute
     assert ids == ["42", "4455", "2"]
 
 
-async def test_every_token_is_a_new_one(issuer):
+async def test_every_token_has_its_own_id(issuer):
     first, second = [await verified(issuer, issuer.mint(**JOB)) for _ in range(2)]
 
     assert first["jti"] != second["jti"]
 
 
-async def test_claims_can_be_replaced_added_and_left_out(issuer):
+async def test_claims_can_be_replaced_added_and_omitted(issuer):
     token = issuer.mint(
         **JOB,
         audience="other",
@@ -94,7 +94,7 @@ async def test_claims_can_be_replaced_added_and_left_out(issuer):
 
 
 @pytest.mark.parametrize("keep_old", [True, False])
-async def test_after_a_rotation_old_tokens_hold_as_long_as_their_key_is_published(issuer, keep_old):
+async def test_after_a_rotation_old_tokens_are_valid_while_their_key_is_published(issuer, keep_old):
     old = jwt.get_unverified_header(issuer.mint(**JOB))["kid"]
 
     issuer.rotate(keep_old=keep_old)
@@ -115,7 +115,7 @@ async def test_an_outage_answers_503_and_every_request_for_keys_is_counted(issue
     assert issuer.fetches == 2
 
 
-async def test_a_job_gets_tokens_for_its_own_run_and_the_audience_it_asks_for(issuer):
+async def test_a_job_gets_tokens_for_its_run_and_the_requested_audience(issuer):
     mine = issuer.request_env(**JOB, check_run_id="77")
     issuer.request_env(repository="org/tpu", run_id="1")
     bearer = {"Authorization": f"Bearer {mine['ACTIONS_ID_TOKEN_REQUEST_TOKEN']}"}
@@ -128,7 +128,7 @@ async def test_a_job_gets_tokens_for_its_own_run_and_the_audience_it_asks_for(is
     assert (claims["run_id"], claims["check_run_id"]) == ("4455", "77")
 
 
-async def test_without_an_audience_the_owner_is_meant(issuer):
+async def test_the_default_audience_is_the_owner(issuer):
     mine = issuer.request_env(**JOB)
     bearer = {"Authorization": f"Bearer {mine['ACTIONS_ID_TOKEN_REQUEST_TOKEN']}"}
 
@@ -138,7 +138,7 @@ async def test_without_an_audience_the_owner_is_meant(issuer):
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer made-up", "Basic {}"])
-async def test_nobody_else_gets_a_token(issuer, authorization):
+async def test_a_request_without_the_jobs_credential_gets_no_token(issuer, authorization):
     mine = issuer.request_env(**JOB)
     header = {"Authorization": authorization.format(mine["ACTIONS_ID_TOKEN_REQUEST_TOKEN"])}
 
@@ -147,14 +147,14 @@ async def test_nobody_else_gets_a_token(issuer, authorization):
     assert status == 401
 
 
-async def test_the_reporting_action_gets_its_token_here(issuer, tmp_path):
-    """The action fetches a token and then finds nobody at the address it reports to."""
+async def test_the_reporting_action_gets_its_token_from_the_issuer(issuer, tmp_path):
+    """The action fetches a token, then gets a 404 from the address it reports to."""
     script = Path(__file__).parents[2] / "actions" / "report" / "report.py"
-    told = ["--status=in_progress", "--workflow-name=CI", "--job-name=build", "--run-id=4455"]
-    nobody = ["--delivery-id=d", f"--url={issuer.url}/nobody", "--deadline=5"]
+    options = ["--status=in_progress", "--workflow-name=CI", "--job-name=build", "--run-id=4455"]
+    target = ["--delivery-id=d", f"--url={issuer.url}/nobody", "--deadline=5"]
 
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(script), *told, *nobody),
+        *(sys.executable, str(script), *options, *target),
         env={"PATH": os.environ["PATH"], **issuer.request_env(**JOB)},
         cwd=tmp_path,
         stderr=asyncio.subprocess.PIPE,

@@ -11,7 +11,7 @@ import prometheus_client
 import yaml
 
 import bot.app
-from bot import metrics
+from bot.core import metrics
 
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "ootbot.rules.yml").read_text())

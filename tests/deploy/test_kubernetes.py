@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.settings import Settings
-from bot.web import operator
+from bot.core.settings import Settings
+from bot.ops import health
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -82,7 +82,7 @@ def test_deliveries_come_in_while_there_is_no_allowlist():
     probes = container(workloads()["web"])
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert probes[probe]["httpGet"] == {"path": "/healthz", "port": "http"}
-    assert "/healthz" in {route.path for route in operator.routes}
+    assert "/healthz" in {route.path for route in health.routes}
 
 
 def test_no_service_sets_what_looks_like_our_settings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import re
 import shlex
@@ -13,7 +12,7 @@ import click
 import pytest
 
 from bot.cli import main
-from bot.settings import Settings
+from bot.core.settings import Settings, options
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -143,7 +142,7 @@ def test_there_are_command_lines_to_check():
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_settings_that_are_named_exist(page):
-    known = {field.name.upper() for field in dataclasses.fields(Settings)} | NOT_OURS
+    known = {field.name.upper() for field in options(Settings).values()} | NOT_OURS
     for span in SPAN.findall(FENCE.sub("", page.read_text())):
         for found in re.findall(r"^(?:OOTBOT_)?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?$", span):
             foreign = span in NOT_SETTINGS or found.startswith("OTEL_")
@@ -165,14 +164,16 @@ def test_every_page_is_in_the_index():
 
 
 def test_every_setting_of_a_secret_is_hidden():
-    for field in dataclasses.fields(Settings):
+    for field in options(Settings).values():
         secret = field.name.endswith(("secret", "token", "private_key")) or field.name == "database_url"
         assert field.repr != secret, field.name
 
 
 def test_the_comment_that_is_shown_is_the_one_that_is_written():
     snapshot = "comment_one_new_failure.md"
-    written = (ROOT / "tests" / "domain" / "snapshots" / snapshot).read_text().partition("-->")[2].strip()
+    written = (
+        (ROOT / "tests" / "oot" / "publish" / "snapshots" / snapshot).read_text().partition("-->")[2].strip()
+    )
     page = (ROOT / "docs" / "pull-request.md").read_text()
     shown = page.partition(f"{snapshot} -->")[2].partition("<!-- end of the comment -->")[0].strip()
     assert shown == written, f"copy what follows the marker in {snapshot} into docs/pull-request.md"

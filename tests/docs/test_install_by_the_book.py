@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import canary
+from tests import secret_markers
 from tests.browser_of_pages import Visitor
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ async def says(process, pattern):
         line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
         assert line, said
         said += line.decode()
-    assert canary.leaks(said) == []
+    assert secret_markers.leaks(said) == []
     return found
 
 

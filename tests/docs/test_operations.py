@@ -7,8 +7,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bot import github
-from bot.store import engines
+from bot.db import engines
+from bot.github import client
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -21,14 +21,14 @@ def numbers(row: str) -> list[int]:
 
 
 def test_calls_under_way_are_counted_as_they_are():
-    assert numbers("calls to GitHub") == [0, github.IN_FLIGHT, github.IN_FLIGHT]
-    assert 5 * github.IN_FLIGHT <= 100
-    assert 2 * 2 * github.IN_FLIGHT <= 100  # two Apps
+    assert numbers("calls to GitHub") == [0, client.MAX_CONCURRENT, client.MAX_CONCURRENT]
+    assert 5 * client.MAX_CONCURRENT <= 100
+    assert 2 * 2 * client.MAX_CONCURRENT <= 100  # two Apps
 
 
 async def test_connections_are_as_many_as_the_pools_hold():
-    url = sa.make_url(engines.driver("postgresql://somewhere/ootbot"))
-    own, pages = engines.make(url, 5, 30), engines.beside(url, 5)
+    url = sa.make_url(engines.async_url("postgresql://somewhere/ootbot"))
+    own, pages = engines.make(url, 5, 30), engines.for_other_loop(url, 5)
     most = [engine.sync_engine.pool.size() + engine.sync_engine.pool._max_overflow for engine in (own, pages)]
     assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
     assert 40 + 2 * 20 + 10 <= 100

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.allowlist import parse
-from bot.domain.allowlist_entry import Entry
-from bot.web import callback, webhooks
+from bot.ingest import webhooks
+from bot.oot.allowlist.allowlist import parse
+from bot.oot.allowlist.entry import Entry
+from bot.oot.reports import endpoints
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -29,5 +30,5 @@ def test_the_keys_that_weaken_the_model_are_listed():
 
 def test_the_sizes_are_those_of_the_doors():
     said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", PAGE)
-    sizes = [webhooks.LIMIT, callback.LIMIT, callback.BATCH_LIMIT]
+    sizes = [webhooks.LIMIT, endpoints.LIMIT, endpoints.BATCH_LIMIT]
     assert [int(size) * 1024 * 1024 for size in said.groups()] == sizes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.allowlist_source import OnGitHub, on_github
+from bot.oot.allowlist.source import OnGitHub, on_github
 from tests import harness
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
 
@@ -83,8 +83,8 @@ async def test_the_list_is_read_from_a_branch_of_another_repository(remote, gith
     await github.open_pull(UPSTREAM)
     await remote.settle()
     assert sorted(one.repo.full_name for one in github.dispatches) == sorted([L1, L2, L3, L4])
-    (token,) = [each for each in github.world.tokens.values() if each.permissions.get("contents") == "read"]
-    assert token.repository_ids == {github.world.repo(CONFIG).id}
+    (token,) = [each for each in github.state.tokens.values() if each.permissions.get("contents") == "read"]
+    assert token.repository_ids == {github.state.repo(CONFIG).id}
 
 
 async def test_an_unchanged_list_costs_nothing(remote, github):
@@ -204,7 +204,7 @@ async def test_while_github_cannot_be_reached_the_last_good_version_stays_and_it
     ("spoil", "reason"),
     [
         (lambda github: github.uninstall(CONFIG, github.app), "not installed"),
-        (lambda github: github.world.repo(CONFIG).branches.pop("release"), "404"),
+        (lambda github: github.state.repo(CONFIG).branches.pop("release"), "404"),
         (lambda github: github.set_file(CONFIG, PATH, b"\xff\xfe", branch="release"), "utf-8"),
         (lambda github: github.set_file(CONFIG, PATH, "x" * 2_000_000, branch="release"), "1 MiB"),
         (lambda github: github.set_file(CONFIG, PATH, "L2: [no repository]", branch="release"), "line 1"),
@@ -242,7 +242,7 @@ async def test_without_any_valid_version_the_bot_is_not_ready_and_keeps_what_hap
 
 
 async def said_to_be_private(bot, github, name):
-    repo = {"id": github.world.repo(name).id, "full_name": name, "private": True}
+    repo = {"id": github.state.repo(name).id, "full_name": name, "private": True}
     repo["updated_at"] = "2026-10-01T00:00:00Z"
     await bot.send("repository", {"action": "privatized", "repository": repo})
     await bot.settle()

@@ -9,15 +9,15 @@ import aiohttp
 import pytest
 
 from bot.app import make_context
-from bot.clock import SystemClock
-from bot.domain.ledger import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
-from bot.errors import RetryLater
-from bot.pace import Pace
-from bot.store.budgets import SharedBooks
-from tests.crew import eventually
+from bot.core.clock import SystemClock
+from bot.core.errors import RetryLater
+from bot.github.budgets import SharedBudgets
+from bot.github.rate_budget import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
+from bot.github.rate_limiter import RateLimiter
 from tests.harness import UPSTREAM
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES, SQLITE
+from tests.workers import eventually
 
 PULLS = 12
 A_MINUTE = 240  # writes
@@ -35,9 +35,9 @@ async def write(context, repo=UPSTREAM, what="issues/1/comments"):
     await client.post(client.path(what), data={"body": "a comment"})
 
 
-def pace(context):
-    """The pace that one of several processes keeps."""
-    return Pace(context.clock, writes_per_min=60, books=SharedBooks(context.store, 1))
+def limiter_of(context):
+    """The rate limiter of one of several processes."""
+    return RateLimiter(context.clock, writes_per_min=60, budgets=SharedBudgets(context.store, 1))
 
 
 async def until_sent_back(paces, path):
@@ -46,7 +46,9 @@ async def until_sent_back(paces, path):
     while len(waits) < len(paces):
         for number, one in enumerate(paces):
             try:
-                await one.turn("org", "POST", f"https://api.github.example/repos/o/r/{path}", spare=False)
+                await one.acquire(
+                    "org", "POST", f"https://api.github.example/repos/o/r/{path}", low_priority=False
+                )
                 went += 1
             except RetryLater as error:
                 waits[number] = error.after
@@ -60,7 +62,7 @@ async def until_sent_back(paces, path):
 )
 async def test_two_processes_have_one_budget(settings, clock, path, most, window):
     async with several(settings, clock, 2) as contexts:
-        paces = [pace(context) for context in contexts]
+        paces = [limiter_of(context) for context in contexts]
         went, wait = await until_sent_back(paces, path)
         while went < most:  # the budget of a minute comes before that of the hour
             clock.advance(wait)
@@ -74,11 +76,11 @@ async def test_two_processes_have_one_budget(settings, clock, path, most, window
 
 async def test_a_budget_outlives_the_process(settings, clock):
     async with several(settings, clock, 1) as (context,):
-        assert (await until_sent_back([pace(context)], "dispatches"))[0] == DISPATCHES_PER_MIN
-        (used,) = await pace(context).budgets()
+        assert (await until_sent_back([limiter_of(context)], "dispatches"))[0] == DISPATCHES_PER_MIN
+        (used,) = await limiter_of(context).usage()
     async with several(settings, clock, 1) as (context,):
-        assert (await until_sent_back([pace(context)], "dispatches"))[0] == 0
-        assert await pace(context).budgets() == [used]
+        assert (await until_sent_back([limiter_of(context)], "dispatches"))[0] == 0
+        assert await limiter_of(context).usage() == [used]
         assert used.dispatches == DISPATCHES_PER_MIN
 
 
@@ -112,7 +114,7 @@ async def test_without_a_database_nothing_is_written(settings, clock, github, tm
         await write(context)
         before = len(github.calls)
         (tmp_path / "ootbot.db").rename(tmp_path / "elsewhere")
-        with pytest.raises(RetryLater, match="nobody knows"):
+        with pytest.raises(RetryLater, match="cannot be read"):
             await write(context)
         assert len(github.calls) == before
         (tmp_path / "elsewhere").rename(tmp_path / "ootbot.db")

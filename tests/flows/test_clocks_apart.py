@@ -9,10 +9,10 @@ import pytest
 from gidgethub.routing import Router
 
 from bot.app import make_context
-from bot.clock import SystemClock
-from bot.doctor import database
-from bot.doctor.patient import Patient
-from bot.store.shared_time import SharedClock
+from bot.core.clock import SystemClock
+from bot.db.db_clock import DatabaseClock
+from bot.ops.doctor import database
+from bot.ops.doctor.target import Target
 from bot.worker import Worker
 from tests.clocks import Off
 from tests.process import PATIENCE
@@ -24,8 +24,8 @@ MINUTES = 10
 @contextlib.asynccontextmanager
 async def on_machine(settings, machine, kinds):
     """A worker's parts on a machine with this clock, as `serve` puts them together."""
-    clock = SharedClock(machine)
-    async with make_context(settings, clock=clock) as context, clock.following(context.store):
+    clock = DatabaseClock(machine)
+    async with make_context(settings, clock=clock) as context, clock.synchronized(context.store):
         yield context.store, Worker(context, router=Router(), kinds=kinds, periodic={})
 
 
@@ -66,7 +66,7 @@ async def test_nothing_is_done_twice_and_nothing_waits(settings):
 @POSTGRES
 async def test_a_clock_that_is_set_while_the_bot_runs_is_noticed(settings, capsys):
     machine = Off(0)
-    clock, right = SharedClock(machine), SystemClock()
+    clock, right = DatabaseClock(machine), SystemClock()
     async with make_context(settings, clock=clock) as context:
         for minutes in (0, MINUTES, -MINUTES, 0):
             machine.minutes = minutes
@@ -88,7 +88,7 @@ async def test_a_clock_that_is_set_while_the_bot_runs_is_noticed(settings, capsy
     ],
 )
 async def test_doctor_names_a_clock_that_is_not_the_databases(bot, settings, minutes, status, detail):
-    patient = Patient(settings=settings, store=bot.store, http=bot.http, clock=Off(minutes), apps=())
-    (found,) = await database.clock(patient)
+    target = Target(settings=settings, store=bot.store, http=bot.http, clock=Off(minutes), apps=())
+    (found,) = await database.clock(target)
     assert (found.name, found.status) == ("database clock", status)
     assert found.detail == detail

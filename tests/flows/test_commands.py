@@ -1,4 +1,4 @@
-"""What people ask for in comments: who may, what happens, how we answer."""
+"""Commands in comments: permissions, effects, answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check(github, pull, name):
     return [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == name][-1]
 
 
-def told(github, repo):
+def dispatched_to(github, repo):
     return [one for one in github.dispatches if one.repo.full_name == repo]
 
 
@@ -86,17 +86,21 @@ async def test_rerun_takes_names_and_all_jobs(bot, github, pull, text, verb):
     assert len([call for call in github.calls if call.path.endswith(f"/{verb}")]) == 1
 
 
-async def test_run_dispatches_afresh(bot, github, pull):
+async def test_run_dispatches_again(bot, github, pull):
     assert await say(bot, github, pull, f"/oot run tpu {L1}") == ["eyes", "rocket"]
-    assert (len(told(github, L4)), len(told(github, L1)), len(told(github, L3))) == (2, 2, 1)
-    first, second = told(github, L4)
+    assert (
+        len(dispatched_to(github, L4)),
+        len(dispatched_to(github, L1)),
+        len(dispatched_to(github, L3)),
+    ) == (2, 2, 1)
+    first, second = dispatched_to(github, L4)
     assert first.client_payload["delivery_id"] != second.client_payload["delivery_id"]
     await bot.report(second, conclusion="failure")
     await bot.settle()
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "failure")
 
 
-async def test_run_tells_a_backend_that_was_listed_after_the_event(bot, github, pull):
+async def test_run_dispatches_to_a_backend_listed_after_the_event(bot, github, pull):
     github.add_repo("org/late")
     text = harness.ALLOWLIST + "  gpu: {org/late: [erin]}\n"
     (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
@@ -105,13 +109,13 @@ async def test_run_tells_a_backend_that_was_listed_after_the_event(bot, github, 
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for gpu, tpu"
     await say(bot, github, pull, "/oot run gpu")
     await bot.settle(horizon=20)
-    assert len(told(github, "org/late")) == 1
+    assert len(dispatched_to(github, "org/late")) == 1
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gpu"][:2] == ("queued", None)
 
 
 @pytest.fixture
 async def held(bot, github):
-    """A stranger's pull request, which the one backend is told of only when somebody approves it."""
+    """A stranger's pull request, held back from the one backend until somebody approves it."""
     text = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n"
     (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
     bot.clock.advance(60)
@@ -122,14 +126,14 @@ async def held(bot, github):
     return pull
 
 
-async def test_run_does_not_get_round_the_policy(bot, github, held):
+async def test_run_does_not_bypass_the_policy(bot, github, held):
     for text in ("/oot run tpu", "/oot rerun tpu"):
         assert await say(bot, github, held, text) == ["eyes", "confused"]
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     assert "ok-to-test" in await ours(bot, github, held)
 
 
-async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, github, held):
+async def test_cancelling_first_does_not_release_what_is_held(bot, github, held):
     for text in ("/oot cancel tpu", "/oot rerun tpu"):
         assert await say(bot, github, held, text, STRANGER) == ["eyes", "confused"]
     await github.close(held)
@@ -141,14 +145,14 @@ async def test_what_is_held_back_is_not_got_loose_by_dropping_it_first(bot, gith
     assert await say(bot, github, held, "/oot rerun tpu", STRANGER) == ["eyes", "confused"]
     await github.rerequest(check(github, held, "oot / tpu").id)
     await bot.settle()
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
 
 
-async def test_told_afresh_it_is_given_its_time_to_start_again(bot, github, pull):
+async def test_a_new_dispatch_restarts_the_start_timeout(bot, github, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.settle()
     await say(bot, github, pull, "/oot run tpu")
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
     await bot.wait(24 * 3600 + 120)
     assert "never started" in bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][2]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
@@ -178,7 +182,7 @@ async def test_what_was_cancelled_before_it_was_sent_stays_so(bot, github):
     github.faults.clear()
     for _ in range(4):
         await bot.wait(1000)
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
 
 
 async def test_a_job_that_ended_well_while_it_was_cancelled_may_still_say_so(bot, github, pull):
@@ -259,7 +263,7 @@ async def test_ignore_opens_the_gate_on_this_head_only_and_says_who_and_why(bot,
     assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("in_progress", None)
 
 
-async def test_ignore_is_not_for_a_commit_that_came_after_it_was_said(bot, github, pull):
+async def test_ignore_does_not_apply_to_a_later_commit(bot, github, pull):
     await failed(bot, github)
     bot.clock.advance(1)
     address, bot.app.webhook_url = bot.app.webhook_url, NOWHERE
@@ -271,7 +275,7 @@ async def test_ignore_is_not_for_a_commit_that_came_after_it_was_said(bot, githu
     await github.redeliver(late)
     await bot.settle()
     assert [reaction.content for reaction in said.reactions] == ["eyes", "confused"]
-    assert "has changed since this was said" in await ours(bot, github, pull)
+    assert "has changed since this command was given" in await ours(bot, github, pull)
     assert await bot.rows("oot_ignore") == []
     assert bot.checks(UPSTREAM, head)["oot / gate"][:2] == ("in_progress", None)
     assert await say(bot, github, pull, "/oot ignore tpu the lab moves") == ["eyes", "rocket"]
@@ -304,7 +308,7 @@ async def test_a_refusal_says_what_it_takes(bot, github, pull):
     said = await ours(bot, github, pull)
     assert "mallory may not run tpu" in said
     assert "write access" in said
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 @pytest.mark.parametrize(
@@ -316,12 +320,12 @@ async def test_a_refusal_says_what_it_takes(bot, github, pull):
         ("/oot rerun", "nothing has failed here"),
     ],
 )
-async def test_what_is_not_understood_is_confusing_and_the_comment_says_why(bot, github, pull, text, why):
+async def test_an_invalid_command_is_refused_with_the_reason(bot, github, pull, text, why):
     assert await say(bot, github, pull, text) == ["eyes", "confused"]
     assert why in await ours(bot, github, pull)
 
 
-async def test_what_people_write_cannot_do_anything_in_our_comment(bot, github, pull):
+async def test_text_of_a_command_is_inert_in_our_comment(bot, github, pull):
     await say(bot, github, pull, "/oot run @alice|<b>x</b>#1 [l](https://evil.example)", STRANGER)
     said = await ours(bot, github, pull)
     assert "@alice" not in said
@@ -332,7 +336,7 @@ async def test_what_people_write_cannot_do_anything_in_our_comment(bot, github, 
 @pytest.mark.parametrize("text", ["`/oot run tpu`", "> /oot run tpu", "try\n```\n/oot run tpu\n```"])
 async def test_code_and_quotes_are_no_commands(bot, github, pull, text):
     assert await say(bot, github, pull, text) == []
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 async def test_an_edit_is_never_a_command(bot, github, pull):
@@ -340,7 +344,7 @@ async def test_an_edit_is_never_a_command(bot, github, pull):
     await github.edit_comment(said, "/oot run tpu")
     await bot.settle()
     assert said.reactions == []
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 async def test_what_an_app_says_is_never_a_command(bot, github, pull):
@@ -351,7 +355,7 @@ async def test_what_an_app_says_is_never_a_command(bot, github, pull):
     await bot.send("issue_comment", body)
     await bot.settle()
     assert said.reactions == []
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
@@ -361,7 +365,7 @@ async def test_the_same_comment_twice_is_carried_out_once(bot, github, pull):
     await github.redeliver(commented)
     await bot.send("issue_comment", commented.payload)
     await bot.settle()
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
     rows = await bot.rows("oot_command")
     assert [(row["verb"], row["state"]) for row in rows] == [("run", "done"), ("status", "done")]
 
@@ -371,7 +375,7 @@ async def test_a_lost_answer_in_the_middle_does_not_do_it_twice(bot, github, pul
     said = await github.comment(pull, "/oot run tpu", WRITER)
     await bot.settle(horizon=300)
     assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
 
 
 async def test_every_command_leaves_a_row_that_says_who_what_when_and_what_came_of_it(bot, github, pull):
@@ -388,7 +392,7 @@ async def test_every_command_leaves_a_row_that_says_who_what_when_and_what_came_
     assert (ignored["login"], ignored["reason"]) == (WRITER, "the lab moves")
 
 
-async def test_a_permission_is_asked_for_once_in_five_minutes(bot, github, pull):
+async def test_a_role_is_read_once_in_five_minutes(bot, github, pull):
     for _ in range(3):
         await say(bot, github, pull, "/oot run tpu", STRANGER)
     asked = [call for call in github.calls if call.path.endswith(f"/collaborators/{STRANGER}/permission")]
@@ -398,13 +402,13 @@ async def test_a_permission_is_asked_for_once_in_five_minutes(bot, github, pull)
     assert await say(bot, github, pull, "/oot run tpu", STRANGER) == ["eyes", "rocket"]
 
 
-async def test_somebody_who_never_stops_is_not_answered_any_more(bot, github, pull):
+async def test_a_person_over_the_limit_is_not_answered(bot, github, pull):
     reactions = [await say(bot, github, pull, "/oot status\n" * 5, STRANGER) for _ in range(14)]
     assert reactions[0] == ["eyes", "rocket"]
     assert reactions[-1] == []
 
 
-async def test_many_together_are_not_answered_for_ever_but_who_may_write_is(bot, github, pull):
+async def test_over_the_limit_of_a_pull_request_only_writers_are_answered(bot, github, pull):
     crowd = [await say(bot, github, pull, "/oot status\n" * 5, f"stranger-{number}") for number in range(22)]
     assert crowd[0] == ["eyes", "rocket"]
     assert crowd[-1] == []
@@ -421,7 +425,7 @@ async def test_a_comment_costs_one_reaction_of_a_kind_however_many_commands_it_h
 
 
 async def test_reactions_leave_the_reserve_to_gates_and_delay_no_command(github, issuer, clock, settings):
-    """Strangers comment until the budget is short: what they ask is done, reactions wait, a gate goes."""
+    """Strangers comment until the budget is short: commands are carried out, reactions wait, a gate is written."""
     sparse = harness.replace(settings, writes_per_min=8)
     async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         pull = await github.open_pull(UPSTREAM, author=AUTHOR)
@@ -435,7 +439,7 @@ async def test_reactions_leave_the_reserve_to_gates_and_delay_no_command(github,
         assert "oot / gate" in bot.checks(UPSTREAM, later.head_sha)
 
 
-async def test_a_command_that_was_seen_is_carried_out_though_its_giver_is_at_the_limit(bot, github, pull):
+async def test_a_recorded_command_is_carried_out_even_over_the_limit(bot, github, pull):
     github.faults.add(method="GET", path=r"/collaborators/", status=502, times=2)
     said = await github.comment(pull, "/oot run tpu", WRITER)
     await bot.settle()
@@ -443,7 +447,7 @@ async def test_a_command_that_was_seen_is_carried_out_though_its_giver_is_at_the
         await github.comment(pull, "/oot help\n" * 5, WRITER)
     await bot.settle(horizon=300)
     assert [reaction.content for reaction in said.reactions] == ["eyes", "rocket"]
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
 
 
 async def test_on_a_closed_pull_request_nothing_is_run(bot, github, pull):
@@ -464,6 +468,6 @@ async def test_without_comments_only_reactions_answer(github, issuer, clock, set
         assert await ours(bot, github, pull) == ""
 
 
-async def test_a_command_on_an_issue_or_elsewhere_is_nobodys(bot, github, pull):
+async def test_a_command_on_an_issue_or_elsewhere_is_ignored(bot, github, pull):
     elsewhere = await github.open_pull(L4, author=AUTHOR)
     assert await say(bot, github, elsewhere, "/oot help") == []

@@ -1,4 +1,4 @@
-"""The one comment of a pull request: when it comes, what it follows, whom it calls, how it is found again."""
+"""The one comment of a pull request: when it is created and edited, whom it mentions, how it is found again."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_on_calls_are_called_once_to_a_head_however_often_it_fails_there(b
     await bot.wait(60)
     assert "@dave" in comment.body  # the same failure still holds
     red = next(run for run in github.check_runs(UPSTREAM, pull.head_sha) if run.name == "oot / tpu")
-    run = max(github.world.repo(L4).runs.values(), key=lambda run: run.id)
+    run = max(github.state.repo(L4).runs.values(), key=lambda run: run.id)
     await github.rerequest(red.id)
     await bot.wait(60)
     assert "dave" not in comment.body
@@ -216,9 +216,9 @@ async def test_two_processes_publish_one_pull_request_once(bot, github, pull):
 
 
 async def history(bot, pull, repo=L4):
-    status, said = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    status, answer = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
     assert status == 200
-    (backend,) = [one for one in said["backends"] if one["repo"] == repo]
+    (backend,) = [one for one in answer["backends"] if one["repo"] == repo]
     return [(one["history"], one["evidence_url"]) for one in backend["failing"]]
 
 
@@ -284,7 +284,7 @@ async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_b
     left = await github.push(UPSTREAM, "release", message="where it left")
     await bot.settle()
     await finish(bot, github, dispatch=bot.dispatch(L4), **FAILED)
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     main, repo.branches["main"] = repo.branches["main"], left
     pull = await github.open_pull(UPSTREAM)
     repo.branches["main"] = main
@@ -296,9 +296,9 @@ async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_b
     await github.reopen(pull)
     await bot.settle()
     await finish(bot, github, dispatch=bot.dispatch(L4), **FAILED)
-    assert [told for told, _ in await history(bot, pull)] == ["known"]
-    asked = [call for call in github.calls if "/compare/" in call.path]
-    assert len(asked) == 1
+    assert [kind for kind, _ in await history(bot, pull)] == ["known"]
+    reads = [call for call in github.calls if "/compare/" in call.path]
+    assert len(reads) == 1
 
 
 async def test_a_nightly_run_of_the_base_branch_is_something_to_compare_with(bot, github, pull):
@@ -307,8 +307,14 @@ async def test_a_nightly_run_of_the_base_branch_is_something_to_compare_with(bot
     bot.clock.advance(60)
     nightly = await github.push(UPSTREAM, message="tonight")
     await bot.settle()
-    said = {"status": "completed", "conclusion": "failure", "name": "CI", "job_name": "build", "run_id": "70"}
-    body = {"event_type": "nightly", "delivery_id": nightly, "workflow": said}
+    workflow = {
+        "status": "completed",
+        "conclusion": "failure",
+        "name": "CI",
+        "job_name": "build",
+        "run_id": "70",
+    }
+    body = {"event_type": "nightly", "delivery_id": nightly, "workflow": workflow}
     sent = {"Authorization": f"Bearer {bot.issuer.mint(repository=L4, run_id='70', run_attempt=1)}"}
     assert (await bot.request("POST", "/api/oot/callback", json=body, headers=sent))[0] == 200
     await bot.settle()
@@ -317,7 +323,7 @@ async def test_a_nightly_run_of_the_base_branch_is_something_to_compare_with(bot
     later = await github.open_pull(UPSTREAM)
     await bot.settle()
     await finish(bot, github)
-    assert [told for told, _ in await history(bot, later)] == ["known"]
+    assert [kind for kind, _ in await history(bot, later)] == ["known"]
 
 
 @pytest.mark.parametrize(("on_base", "expected"), [(FAILED, "known"), (OTHER, "new")])
@@ -326,7 +332,7 @@ async def test_where_tests_are_told_the_same_ones_must_fail(bot, github, pushed,
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     await finish(bot, github, **FAILED)
-    assert [told for told, _ in await history(bot, pull)] == [expected]
+    assert [kind for kind, _ in await history(bot, pull)] == [expected]
 
 
 async def test_the_same_failure_on_another_pull_request_of_the_week_makes_it_known(bot, github):
@@ -340,18 +346,18 @@ async def test_the_same_failure_on_another_pull_request_of_the_week_makes_it_kno
         )
         await finish(bot, github, dispatch=dispatch, **tests)
         bot.clock.advance(4 * 86_400)
-    assert [told for told, _ in await history(bot, first)] == ["no baseline"]
+    assert [kind for kind, _ in await history(bot, first)] == ["no baseline"]
     second = await github.open_pull(UPSTREAM)
     await bot.settle()
     await finish(bot, github, **FAILED)
     await bot.wait(60)
-    assert [told for told, _ in await history(bot, second)] == ["known"]
+    assert [kind for kind, _ in await history(bot, second)] == ["known"]
     assert "fails on another pull request too" in ours(github, second)[0].body
     third = await github.open_pull(UPSTREAM)
     bot.clock.advance(8 * 86_400)
     await bot.settle()
     await finish(bot, github, **FAILED)
-    assert [told for told, _ in await history(bot, third)] == ["no baseline"]
+    assert [kind for kind, _ in await history(bot, third)] == ["no baseline"]
 
 
 async def test_a_job_that_passed_before_on_the_same_head_is_flaky(bot, github, pull):

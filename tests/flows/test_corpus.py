@@ -1,4 +1,4 @@
-"""Does the running program take what GitHub really sends, and give it back?"""
+"""Recorded webhooks of GitHub, sent to the running program and read back."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import aiohttp
 import psutil
 import pytest
 
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 from tests.harness import SECRET, UPSTREAM, Issuer, sign
 from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
 

@@ -1,4 +1,4 @@
-"""Who is told what, when and how often? Dispatches, told through the front door."""
+"""Dispatches: which backends get an event, when and how often; retries, refusals, policies, workflows, pushes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.app import make_worker
-from bot.clock import SystemClock
-from bot.domain.words import OK_TO_TEST
+from bot.core.clock import SystemClock
+from bot.oot.verdict.words import OK_TO_TEST
 from tests import harness
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
@@ -23,14 +23,14 @@ DISPATCHES = r"/dispatches$"
 READS_INPUTS = "name: Upstream\non: {workflow_dispatch: {inputs: {client_payload: {required: true}}}}\n"
 
 
-def told(github, repo=None):
-    """Who was dispatched to, in order."""
+def dispatched_to(github, repo=None):
+    """Return the backends dispatched to, in order."""
     names = [dispatch.repo.full_name for dispatch in github.dispatches]
     return names if repo is None else [name for name in names if name == repo]
 
 
 async def recorded(bot, repo, column):
-    """What a column says of a backend's dispatches, oldest first."""
+    """Return a column of a backend's dispatches, oldest first."""
     rows = [row for row in await bot.rows("oot_dispatch") if row["backend"] == repo]
     return [row[column] for row in sorted(rows, key=lambda row: row["created_at"])]
 
@@ -51,14 +51,14 @@ async def list_backends(bot, text):
 
 
 def posts(github, repo):
-    """How GitHub answered each attempt to dispatch to a repository."""
+    """Return GitHub's status for each attempt to dispatch to a repository."""
     return [
         call.status for call in github.calls
         if call.method == "POST" and call.path.startswith(f"/repos/{repo}/") and call.path.endswith("/dispatches")
     ]  # fmt: skip
 
 
-# What others get wrong with the same job
+# Known mistakes of similar services
 
 
 async def test_u5_a_report_that_comes_before_github_has_answered_is_expected(bot, github):
@@ -74,25 +74,25 @@ async def test_u5_a_report_that_comes_before_github_has_answered_is_expected(bot
     await bot.settle(horizon=60)
     assert [status for status, _ in answers] == [200]
     assert await states(bot, L2) == ["sent"]
-    assert len(told(github, L2)) == 1
+    assert len(dispatched_to(github, L2)) == 1
 
 
 async def test_u6_one_backend_that_fails_holds_no_other_up_and_a_redelivery_repeats_nothing(bot, github):
     github.faults.add(method="POST", path=rf"{L2}/dispatches$", status=502, times=3)
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    assert sorted(told(github)) == sorted([L1, L3, L4])
+    assert sorted(dispatched_to(github)) == sorted([L1, L3, L4])
     (opened,) = [delivery for delivery in github.deliveries if delivery.event == "pull_request"]
     await github.redeliver(opened)
     await bot.settle(horizon=120)
-    assert sorted(told(github)) == sorted([L1, L2, L3, L4])
+    assert sorted(dispatched_to(github)) == sorted([L1, L2, L3, L4])
 
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f680", '"'], ids=["ascii", "emoji", "quotes"])
 async def test_u7_the_longest_description_reaches_every_backend(bot, github, letter):
     pull = await github.open_pull(UPSTREAM, body=letter * 65_536)
     await bot.settle()
-    assert sorted(told(github)) == sorted([L1, L2, L3, L4])
+    assert sorted(dispatched_to(github)) == sorted([L1, L2, L3, L4])
     for dispatch in github.dispatches:
         assert len(dispatch.client_payload) <= 10
         assert len(json.dumps(dispatch.client_payload)) <= MOST_CHARACTERS
@@ -144,10 +144,10 @@ async def test_a_limit_of_github_leaves_the_dispatch_pending_until_it_is_over(bo
     await github.open_pull(UPSTREAM)
     await bot.settle(horizon=30)
     assert await states(bot, L4) == ["pending"]
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     await bot.settle(horizon=120)
     assert await states(bot, L4) == ["sent"]
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 async def test_after_a_limit_somebody_elses_run_is_not_taken_for_ours(bot, github):
@@ -156,11 +156,11 @@ async def test_after_a_limit_somebody_elses_run_is_not_taken_for_ours(bot, githu
     await bot.settle()
     await github.start_run(L4, event="repository_dispatch", name="CI")
     await bot.settle(horizon=60)
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
 @SQLITE
-async def test_a_github_that_never_takes_it_is_not_asked_for_ever(bot, github):
+async def test_a_dispatch_that_always_fails_is_given_up_in_time(bot, github):
     github.faults.add(method="POST", path=rf"{L1}/dispatches$", status=502, times=100_000)
     await github.open_pull(UPSTREAM)
     await bot.wait(25 * 3600)
@@ -183,7 +183,7 @@ async def test_a_newer_commit_drops_what_was_not_sent_of_the_one_before(bot, git
     assert heads == [head]
 
 
-async def test_an_opening_told_late_drops_nothing_of_the_commit_pushed_within_its_second(bot, github):
+async def test_an_opening_that_arrives_late_drops_nothing_of_the_commit_pushed_within_its_second(bot, github):
     github.faults.add(method="HOOK", path="opened")
     github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=503, times=1)
     pull = await github.open_pull(UPSTREAM)
@@ -196,7 +196,7 @@ async def test_an_opening_told_late_drops_nothing_of_the_commit_pushed_within_it
     assert {row["head_sha"] == head: row["state"] for row in rows} == {True: "sent", False: "superseded"}
 
 
-async def test_one_that_was_overtaken_on_its_way_stays_superseded_and_shows_that_it_went(bot, github):
+async def test_a_dispatch_superseded_while_it_is_sent_stays_so_and_shows_that_it_was_sent(bot, github):
     under_way, overtaken, sleep = asyncio.Event(), asyncio.Event(), bot.clock.sleep
 
     async def hold(seconds):
@@ -223,18 +223,18 @@ async def test_one_that_was_overtaken_on_its_way_stays_superseded_and_shows_that
     assert second["state"] == "sent"
 
 
-async def test_a_draft_is_relayed_like_any_other_pull_request(bot, github):
+async def test_a_draft_is_dispatched_like_any_other_pull_request(bot, github):
     pull = await github.open_pull(UPSTREAM, draft=True)
     await bot.settle()
-    assert len(told(github)) == 4
+    assert len(dispatched_to(github)) == 4
     await github.ready_for_review(pull)
     await bot.settle()
-    assert len(told(github)) == 8
+    assert len(dispatched_to(github)) == 8
     for _ in range(2):
         bot.clock.advance(5)
         await github.ready_for_review(pull)
         await bot.settle()
-    assert len(told(github)) == 8
+    assert len(dispatched_to(github)) == 8
 
 
 async def closed_and_reopened(bot, github, pull):
@@ -244,7 +244,7 @@ async def closed_and_reopened(bot, github, pull):
         await bot.settle()
 
 
-def asked(github, repo):
+def verdict_dispatches(github, repo):
     """The dispatches to a backend that ask for a verdict."""
     sent = [one for one in github.dispatches if one.repo.full_name == repo]
     return [one for one in sent if one.client_payload["payload"]["action"] != "closed"]
@@ -253,11 +253,11 @@ def asked(github, repo):
 async def test_reopening_runs_no_backend_again_that_has_ended_on_the_commit(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
-    await bot.report(asked(github, L4)[-1], conclusion="failure")
+    await bot.report(verdict_dispatches(github, L4)[-1], conclusion="failure")
     await bot.settle()
     for _ in range(3):
         await closed_and_reopened(bot, github, pull)
-    assert len(asked(github, L4)) == 1
+    assert len(verdict_dispatches(github, L4)) == 1
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][1] == "failure"
 
 
@@ -266,22 +266,22 @@ async def test_reopening_runs_again_what_closing_may_have_ended_a_few_times(bot,
     await bot.settle()
     for times in (2, 3, 4, 4, 4):
         await closed_and_reopened(bot, github, pull)
-        assert len(asked(github, L4)) == times
+        assert len(verdict_dispatches(github, L4)) == times
 
 
 async def test_reopening_runs_again_what_closing_cancelled(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
-    await bot.report(asked(github, L4)[-1], conclusion="cancelled")
-    await bot.report(asked(github, L3)[-1])
+    await bot.report(verdict_dispatches(github, L4)[-1], conclusion="cancelled")
+    await bot.report(verdict_dispatches(github, L3)[-1])
     await bot.settle()
     await closed_and_reopened(bot, github, pull)
-    assert [len(asked(github, repo)) for repo in (L4, L3)] == [2, 1]
+    assert [len(verdict_dispatches(github, repo)) for repo in (L4, L3)] == [2, 1]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
 
 
 @pytest.mark.parametrize("late", ["the dispatch", "the webhook"])
-async def test_no_backend_hears_of_a_closing_that_is_over(bot, github, late):
+async def test_a_closing_that_is_over_is_not_dispatched(bot, github, late):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     if late == "the dispatch":
@@ -299,7 +299,7 @@ async def test_no_backend_hears_of_a_closing_that_is_over(bot, github, late):
 
 
 @pytest.mark.parametrize("pushed_back", [False, True])
-async def test_an_event_told_late_runs_nothing_again_that_a_later_one_of_its_commit_has_run(
+async def test_an_event_that_arrives_late_runs_nothing_again_that_a_later_one_of_its_commit_has_run(
     bot, github, pushed_back
 ):
     github.faults.add(method="HOOK", path="opened")
@@ -312,16 +312,16 @@ async def test_an_event_told_late_runs_nothing_again_that_a_later_one_of_its_com
             await bot.settle()
     else:
         await closed_and_reopened(bot, github, pull)
-    before = len(asked(github, L4))
+    before = len(verdict_dispatches(github, L4))
     (opened,) = [one for one in github.deliveries if one.action == "opened"]
     await github.redeliver(opened)
     await bot.settle()
-    assert len(asked(github, L4)) == before
+    assert len(verdict_dispatches(github, L4)) == before
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == first
 
 
-async def left_before_it_is_heard_of(bot, github):
-    """Return a pull request that was for another base branch meanwhile, as is heard when it no longer is."""
+async def base_left_before_its_event_arrives(bot, github):
+    """Return a pull request whose event of another base branch arrives when it has left that again."""
     pull = await github.open_pull(UPSTREAM)
     await github.push(UPSTREAM, "release", message="a branch")
     await bot.settle()
@@ -335,54 +335,56 @@ async def left_before_it_is_heard_of(bot, github):
     return pull
 
 
-async def test_a_base_branch_left_again_before_it_is_heard_of_runs_nothing(bot, github):
-    pull = await left_before_it_is_heard_of(bot, github)
+async def test_a_base_branch_left_before_its_event_arrives_runs_nothing(bot, github):
+    pull = await base_left_before_its_event_arrives(bot, github)
     await bot.settle()
-    assert len(asked(github, L4)) == 1
+    assert len(verdict_dispatches(github, L4)) == 1
     assert sorted(await states(bot, L4)) == ["sent", "superseded"]
     bot.clock.advance(60)
     await github.retarget(pull, "release")
     await bot.settle()
-    bases = [one.client_payload["payload"]["pull_request"]["base"]["ref"] for one in asked(github, L4)]
+    bases = [
+        one.client_payload["payload"]["pull_request"]["base"]["ref"] for one in verdict_dispatches(github, L4)
+    ]
     assert bases == ["main", "release"]
 
 
-async def test_a_commit_pushed_back_is_told_again(bot, github):
+async def test_a_commit_pushed_back_is_dispatched_again(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     for commit in (None, pull.head_sha):
         bot.clock.advance(5)
         await github.push_commit(pull, commit=commit)
         await bot.settle()
-    assert [sent.client_payload["payload"]["action"] for sent in asked(github, L4)] == [
+    assert [sent.client_payload["payload"]["action"] for sent in verdict_dispatches(github, L4)] == [
         "opened",
         "synchronize",
         "synchronize",
     ]
 
 
-async def test_reopening_tells_a_backend_that_was_listed_meanwhile(bot, github):
+async def test_reopening_dispatches_to_a_backend_listed_meanwhile(bot, github):
     await list_backends(bot, f"L2: [{L2}]")
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
-    await bot.report(asked(github, L2)[-1])
+    await bot.report(verdict_dispatches(github, L2)[-1])
     await list_backends(bot, f"L2: [{L2}, {L3}]")
     await closed_and_reopened(bot, github, pull)
-    assert [len(asked(github, repo)) for repo in (L2, L3)] == [1, 1]
+    assert [len(verdict_dispatches(github, repo)) for repo in (L2, L3)] == [1, 1]
 
 
-async def test_a_backend_taken_off_the_allowlist_is_not_told_any_more(bot, github):
+async def test_nothing_more_is_dispatched_to_a_backend_taken_off_the_allowlist(bot, github):
     github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=429, headers={"Retry-After": "120"})
     await github.open_pull(UPSTREAM)
     await bot.settle()
     await list_backends(bot, f"L2: [{L2}]")
     await bot.settle(horizon=600)
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     assert await states(bot, L4) == ["failed"]
     assert "allowlist" in (await reasons(bot, L4))[0]
 
 
-# Where the App is not, or not what it seems
+# Backends without the App, suspended, archived or renamed
 
 
 async def test_a_suspended_app_is_said_to_be_suspended(bot, github):
@@ -394,7 +396,7 @@ async def test_a_suspended_app_is_said_to_be_suspended(bot, github):
     assert "suspended" in title
     await bot.wait(3600)
     assert await states(bot, L4) == ["not_installed"]
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
 
 
 async def test_an_app_suspended_while_its_token_is_held_is_said_to_be_suspended(bot, github):
@@ -434,7 +436,7 @@ async def test_a_renamed_backend_is_said_to_be_renamed(bot, github, known):
 
 
 @pytest.mark.parametrize("how", ["created", "added", "unsuspend"])
-async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, github, how):
+async def test_once_the_app_is_there_open_heads_are_dispatched_again(bot, github, how):
     if how == "unsuspend":
         github.suspend(L4, github.app)
     else:
@@ -443,12 +445,12 @@ async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, githu
     await bot.settle()
     await github.close(closed)
     await bot.settle()
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     if how == "unsuspend":
         github.suspend(L4, github.app, suspended=False)
     installation = github.install(L4, github.app)
-    await github.announce_installation(installation, how, github.world.repo(L4))
-    await github.announce_installation(installation, how, github.world.repo(L4))
+    await github.announce_installation(installation, how, github.state.repo(L4))
+    await github.announce_installation(installation, how, github.state.repo(L4))
     await bot.settle(horizon=30)
     (sent,) = [one for one in github.dispatches if one.repo.full_name == L4]
     assert sent.client_payload["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
@@ -456,21 +458,21 @@ async def test_once_the_app_is_there_open_heads_are_dispatched_afresh(bot, githu
     assert (await bot.report(sent, status="in_progress"))[0] == 200
 
 
-async def test_who_is_dispatched_afresh_takes_part_at_the_level_it_has_now(bot, github):
+async def test_a_backend_dispatched_to_again_has_its_present_level(bot, github):
     await list_backends(bot, f"L2: [{L4}]\n")
     github.uninstall(L4, github.app)
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     await list_backends(bot, f"L4: {{tpu: {{{L4}: [dave]}}}}\n")
     installation = github.install(L4, github.app)
-    await github.announce_installation(installation, "created", github.world.repo(L4))
+    await github.announce_installation(installation, "created", github.state.repo(L4))
     await bot.settle(horizon=30)
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
     await bot.report(bot.dispatch(L4))
     assert [row["downstream_repo_level"] for row in await bot.rows("oot_workflow_job")] == [4]
 
 
-async def test_an_app_installed_anew_is_found_though_its_old_installation_is_remembered(bot, github):
+async def test_an_app_installed_again_is_found_though_its_old_installation_is_remembered(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()
     for name in (L2, L3, L4):
@@ -479,17 +481,17 @@ async def test_an_app_installed_anew_is_found_though_its_old_installation_is_rem
         github.install(name, github.app)
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
 
 
-async def test_a_pinned_backend_is_told_only_while_its_name_stands_for_it(bot, github):
-    right = github.world.repo(L2).id
+async def test_a_pinned_backend_gets_dispatches_only_under_its_own_id(bot, github):
+    right = github.state.repo(L2).id
     await list_backends(
         bot, f"L2:\n- {{repo: {L2}, repository_id: {right}}}\n- {{repo: {L1}, repository_id: 5}}\n"
     )
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    assert told(github) == [L2]
+    assert dispatched_to(github) == [L2]
     assert await states(bot, L1) == ["failed"]
     assert "repository_id 5" in (await reasons(bot, L1))[0]
 
@@ -501,7 +503,7 @@ TRUSTED = f"L2: [{L2}]\nL4:\n  tpu: {{{L4}: {{oncalls: dave, policy: trusted}}}}
 
 @pytest.fixture
 async def stranger(bot, github):
-    """A pull request of somebody nobody knows, with a blocking backend that trusts only some."""
+    """A stranger's pull request, with a blocking backend that trusts only some authors."""
     await list_backends(bot, TRUSTED)
     pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
     await bot.settle()
@@ -513,7 +515,7 @@ async def test_known_authors_are_dispatched_at_once(bot, github, association):
     await list_backends(bot, TRUSTED)
     await github.open_pull(UPSTREAM, author_association=association)
     await bot.settle()
-    assert sorted(told(github)) == sorted([L2, L4])
+    assert sorted(dispatched_to(github)) == sorted([L2, L4])
 
 
 @pytest.mark.parametrize("association", ["NONE", "FIRST_TIMER", "FIRST_TIME_CONTRIBUTOR", "MANNEQUIN", None])
@@ -521,7 +523,7 @@ async def test_a_strangers_pull_request_is_held_and_says_so(bot, github, associa
     await list_backends(bot, TRUSTED)
     pull = await github.open_pull(UPSTREAM, author="mallory", author_association=association)
     await bot.wait(25 * 3600)
-    assert told(github) == [L2]
+    assert dispatched_to(github) == [L2]
     checks = bot.checks(UPSTREAM, pull.head_sha)
     assert checks["oot / tpu"] == ("queued", None, "needs oot/ok-to-test")
     assert checks["oot / gate"] == ("in_progress", None, "needs oot/ok-to-test")
@@ -531,11 +533,11 @@ async def test_a_strangers_pull_request_is_held_and_says_so(bot, github, associa
 
 
 @pytest.mark.parametrize(("role", "label"), [("write", OK_TO_TEST), ("admin", OK_TO_TEST.upper())])
-async def test_the_label_of_a_writer_lets_the_held_head_go(bot, github, stranger, role, label):
+async def test_the_label_of_a_writer_releases_the_held_head(bot, github, stranger, role, label):
     github.set_permission(UPSTREAM, "carol", role)
     await github.label(stranger, label, "carol")
     await bot.settle(horizon=30)
-    assert told(github, L4) == [L4]
+    assert dispatched_to(github, L4) == [L4]
     assert bot.checks(UPSTREAM, stranger.head_sha)["oot / tpu"][:2] == ("queued", None)
     assert bot.checks(UPSTREAM, stranger.head_sha)["oot / gate"][2] == "waiting for tpu"
     assert bot.dispatch(L4).client_payload["payload"]["action"] == "opened"
@@ -546,15 +548,15 @@ async def test_the_label_of_somebody_who_may_not_write_changes_nothing(bot, gith
     github.set_permission(UPSTREAM, "eve", role)
     await github.label(stranger, OK_TO_TEST, "eve")
     await bot.wait(60)
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     assert bot.checks(UPSTREAM, stranger.head_sha)["oot / gate"][2] == "needs oot/ok-to-test"
 
 
-async def test_another_label_lets_nothing_go(bot, github, stranger):
+async def test_another_label_releases_nothing(bot, github, stranger):
     await github.label(stranger, "oot/ok-to-tes")
     await github.label(stranger, "OOT/ok-to-test ")
     await bot.settle()
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
 
 
 async def test_a_later_commit_needs_the_label_again(bot, github, stranger):
@@ -563,16 +565,16 @@ async def test_a_later_commit_needs_the_label_again(bot, github, stranger):
     bot.clock.advance(60)
     head = await github.push_commit(stranger)
     await bot.settle(horizon=30)
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
     assert bot.checks(UPSTREAM, head)["oot / gate"][2] == "needs oot/ok-to-test"
     await github.unlabel(stranger, OK_TO_TEST)
     await github.label(stranger, OK_TO_TEST)
     await bot.settle()
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == head
-    assert len(told(github, L4)) == 2
+    assert len(dispatched_to(github, L4)) == 2
 
 
-async def test_the_label_lets_one_of_several_held_events_go(bot, github):
+async def test_the_label_releases_one_of_several_held_events(bot, github):
     await list_backends(bot, TRUSTED)
     await github.push(UPSTREAM, "release", message="a branch")
     draft = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE", draft=True)
@@ -583,23 +585,23 @@ async def test_the_label_lets_one_of_several_held_events_go(bot, github):
     await bot.settle()
     await github.label(draft, OK_TO_TEST)
     await bot.settle(horizon=30)
-    assert told(github, L4) == [L4]
+    assert dispatched_to(github, L4) == [L4]
     assert bot.dispatch(L4).client_payload["payload"]["pull_request"]["base"]["ref"] == "release"
 
 
-async def test_the_label_lets_nothing_go_to_a_backend_that_was_told_since(bot, github, stranger):
+async def test_the_label_releases_nothing_that_was_dispatched_since(bot, github, stranger):
     await list_backends(bot, TRUSTED.replace("policy: trusted", "policy: all"))
     github.set_permission(UPSTREAM, "wendy", "write")
     await github.comment(stranger, "/oot run tpu", "wendy")
     await bot.settle()
-    assert told(github, L4) == [L4]
+    assert dispatched_to(github, L4) == [L4]
     bot.clock.advance(60)
     await github.label(stranger, OK_TO_TEST)
     await bot.settle(horizon=30)
-    assert told(github, L4) == [L4]
+    assert dispatched_to(github, L4) == [L4]
 
 
-async def test_a_label_for_an_older_commit_lets_the_newer_one_not_go(bot, github, stranger):
+async def test_a_label_for_an_older_commit_does_not_release_the_newer_one(bot, github, stranger):
     await github.label(stranger, OK_TO_TEST)
     head = await github.push_commit(stranger)
     await bot.settle(horizon=30)
@@ -611,7 +613,7 @@ async def test_a_label_for_an_older_commit_lets_the_newer_one_not_go(bot, github
     assert head in sent
 
 
-async def test_the_label_may_be_heard_of_before_the_pull_request(bot, github):
+async def test_the_label_may_arrive_before_the_pull_request(bot, github):
     await list_backends(bot, TRUSTED)
     hook, bot.app.webhook_url = bot.app.webhook_url, "http://127.0.0.1:9/nobody"
     pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
@@ -621,7 +623,7 @@ async def test_the_label_may_be_heard_of_before_the_pull_request(bot, github):
     for delivery in (labeled, opened):
         await github.redeliver(delivery)
         await bot.settle()
-    assert told(github, L4) == [L4]
+    assert dispatched_to(github, L4) == [L4]
 
 
 async def test_the_same_label_twice_sends_once(bot, github, stranger):
@@ -633,22 +635,22 @@ async def test_the_same_label_twice_sends_once(bot, github, stranger):
     await github.unlabel(stranger, OK_TO_TEST)
     await github.label(stranger, OK_TO_TEST)
     await bot.settle()
-    assert len(told(github, L4)) == 1
+    assert len(dispatched_to(github, L4)) == 1
 
 
-async def test_a_backend_that_held_everything_back_does_not_hear_of_the_end_either(bot, github, stranger):
+async def test_the_closing_is_not_dispatched_where_everything_was_held(bot, github, stranger):
     await github.close(stranger)
     await bot.settle()
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
     assert await states(bot, L4) == ["superseded"]
-    assert len(told(github, L2)) == 2
+    assert len(dispatched_to(github, L2)) == 2
 
 
-async def test_the_re_run_button_does_not_let_a_held_head_go(bot, github, stranger):
+async def test_the_rerun_button_does_not_release_a_held_head(bot, github, stranger):
     (check,) = [run for run in github.check_runs(UPSTREAM, stranger.head_sha) if run.name == "oot / tpu"]
     await github.rerequest(check.id)
     await bot.settle()
-    assert told(github, L4) == []
+    assert dispatched_to(github, L4) == []
 
 
 # dispatch: workflow
@@ -679,7 +681,7 @@ async def test_a_workflow_is_started_with_the_payload_as_its_input(bot, github):
     assert client["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
     (row,) = await bot.rows("oot_dispatch")
     assert (row["state"], row["run_id"]) == ("sent", str(sent.run.id))
-    assert "contents" not in {name for token in github.world.tokens.values() for name in token.permissions
+    assert "contents" not in {name for token in github.state.tokens.values() for name in token.permissions
                               if token.repository_ids == {sent.repo.id}}  # fmt: skip
 
 
@@ -698,7 +700,7 @@ async def test_a_run_that_a_person_started_is_not_taken_for_the_lost_one(bot, gi
     github.faults.add(method="POST", path=DISPATCHES, when="before", status=502, times=1)
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    github.world.workflow(github.world.repo(L4), "upstream", ".github/workflows/upstream.yml")
+    github.state.workflow(github.state.repo(L4), "upstream", ".github/workflows/upstream.yml")
     await github.start_run(L4, event="workflow_dispatch", name="upstream", actor="carol")
     await bot.settle(horizon=60)
     (sent,) = github.dispatches
@@ -739,7 +741,7 @@ async def test_a_push_goes_to_the_backends_whose_refs_it_matches(bot, github, re
     await list_backends(bot, PUSHES)
     sha = await github.push(UPSTREAM, ref)
     await bot.settle()
-    assert sorted(told(github)) == sorted(backends)
+    assert sorted(dispatched_to(github)) == sorted(backends)
     for dispatch in github.dispatches:
         assert dispatch.event_type == dispatch.client_payload["event_type"] == "push"
         assert dispatch.client_payload["payload"]["after"] == sha
@@ -748,7 +750,7 @@ async def test_a_push_goes_to_the_backends_whose_refs_it_matches(bot, github, re
     assert bot.checks(UPSTREAM, sha) == {}
 
 
-async def test_the_deletion_of_a_branch_is_never_relayed(bot, github):
+async def test_the_deletion_of_a_branch_is_never_dispatched(bot, github):
     await list_backends(bot, PUSHES)
     await github.push(UPSTREAM, "topic")
     await bot.settle()
@@ -760,14 +762,14 @@ async def test_the_deletion_of_a_branch_is_never_relayed(bot, github):
     await github.deliver("push", gone)
     await github.deliver("push", gone | {"deleted": False})
     await bot.settle()
-    assert told(github) == [L1]
+    assert dispatched_to(github) == [L1]
 
 
-async def test_a_push_elsewhere_is_not_relayed(bot, github):
+async def test_a_push_elsewhere_is_not_dispatched(bot, github):
     await list_backends(bot, PUSHES)
     await github.push(L2, "main")
     await bot.settle()
-    assert told(github) == []
+    assert dispatched_to(github) == []
 
 
 async def test_a_result_of_a_push_is_taken_and_a_silent_one_is_said_to_have_never_started(bot, github):
@@ -800,7 +802,7 @@ async def test_twenty_dispatches_leave_within_three_seconds_though_one_backend_h
         everybody = asyncio.Event()
 
         async def arrived(_dispatch):
-            if len(set(told(github)) & set(names)) == len(names):
+            if len(set(dispatched_to(github)) & set(names)) == len(names):
                 everybody.set()
 
         github.on_dispatch = arrived
@@ -819,7 +821,7 @@ async def test_twenty_dispatches_leave_within_three_seconds_though_one_backend_h
 
 def opened(github):
     """The body of a pull request's opening, without GitHub's own delivery of it."""
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     return {
         "action": "opened", "number": 1, "repository": {"id": repo.id, "full_name": UPSTREAM, "private": False},
         "pull_request": {

@@ -1,4 +1,4 @@
-"""A dispatch whose answer was lost: did it arrive, and is that run its own? Rather sent twice than never."""
+"""Dispatches whose answer was lost: signs of arrival, runs of others; sending twice is better than never."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def lose(github, repo=L4, **options):
     github.faults.add(method="POST", path=rf"{repo}/.*dispatches$", **{"status": 502} | options)
 
 
-def told(github, repo=L4):
-    """Which pull requests a backend was told of."""
+def dispatched_to(github, repo=L4):
+    """Return the pull requests dispatched to a backend."""
     sent = [one.client_payload for one in github.dispatches if one.repo.full_name == repo]
     return [one["payload"]["pull_request"]["number"] for one in sent if "payload" in one]
 
@@ -48,7 +48,7 @@ async def test_the_run_of_an_earlier_dispatch_is_not_taken_for_a_lost_one(bot, g
     bot.clock.advance(2)
     await run_of(github, bot.dispatch(L4))
     await bot.settle(horizon=120)
-    assert told(github) == [1, 2]
+    assert dispatched_to(github) == [1, 2]
 
 
 async def test_the_run_of_an_earlier_dispatch_by_workflow_is_not_pinned_on_a_lost_one(bot, github):
@@ -72,7 +72,7 @@ async def test_somebody_elses_run_is_not_taken_for_ours(bot, github, whose):
     about = {"display_title": "pull_request", "actor": github.app.bot_login} | whose
     await github.start_run(L4, name="CI", **about)
     await bot.settle(horizon=120)
-    assert told(github) == [1]
+    assert dispatched_to(github) == [1]
 
 
 async def test_our_own_run_ends_the_search(bot, github):
@@ -80,7 +80,7 @@ async def test_our_own_run_ends_the_search(bot, github):
     github.on_dispatch = lambda dispatch: run_of(github, dispatch)
     await github.open_pull(UPSTREAM)
     await bot.settle(horizon=120)
-    assert told(github) == [1]
+    assert dispatched_to(github) == [1]
     assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
 
 
@@ -96,7 +96,7 @@ async def test_an_attempt_that_arrived_is_found_though_a_later_one_was_told_to_w
     github.on_dispatch = begin
     await github.open_pull(UPSTREAM)
     await bot.settle(horizon=240)
-    assert told(github) == [1]
+    assert dispatched_to(github) == [1]
 
 
 async def test_a_refusal_of_a_fresh_token_may_pass(bot, github):
@@ -104,7 +104,7 @@ async def test_a_refusal_of_a_fresh_token_may_pass(bot, github):
     lose(github, status=403, body=body, times=2)
     pull = await github.open_pull(UPSTREAM)
     await bot.settle(horizon=20)
-    assert told(github) == [1]
+    assert dispatched_to(github) == [1]
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
 
 

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from bot.core.errors import StoreUnavailable
 from bot.demo.github.faults import Faults
-from bot.errors import StoreUnavailable
-from bot.store import queue
+from bot.queue import tasks
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
 
 LEFT_BY_A_REPORT = ("oot_workflow_job", "oot_rate", "oot_stale_day", "task")
@@ -148,7 +148,7 @@ async def work(bot, seconds):
             bot.clock.advance(1)
         with contextlib.suppress(StoreUnavailable):
             async with bot.store.transaction() as tx:
-                await queue.release(tx)
+                await tasks.release(tx)
 
 
 async def told(bot, dispatch, **said):
@@ -201,7 +201,13 @@ async def seen(bot, github, pull):
 
 
 @pytest.mark.parametrize(
-    ("kind", "at"), [("statement", 41), ("statement", 53), ("commit", 7), ("answer", 11)]
+    ("kind", "at"),
+    [
+        ("statement", 41),
+        pytest.param("statement", 53, marks=pytest.mark.nightly),
+        ("commit", 7),
+        pytest.param("answer", 11, marks=pytest.mark.nightly),
+    ],
 )
 async def test_a_database_that_fails_again_and_again_changes_nothing_of_what_it_comes_to(
     bot, github, saboteur, kind, at

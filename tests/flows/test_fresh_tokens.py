@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness import L3, L4, UPSTREAM
 
 UNKNOWN_FOR = 3_000  # milliseconds
 LIFE = 20_000
 
 
+@pytest.mark.logic
 async def test_what_a_fresh_token_is_refused_is_asked_again_and_nothing_is_given_up(bot, github):
-    github.world.replication, github.world.token_life = UNKNOWN_FOR, LIFE
+    github.state.replication, github.state.token_life = UNKNOWN_FOR, LIFE
     pull = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
     await bot.settle(horizon=30)
     assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
@@ -28,6 +31,7 @@ async def test_what_a_fresh_token_is_refused_is_asked_again_and_nothing_is_given
     assert [row["error"] for row in await bot.rows("task") if row["state"] == "dead"] == []
 
 
+@pytest.mark.logic
 async def test_a_refusal_that_takes_longer_to_arrive_than_its_token_is_fresh_is_asked_again(bot, github):
     github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=404, delay=6)
     await github.open_pull(UPSTREAM)
@@ -35,6 +39,7 @@ async def test_a_refusal_that_takes_longer_to_arrive_than_its_token_is_fresh_is_
     assert {row["state"] for row in await bot.rows("oot_dispatch")} == {"sent"}
 
 
+@pytest.mark.logic
 async def test_a_refusal_that_is_meant_is_believed_after_one_more_try(bot, github):
     body = {"message": "Resource not accessible by integration"}
     github.faults.add(method="GET", path="/collaborators/", status=404, body=body, times=10)

@@ -8,7 +8,7 @@ from tests import harness
 from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
-pytestmark = SQLITE  # what is said and when: the databases have tests of their own
+pytestmark = SQLITE  # texts and their times: the databases have tests of their own
 
 TWO_BLOCKING = f"L4:\n  tpu: {{{L4}: [dave]}}\n  npu: {{{L3}: [carol]}}\n"
 NO_BLOCKING = f"L2: [{L2}]\n"
@@ -51,7 +51,7 @@ async def test_it_waits_for_a_blocking_backend_that_was_never_told(bot, github, 
 async def test_on_a_commit_that_is_left_it_does_not_turn_green_without_who_was_never_told(
     bot, github, pull, left
 ):
-    """It may become the head again: branch protection would find it green until that is heard of."""
+    """It may become the head again: branch protection would find it green until that event arrives."""
     first = pull.head_sha
     await finish(bot, github, L4)
     await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
@@ -157,7 +157,7 @@ async def test_the_check_of_a_backend_lowered_to_listening_ends_at_once_and_goes
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == (
         "completed",
         "neutral",
-        "this backend is only told of events now: its reports are refused",
+        "this backend only receives events now: its reports are refused",
     )
     await list_backends(bot, ALLOWLIST)
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
@@ -267,7 +267,7 @@ async def test_it_comes_once_the_app_may_write_it(bot, github):
     assert bot.checks(UPSTREAM, pull.head_sha) == {}
     github.faults.clear()
     installation = github.install(UPSTREAM, github.app)
-    await github.announce_installation(installation, "new_permissions_accepted", github.world.repo(UPSTREAM))
+    await github.announce_installation(installation, "new_permissions_accepted", github.state.repo(UPSTREAM))
     await bot.settle(horizon=60)
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
 
@@ -380,22 +380,22 @@ async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_ba
 
 
 async def test_what_was_begun_is_concluded_however_often_the_head_moves_on(bot, github, pull):
-    first, told = pull.head_sha, bot.dispatch(L4)
+    first, dispatch = pull.head_sha, bot.dispatch(L4)
     for _ in range(11):
         bot.clock.advance(1)
         await github.push_commit(pull)
     await bot.settle()
-    await bot.report(told, conclusion="failure")
+    await bot.report(dispatch, conclusion="failure")
     await bot.settle(horizon=20)
     assert bot.checks(UPSTREAM, first)["oot / tpu"][:2] == ("completed", "failure")
     assert gate(bot, first)[0] == "failure"
 
 
 async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, github, pull):
-    first, told = pull.head_sha, bot.dispatch(L4)
+    first, dispatch = pull.head_sha, bot.dispatch(L4)
     await github.push_commit(pull)
     await bot.settle()
-    await bot.report(told, conclusion="failure")
+    await bot.report(dispatch, conclusion="failure")
     await bot.settle()
     assert gate(bot, first)[0] == "failure"
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
@@ -469,7 +469,7 @@ async def queued(github, pull):
 
 
 async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_request(bot, github, pull, queued):
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     await bot.send("merge_group", group(repo, queued, pull.number))
     await bot.settle()
     assert gate(bot, queued) == (None, "waiting for tpu")
@@ -480,7 +480,7 @@ async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_reque
 
 async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_anew(bot, github, pull, queued):
     await finish(bot, github, L4)
-    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
+    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number))
     await bot.settle()
     (made,) = github.check_runs(UPSTREAM, queued)
     before = len(github.calls)
@@ -492,14 +492,14 @@ async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_ane
 
 async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull, queued):
     await finish(bot, github, L4, "failure")
-    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number))
+    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number))
     await bot.settle()
     assert gate(bot, queued)[0] == "failure"
 
 
 async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_of_them(bot, github, pull):
-    repo = github.world.repo(UPSTREAM)
-    told = bot.dispatch(L4)
+    repo = github.state.repo(UPSTREAM)
+    dispatch = bot.dispatch(L4)
     second = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
     first_sha, second_sha = [await github.push(UPSTREAM, name, message="merge") for name in ("q1", "q2")]
@@ -508,7 +508,7 @@ async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_
     await finish(bot, github, L4)
     assert gate(bot, second.head_sha)[0] == "success"
     assert gate(bot, second_sha) == (None, "waiting for tpu")
-    await bot.report(told, conclusion="failure", run_id="5")
+    await bot.report(dispatch, conclusion="failure", run_id="5")
     await bot.settle(horizon=20)
     assert gate(bot, first_sha)[0] == gate(bot, second_sha)[0] == "failure"
     assert f"/pull/{pull.number}" in next(iter(github.check_runs(UPSTREAM, second_sha))).details_url
@@ -516,7 +516,7 @@ async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_
 
 
 async def test_a_queue_rebuilt_the_other_way_round_comes_to_rest(bot, github, pull):
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     second = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
     old_first, old_second, first, last = [
@@ -524,9 +524,8 @@ async def test_a_queue_rebuilt_the_other_way_round_comes_to_rest(bot, github, pu
     ]
     await bot.send("merge_group", group(repo, old_first, pull.number))
     await bot.send("merge_group", group(repo, old_second, second.number, base_sha=old_first))
-    await bot.send(
-        "merge_group", group(repo, first, second.number)
-    )  # that both old ones have ended was not told
+    # the events that both old ones have ended were not delivered
+    await bot.send("merge_group", group(repo, first, second.number))
     await bot.send("merge_group", group(repo, last, pull.number, base_sha=first))
     await bot.settle(horizon=20)
     before = len(await bot.rows("task"))
@@ -541,7 +540,7 @@ async def test_a_queue_rebuilt_the_other_way_round_comes_to_rest(bot, github, pu
 async def test_a_merge_queues_commit_on_an_unknown_pull_request_does_not_turn_green(
     bot, github, pull, queued
 ):
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     await finish(bot, github, L4)
     await bot.send("merge_group", group(repo, "c" * 40, 4711))
     await bot.send("merge_group", group(repo, queued, pull.number, base_sha="c" * 40))
@@ -550,7 +549,7 @@ async def test_a_merge_queues_commit_on_an_unknown_pull_request_does_not_turn_gr
 
 
 async def test_an_end_heard_of_before_the_beginning_stays_the_end(bot, github, pull, queued):
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     for action in ("destroyed", "checks_requested"):
         await bot.send("merge_group", group(repo, queued, pull.number, action=action))
     await bot.settle()
@@ -561,7 +560,7 @@ async def test_an_end_heard_of_before_the_beginning_stays_the_end(bot, github, p
 
 
 async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pull, queued):
-    repo = github.world.repo(UPSTREAM)
+    repo = github.state.repo(UPSTREAM)
     await bot.send("merge_group", group(repo, queued, pull.number))
     await bot.settle()
     await bot.send("merge_group", group(repo, queued, pull.number, action="destroyed", reason="dequeued"))
@@ -580,6 +579,6 @@ async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pul
     ],
 )
 async def test_a_merge_group_nobody_can_read_turns_nothing_green(bot, github, pull, queued, fields):
-    await bot.send("merge_group", group(github.world.repo(UPSTREAM), queued, pull.number, **fields))
+    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number, **fields))
     await bot.settle()
     assert gate(bot, queued) is None

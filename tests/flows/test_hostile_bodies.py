@@ -13,7 +13,7 @@ from tests.mutations import spoilt
 from tests.process import ROOT
 
 CORPUS = sorted((ROOT.parent / "shared" / "corpus" / "webhooks").glob("*.json"))
-EACH = 1_000  # bodies for each database
+FEW, MANY = 200, 1_000  # bodies for each database; many with --nightly
 AT_ONCE = 25
 NAMES_A_FIELD = re.compile(
     r"Unreadable: ([a-z_]+(\.[a-z_]+)* is (missing|not)|the body is nested too deeply)"
@@ -45,9 +45,10 @@ async def shapes(bot, github):
     return recorded + told
 
 
-async def test_nothing_github_could_sign_breaks_the_bot(bot, github, shapes, request):
+@pytest.mark.parametrize("number", [FEW, pytest.param(MANY, marks=pytest.mark.nightly)])
+async def test_nothing_github_could_sign_breaks_the_bot(bot, github, shapes, request, number):
     seed = f"{request.node.name} {len(shapes)}"
-    bodies = list(spoilt(shapes, seed=seed, number=EACH))
+    bodies = list(spoilt(shapes, seed=seed, number=number))
     answers = {}
     gate = asyncio.Semaphore(AT_ONCE)
 
@@ -65,8 +66,8 @@ async def test_nothing_github_could_sign_breaks_the_bot(bot, github, shapes, req
     assert {told[guid]: row["state"] for guid, row in rows.items() if row["state"] not in ENDS} == {}
     parked = {guid: row["error"] for guid, row in rows.items() if row["state"] == "parked"}
     assert {told[guid]: why for guid, why in parked.items() if not NAMES_A_FIELD.match(why)} == {}
-    assert len(parked) > EACH / 50
-    assert len(rows) - len(parked) > EACH / 4
+    assert len(parked) > number / 50
+    assert len(rows) - len(parked) > number / 4
     faults = {
         task["cause"]: task["error"] for task in await bot.rows("task") if FAULT.match(task["error"] or "")
     }

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from bot.domain.comment import MARKER
-from tests.domain import injections
-from tests.domain.rendered import complaints, see
+from bot.oot.publish.comment_text import MARKER
 from tests.harness import L3, L4, UPSTREAM
+from tests.oot.publish import injections
+from tests.oot.publish.rendered import complaints, see
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 KINDS = {"MENTIONS": True, "LINKS": False, "HTML": False, "MARKDOWN": True, "UNSEEN": True, "URLS": False}

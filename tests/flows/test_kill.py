@@ -13,10 +13,9 @@ from collections import Counter
 import aiohttp
 import pytest
 
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 from bot.demo.github.faults import Fault, Faults
-from bot.tasks import PERIODIC
-from tests.harness import L1, L2, L3, L4, UPSTREAM, report_body
+from tests.harness import L1, L2, L3, L4, PERIODIC, UPSTREAM, report_body
 from tests.process import PATIENCE, Process, options_for, until
 
 # Where it is killed, in order: after a step of the story; while it starts or the moment it answers; at the next

@@ -1,4 +1,4 @@
-"""A device's label shows its check run: whenever it comes, goes and comes back, for days, on every head."""
+"""A device's label asks for its check run: whenever it is added, removed and added again, on every head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from bot.demo.github import payloads
-from bot.domain.desired import LABEL_GONE
+from bot.oot.publish.desired_checks import LABEL_GONE
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -51,6 +51,7 @@ async def test_it_may_come_before_during_or_after_the_run(bot, github, prefix, a
     assert npu(bot, pull.head_sha) == ("completed", "success")
 
 
+@pytest.mark.logic
 async def test_the_case_a_label_was_created_in_makes_no_difference(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=["CIFlow/OOT/NPU"])
     await bot.settle()
@@ -84,6 +85,7 @@ async def test_in_the_end_only_what_is_on_counts(bot, github, order):
     assert len(made) == 1
 
 
+@pytest.mark.logic
 async def test_two_devices_are_shown_apart(bot, github):
     (bot.context.settings.data_dir / "allowlist.yml").write_text(TWO_DEVICES)
     bot.clock.advance(60)
@@ -101,12 +103,14 @@ async def test_two_devices_are_shown_apart(bot, github):
     assert checks["oot / npu"][:2] == ("queued", None)
 
 
+@pytest.mark.logic
 async def test_a_label_of_another_devices_name_shows_nothing(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu2", "ciflow/npu", "npu"])
     await bot.settle()
     assert npu(bot, pull.head_sha) is None
 
 
+@pytest.mark.logic
 async def test_a_reopened_pull_request_and_a_new_head_show_it_again(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
     await bot.settle()
@@ -130,6 +134,7 @@ async def test_a_reopened_pull_request_and_a_new_head_show_it_again(bot, github)
     assert npu(bot, first) == ("completed", "neutral")
 
 
+@pytest.mark.logic
 async def test_a_label_that_went_before_the_new_head_is_not_shown_on_it(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
     await bot.settle()
@@ -140,6 +145,7 @@ async def test_a_label_that_went_before_the_new_head_is_not_shown_on_it(bot, git
     assert npu(bot, head) is None
 
 
+@pytest.mark.logic
 async def test_a_label_shows_nothing_new_on_heads_that_were_overtaken(bot, github):
     pull = await github.open_pull(UPSTREAM)
     heads = [pull.head_sha]
@@ -154,10 +160,11 @@ async def test_a_label_shows_nothing_new_on_heads_that_were_overtaken(bot, githu
     assert [npu(bot, sha) for sha in heads] == [None, None, None, ("queued", None)]
 
 
+@pytest.mark.logic
 async def test_what_was_shown_on_an_overtaken_head_is_concluded_and_not_begun_again(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
     await bot.settle(horizon=20)
-    first, told = pull.head_sha, bot.dispatch(L3)
+    first, dispatch = pull.head_sha, bot.dispatch(L3)
     await github.push_commit(pull)
     await bot.settle(horizon=20)
     for step in (github.unlabel, github.label):
@@ -165,12 +172,13 @@ async def test_what_was_shown_on_an_overtaken_head_is_concluded_and_not_begun_ag
         await step(pull, SHOWN)
         await bot.settle(horizon=20)
     assert npu(bot, first) == ("completed", "neutral")
-    await bot.report(told, conclusion="failure")
+    await bot.report(dispatch, conclusion="failure")
     await bot.settle(horizon=20)
     assert bot.checks(UPSTREAM, first)["oot / npu"][2] == LABEL_GONE
     assert npu(bot, pull.head_sha) == ("queued", None)
 
 
+@pytest.mark.logic
 async def test_an_unfinished_check_of_an_older_run_ends_when_a_newer_one_takes_its_place(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
     await bot.settle()
@@ -183,6 +191,7 @@ async def test_an_unfinished_check_of_an_older_run_ends_when_a_newer_one_takes_i
     assert [(run.status, run.conclusion) for run in made] == [("completed", "neutral"), ("queued", None)]
 
 
+@pytest.mark.logic
 async def test_a_level_lowered_below_checks_still_concludes_what_was_begun(bot, github):
     pull = await github.open_pull(UPSTREAM, labels=[SHOWN])
     await bot.settle()
@@ -209,19 +218,19 @@ async def test_labels_of_one_second_end_as_github_shows_them(bot, github, last, 
     bot.app.webhook_url = None
     pull = await github.open_pull(UPSTREAM)
     bot.app.webhook_url = f"{bot.url}/api/github/webhooks"
-    github.world.deliveries.clear()
+    github.state.deliveries.clear()
     opened = pulled(github, pull, "opened")
     await bot.send("pull_request", opened)
     await bot.settle()
     bot.clock.advance(60)
     steps = ["labeled", "unlabeled"] if last == "unlabeled" else ["labeled", "unlabeled", "labeled"]
-    told = []
+    bodies = []
     for step in steps:
         change = pull.labels.append if step == "labeled" else pull.labels.remove
         change(SHOWN)
-        pull.updated_at = github.world.now()
-        told.append(pulled(github, pull, step, label={"id": 9, "name": SHOWN}))
-    for body in reversed(told) if swapped else told:
+        pull.updated_at = github.state.now()
+        bodies.append(pulled(github, pull, step, label={"id": 9, "name": SHOWN}))
+    for body in reversed(bodies) if swapped else bodies:
         await bot.send("pull_request", body)
     await bot.settle(horizon=20)
     shown = npu(bot, pull.head_sha)
@@ -237,6 +246,7 @@ async def test_labels_of_one_second_end_as_github_shows_them(bot, github, last, 
     assert npu(bot, pull.head_sha) == ("completed", "neutral")
 
 
+@pytest.mark.logic
 async def test_while_nothing_is_in_doubt_github_is_not_asked_for_labels(bot, github):
     pull = await github.open_pull(UPSTREAM)
     for on in (True, False, True):
@@ -250,5 +260,5 @@ async def test_while_nothing_is_in_doubt_github_is_not_asked_for_labels(bot, git
 
 def pulled(github, pull, action, **extra):
     """The body of a pull_request event as GitHub sends it now."""
-    event = payloads.pull_request(github.world, pull, action, "alice", **extra)
-    return payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
+    event = payloads.pull_request(github.state, pull, action, "alice", **extra)
+    return payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot import manifest
+from bot.github import manifest
 from tests import harness
 from tests.harness import L2, L4, SECRET, UPSTREAM, make_settings, running
 from tests.serving import SQLITE

@@ -1,4 +1,4 @@
-"""Is anything made twice while GitHub is still at what nobody waits for any more? A connection or a process ends in mid-call."""
+"""Nothing is created twice while GitHub still executes a request whose connection or process has ended."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from gidgethub.routing import Router
 
 from bot.app import make_context
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 from bot.worker import Worker
-from tests.crew import eventually
 from tests.harness import L4, UPSTREAM
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES
+from tests.workers import eventually
 
 pytestmark = POSTGRES
 LOOK = 0.01  # seconds between looks

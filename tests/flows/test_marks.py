@@ -80,7 +80,7 @@ async def test_u17_another_apps_check_run_of_our_name_mentions_nobody_and_runs_n
         "external_id": "", "app": {"id": other.app_id, "slug": other.slug}, "pull_requests": [],
         "check_suite": {"id": 4712}, "output": {"title": "failed", "summary": "@dave"},
     }  # fmt: skip
-    repo = {"id": github.world.repo(UPSTREAM).id, "full_name": UPSTREAM}
+    repo = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM}
     for action in ("completed", "rerequested", "requested_action"):
         body = {"action": action, "check_run": check, "repository": repo}
         body |= {"requested_action": {"identifier": "rerun-all"}} if action == "requested_action" else {}

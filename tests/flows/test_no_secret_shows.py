@@ -11,7 +11,7 @@ import pytest
 
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
-from tests import canary
+from tests import secret_markers
 from tests.harness import L2, L3, L4, SECRET, UPSTREAM, report_body, sign
 from tests.process import ADMIN_TOKEN, Process, options_for, until
 
@@ -132,7 +132,7 @@ async def test_no_secret_shows_in_a_log_an_answer_a_page_or_a_metric(github, iss
     process.kill()
     await process.ended()
     assert any('"level": "error"' in line for line in process.said), "bad days have to be among them"
-    assert {leak for text in (*process.said, *ears.heard) for leak in canary.leaks(text)} == set()
+    assert {leak for text in (*process.said, *ears.heard) for leak in secret_markers.leaks(text)} == set()
     statuses = {text.split(": ")[1].split()[0] for text in ears.heard}
     assert {"200", "202", "400", "401", "403", "404", "503"} <= statuses
     the_lines_belong_to_something(process.said)
@@ -164,5 +164,5 @@ def test_a_secret_would_be_noticed():
         SECRET,
         "ootk_0123456789ab",
     ):
-        assert canary.leaks(f"... {text} ..."), text
-    assert canary.leaks("the App's webhook secret (WEBHOOK_SECRET)") == []
+        assert secret_markers.leaks(f"... {text} ..."), text
+    assert secret_markers.leaks("the App's webhook secret (WEBHOOK_SECRET)") == []

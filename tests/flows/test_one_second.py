@@ -15,9 +15,9 @@ async def test_of_two_edits_in_one_second_the_last_is_shown_in_the_end(bot, gith
     bot.clock.advance(60)
     for pull in pulls:
         for title in ("first", "last"):
-            pull.title, pull.updated_at = title, github.world.now()
-            event = payloads.pull_request(github.world, pull, "edited", "alice")
-            body = payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
+            pull.title, pull.updated_at = title, github.state.now()
+            event = payloads.pull_request(github.state, pull, "edited", "alice")
+            body = payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
             await bot.send("pull_request", body)
     await bot.settle()
     for _ in range(3):
@@ -60,8 +60,8 @@ async def pushed(bot, github, pull):
     await github.push_commit(pull)
     bot.app.webhook_url = address
     moved = {"before": before, "after": pull.head_sha}
-    event = payloads.pull_request(github.world, pull, "synchronize", "alice", **moved)
-    return payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
+    event = payloads.pull_request(github.state, pull, "synchronize", "alice", **moved)
+    return payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
 
 
 async def test_a_check_run_opened_again_shows_its_last_end(bot, github):

@@ -1,4 +1,4 @@
-"""Check runs as GitHub has them: one for each job, marks in the files, polite writing, any order of events."""
+"""Check runs at GitHub: one per job, annotations in files, few writes, events in any order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bot.domain.ledger import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
-from bot.errors import RetryLater
-from bot.pace import Pace
+from bot.core.errors import RetryLater
+from bot.github.rate_budget import CREATIONS_PER_HOUR, DISPATCHES_PER_MIN
+from bot.github.rate_limiter import RateLimiter
 from tests import harness
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
@@ -72,6 +72,7 @@ async def test_no_backend_uses_up_what_all_may_make_by_its_jobs_or_its_attempts(
     assert len(made(github, pull, "oot / tpu")) == 20
 
 
+@pytest.mark.logic
 async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):
     pull = await opened(bot, github, JOBS)
     for attempt, conclusion in ((1, "failure"), (2, "success")):
@@ -80,6 +81,7 @@ async def test_a_job_run_again_is_a_new_check_of_the_same_name(bot, github):
     assert [run.conclusion for run in made(github, pull, "oot / tpu / CI / build")] == ["failure", "success"]
 
 
+@pytest.mark.logic
 async def test_checks_of_jobs_follow_the_label_as_well(bot, github):
     pull = await opened(bot, github, JOBS)
     await bot.report(bot.dispatch(L3), status="in_progress")
@@ -95,6 +97,7 @@ async def test_checks_of_jobs_follow_the_label_as_well(bot, github):
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu / CI / build"][:2] == ("completed", "neutral")
 
 
+@pytest.mark.logic
 async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_once(bot, github):
     pull = await opened(bot, github, JOBS)
     for run, conclusion in (("1", "failure"), ("2", "success")):
@@ -112,10 +115,11 @@ async def test_jobs_of_two_runs_that_share_a_name_are_told_apart_and_written_onc
     assert len([call for call in github.calls if "check-runs" in call.path]) == before
 
 
+@pytest.mark.logic
 async def test_a_check_that_github_has_deleted_is_made_again_once_though_the_answer_is_lost(bot, github):
     pull = await opened(bot, github)
     (deleted,) = made(github, pull, "oot / tpu")
-    del github.world.repo(UPSTREAM).check_runs[deleted.id]
+    del github.state.repo(UPSTREAM).check_runs[deleted.id]
     github.faults.add(method="POST", path="/check-runs$", when="after", status=502)
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.settle(horizon=60)
@@ -133,6 +137,7 @@ def failed(*places):
     ]
 
 
+@pytest.mark.logic
 async def test_only_failed_tests_in_files_of_the_pull_request_are_marked(bot, github):
     pull = await opened(bot, github, files=("src/op.py", "src/other.py"))
     tests = failed(
@@ -163,6 +168,7 @@ async def test_marks_are_sent_in_lots_and_none_twice_even_when_an_answer_is_lost
     assert max(map(len, sent)) == 50
 
 
+@pytest.mark.logic
 async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github):
     pull = await opened(bot, github, files=("src/op.py",))
     for job, line in (("z", 5), ("a", 3)):
@@ -171,10 +177,11 @@ async def test_marks_of_another_failing_job_are_added_to_those_there(bot, github
         await bot.settle(horizon=20)
     (check,) = made(github, pull, "oot / tpu")
     assert sorted(one["start_line"] for one in check.output.annotations) == [3, 5]
-    asked = [call for call in github.calls if call.path.endswith(f"/pulls/{pull.number}/files")]
-    assert len(asked) == 1
+    reads = [call for call in github.calls if call.path.endswith(f"/pulls/{pull.number}/files")]
+    assert len(reads) == 1
 
 
+@pytest.mark.logic
 async def test_meant_for_another_branch_its_files_and_where_it_left_are_asked_for_anew(bot, github):
     await github.push(UPSTREAM, "release", message="a branch")
     pull = await opened(bot, github, files=("src/op.py",))
@@ -193,77 +200,84 @@ async def test_meant_for_another_branch_its_files_and_where_it_left_are_asked_fo
 # Writing politely
 
 
-def pace(clock, writes_per_min=60):
-    return Pace(clock, writes_per_min=writes_per_min)
+def limiter_of(clock, writes_per_min=60):
+    return RateLimiter(clock, writes_per_min=writes_per_min)
 
 
 async def test_a_write_a_second_and_no_more(clock):
-    polite = pace(clock)
+    limiter = limiter_of(clock)
     began = clock.now()
     for _ in range(10):
-        await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)
+        await limiter.acquire("org", "PATCH", f"{CHECKS}/1", low_priority=False)
     assert clock.now() - began == 9_000
 
 
 async def test_what_can_wait_is_sent_back_while_gates_and_verdicts_go(clock):
-    polite = pace(clock)
+    limiter = limiter_of(clock)
     for _ in range(45):
-        await polite.turn("org", "POST", CHECKS, spare=True)
+        await limiter.acquire("org", "POST", CHECKS, low_priority=True)
     with pytest.raises(RetryLater) as waits:
-        await polite.turn("org", "POST", CHECKS, spare=True)
+        await limiter.acquire("org", "POST", CHECKS, low_priority=True)
     assert 0 < waits.value.after <= 60
     for _ in range(14):
-        await polite.turn("org", "POST", CHECKS, spare=False)
-    await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=True)
-    await polite.turn("other", "POST", CHECKS, spare=True)
+        await limiter.acquire("org", "POST", CHECKS, low_priority=False)
+    await limiter.acquire("org", "PATCH", f"{CHECKS}/1", low_priority=True)
+    await limiter.acquire("other", "POST", CHECKS, low_priority=True)
 
 
-@pytest.mark.parametrize("spare", [True, False])
-async def test_no_minute_and_no_hour_holds_more_creations_than_allowed(clock, spare):
-    polite, at = pace(clock), []
+@pytest.mark.parametrize("low_priority", [True, False])
+async def test_no_minute_and_no_hour_holds_more_creations_than_allowed(clock, low_priority):
+    limiter, at = limiter_of(clock), []
     end = clock.now() + 3 * 3_600_000
     while clock.now() < end:
         try:
-            await polite.turn("org", "POST", CHECKS, spare=spare)
+            await limiter.acquire("org", "POST", CHECKS, low_priority=low_priority)
             at.append(clock.now())
         except RetryLater as error:
             clock.advance(error.after)
     for limit, window in ((60, 60_000), (CREATIONS_PER_HOUR, 3_600_000)):
         most = max(sum(start <= one < start + window for one in at) for start in at[::7])
-        assert most <= (limit * 3 // 4 if spare else limit)
+        assert most <= (limit * 3 // 4 if low_priority else limit)
 
 
 async def test_few_wait_in_the_workers_slots_and_gates_sent_back_go_before_the_rest(clock):
-    polite, go, sleeping = pace(clock), asyncio.Event(), []
+    limiter, go, sleeping = limiter_of(clock), asyncio.Event(), []
 
     async def hold(seconds):
         sleeping.append(seconds)
         await go.wait()
 
     clock.sleep = hold
-    turns = [asyncio.create_task(polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)) for _ in range(20)]
+    turns = [
+        asyncio.create_task(limiter.acquire("org", "PATCH", f"{CHECKS}/1", low_priority=False))
+        for _ in range(20)
+    ]
     await asyncio.sleep(0)
     sent_back = [turn.exception().after for turn in turns if turn.done() and turn.exception()]
     assert (len(sleeping), len(sent_back)) == (6, 13)
     assert set(sent_back) == {7.0}
     clock.advance(7.5)
     with pytest.raises(RetryLater):
-        await polite.turn("org", "POST", CHECKS, spare=True)
-    await polite.turn("other", "POST", CHECKS, spare=True)
+        await limiter.acquire("org", "POST", CHECKS, low_priority=True)
+    await limiter.acquire("other", "POST", CHECKS, low_priority=True)
     go.set()
     await asyncio.gather(*turns, return_exceptions=True)
-    await polite.turn("org", "PATCH", f"{CHECKS}/1", spare=False)
+    await limiter.acquire("org", "PATCH", f"{CHECKS}/1", low_priority=False)
 
 
 async def test_dispatches_have_a_budget_of_their_own(clock):
-    polite = pace(clock)
+    limiter = limiter_of(clock)
     for _ in range(DISPATCHES_PER_MIN):
-        await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
+        await limiter.acquire(
+            "org", "POST", "https://api.github.example/repos/o/r/dispatches", low_priority=False
+        )
     for seconds in (1, 58):  # also the last second is not slept through: it may be overtaken meanwhile
         clock.advance(seconds)
         with pytest.raises(RetryLater):
-            await polite.turn("org", "POST", "https://api.github.example/repos/o/r/dispatches", spare=False)
-    await polite.turn("org", "POST", CHECKS, spare=False)
+            await limiter.acquire(
+                "org", "POST", "https://api.github.example/repos/o/r/dispatches", low_priority=False
+            )
+    await limiter.acquire("org", "POST", CHECKS, low_priority=False)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -300,8 +314,8 @@ async def test_after_a_ban_nothing_is_lost_and_what_is_true_then_is_written(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_burst_of_pull_requests_has_its_gates_first(github, issuer, clock, settings):
-    polite = harness.replace(settings, writes_per_min=60)
-    async with harness.running(polite, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+    limiter = harness.replace(settings, writes_per_min=60)
+    async with harness.running(limiter, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         labels = [f"{prefix}npu" for prefix in ("ciflow/oot/",)]
         pulls = [await github.open_pull(UPSTREAM, labels=labels) for _ in range(30)]
         await bot.settle(horizon=1200)
@@ -351,12 +365,12 @@ async def test_a_gate_does_not_wait_for_what_the_hours_budget_refuses(github, is
         for _ in range(25):
             await github.open_pull(UPSTREAM)
         await bot.settle(horizon=600)
-        sleep, told, asked = clock.sleep, len(github.dispatches), []
+        sleep, sent, waits = clock.sleep, len(github.dispatches), []
 
         async def report(seconds):
-            if not asked:
-                asked.append(seconds)
-                while len(github.dispatches) < told + 8:  # noqa: ASYNC110 - nothing says when
+            if not waits:
+                waits.append(seconds)
+                while len(github.dispatches) < sent + 8:  # noqa: ASYNC110 - nothing says when
                     await asyncio.sleep(0.01)
                 for at in (-1, -2):
                     assert (await bot.report(bot.dispatch(L4, at), conclusion="failure"))[0] == 200
@@ -365,7 +379,7 @@ async def test_a_gate_does_not_wait_for_what_the_hours_budget_refuses(github, is
         clock.sleep = report
         _, pull = [await github.open_pull(UPSTREAM) for _ in range(2)]  # of two at once one waits a moment
         await bot.settle()
-        assert asked
+        assert waits
         await bot.settle(horizon=60)
         assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
 
@@ -377,8 +391,8 @@ async def test_very_many_jobs_with_checks_of_their_own_leave_room_for_other_gate
     sparse = harness.replace(settings, writes_per_min=4)  # 26 new checks an hour
     async with harness.running(sparse, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         await opened(bot, github, JOBS)
-        said = {"status": "completed", "conclusion": "failure", "run_id": "1", "attempt": 1}
-        reports = [harness.report_body(bot.dispatch(L4), job=f"job {job}", **said) for job in range(30)]
+        outcome = {"status": "completed", "conclusion": "failure", "run_id": "1", "attempt": 1}
+        reports = [harness.report_body(bot.dispatch(L4), job=f"job {job}", **outcome) for job in range(30)]
         headers = {"Authorization": f"Bearer {issuer.mint(repository=L4, run_id='1', run_attempt=1)}"}
         sent = {"reports": reports}
         assert (await bot.request("POST", "/api/oot/callback/batch", json=sent, headers=headers))[0] == 200

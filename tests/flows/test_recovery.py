@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.demo.github import payloads
-from bot.demo.github.records import Delivery
+from bot.demo.github import Delivery, payloads
 from tests.command import ootbot
-from tests.flows.test_dispatch import left_before_it_is_heard_of
+from tests.flows.test_dispatch import base_left_before_its_event_arrives
 from tests.harness import L3, L4, SECRET, UPSTREAM, make_settings, running
 from tests.serving import SQLITE
 
@@ -37,7 +36,7 @@ def outage(bot):
 def log_row(github, event, payload, *, guid=None, status=502, repository_id=5):
     """Put one more row into GitHub's log of deliveries to our App, as if it had been tried now."""
     row = Delivery(
-        id=github.world.new_id(),
+        id=github.state.new_id(),
         guid=guid or str(uuid.uuid4()),
         app=github.app,
         event=event,
@@ -47,7 +46,7 @@ def log_row(github, event, payload, *, guid=None, status=502, repository_id=5):
         headers={},
         status="OK" if status == 202 else "failed to connect to host",
         status_code=status,
-        delivered_at=github.world.now(),
+        delivered_at=github.state.now(),
         duration=0.1,
         redelivery=False,
         repository_id=repository_id,
@@ -71,8 +70,8 @@ def actions(github, repo):
 
 def pull_event(github, pull, action):
     """What GitHub would tell of a pull request now."""
-    event = payloads.pull_request(github.world, pull, action, "alice", after=pull.head_sha)
-    return payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
+    event = payloads.pull_request(github.state, pull, action, "alice", after=pull.head_sha)
+    return payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
 
 
 def asked_for(github):
@@ -152,6 +151,7 @@ async def test_after_an_outage_everything_is_recovered_and_only_what_was_missed_
     assert {row["id"] for row in await bot.rows("workflow_job")} == jobs
 
 
+@pytest.mark.logic
 async def test_what_strangers_repositories_sent_comes_after_ours_a_little_at_a_time(bot, github, outage):
     """Anybody may install a public App, and have thousands of deliveries sent."""
     job = a_job(1) | {"repository": {"id": 99, "full_name": "some/body"}}
@@ -177,6 +177,7 @@ async def test_what_strangers_repositories_sent_comes_after_ours_a_little_at_a_t
     assert strange <= (await stored(bot)).keys()
 
 
+@pytest.mark.logic
 async def test_while_nobody_can_reach_the_bot_it_fetches_what_it_asked_for_in_vain(bot, github, outage):
     """An hour and more behind a broken proxy, with the bot up: every sweep asks, and nothing comes in."""
     before = await metric(bot, "ootbot_deliveries_lost_total")
@@ -198,6 +199,7 @@ async def test_while_nobody_can_reach_the_bot_it_fetches_what_it_asked_for_in_va
     assert len(github.dispatches) == 4 * len(pulls)
 
 
+@pytest.mark.logic
 async def test_what_left_githubs_log_is_lost_and_counted(bot, github, outage):
     before = await metric(bot, "ootbot_deliveries_lost_total")
     row = log_row(github, "push", {"ref": "refs/heads/main"})
@@ -208,6 +210,7 @@ async def test_what_left_githubs_log_is_lost_and_counted(bot, github, outage):
     assert await metric(bot, "ootbot_deliveries_lost_total") == before + 1
 
 
+@pytest.mark.logic
 async def test_a_log_we_are_not_let_into_loses_nothing(bot, github, outage):
     before = await metric(bot, "ootbot_deliveries_lost_total")
     row = log_row(github, "workflow_job", a_job(1))
@@ -223,6 +226,7 @@ async def test_a_log_we_are_not_let_into_loses_nothing(bot, github, outage):
     assert await metric(bot, "ootbot_deliveries_lost_total") == before
 
 
+@pytest.mark.logic
 async def test_a_sweep_that_github_slows_down_goes_on_where_it_was(bot, github):
     rows = [log_row(github, "workflow_job", a_job(number)) for number in range(5)]
     github.faults.add(method="POST", path=ASKED, status=502)
@@ -259,6 +263,7 @@ async def test_both_apps_logs_are_swept_where_the_backends_have_their_own(github
         assert [row["id"] for row in await bot.rows("workflow_run")] == [run.id]
 
 
+@pytest.mark.logic
 async def test_one_app_that_is_refused_does_not_keep_the_others_log_from_being_swept(
     github, issuer, clock, two_apps
 ):
@@ -306,6 +311,7 @@ async def test_a_bot_nobody_can_reach_takes_deliveries_out_of_the_log(pulling, g
     assert set((await stored(pulling)).values()) == {"pull"}
 
 
+@pytest.mark.logic
 async def test_a_pulling_bot_asks_for_nothing_and_catches_up_after_a_stop(pulling, github):
     rows = [log_row(github, "workflow_job", a_job(number)) for number in range(250)]
     log_row(github, "star", {"action": "created"})
@@ -342,6 +348,7 @@ async def test_deliveries_github_cannot_give_keep_no_others_from_coming(bot, git
     assert await metric(bot, "ootbot_deliveries_lost_total") == before
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("stuck", [1, 5])
 async def test_deliveries_github_cannot_give_keep_no_others_from_being_taken(pulling, github, stuck):
     await pulling.wait(6)
@@ -386,6 +393,7 @@ async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_clos
     assert len([call for call in github.calls if "/pulls/" in call.path]) == calls
 
 
+@pytest.mark.logic
 async def test_another_base_branch_that_no_delivery_told_of_asks_for_another_verdict(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await github.push(UPSTREAM, "release", message="a branch")
@@ -402,6 +410,7 @@ async def test_another_base_branch_that_no_delivery_told_of_asks_for_another_ver
     assert bases == ["main", "release"]
 
 
+@pytest.mark.logic
 async def test_a_reopening_that_no_delivery_told_of_has_run_what_closing_cancelled(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -426,6 +435,7 @@ async def test_a_reopening_that_no_delivery_told_of_has_run_what_closing_cancell
     assert [row["state"] for row in await bot.rows("pull_request")] == ["open"]
 
 
+@pytest.mark.logic
 async def test_the_end_of_a_draft_that_no_delivery_told_of_is_told_once(bot, github):
     pull = await github.open_pull(UPSTREAM, draft=True)
     await bot.settle()
@@ -438,6 +448,7 @@ async def test_the_end_of_a_draft_that_no_delivery_told_of_is_told_once(bot, git
     assert actions(github, L4) == ["opened", "ready_for_review"]
 
 
+@pytest.mark.logic
 async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, outage):
     pull = await github.open_pull(UPSTREAM)
     await bot.wait(ROUND)
@@ -450,8 +461,9 @@ async def test_news_that_may_still_come_by_delivery_is_waited_for(bot, github, o
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
 
 
+@pytest.mark.logic
 async def test_another_base_branch_told_too_early_and_then_not_at_all_is_told_in_the_end(bot, github):
-    pull = await left_before_it_is_heard_of(bot, github)
+    pull = await base_left_before_its_event_arrives(bot, github)
     bot.clock.advance(60)
     await silently(github, github.retarget(pull, "release"))
     for _ in range(3):
@@ -460,6 +472,7 @@ async def test_another_base_branch_told_too_early_and_then_not_at_all_is_told_in
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][2] == "waiting for tpu"
 
 
+@pytest.mark.logic
 async def test_a_delivery_that_comes_hours_late_runs_no_backend_again(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -477,6 +490,7 @@ async def test_a_delivery_that_comes_hours_late_runs_no_backend_again(bot, githu
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][1] == "failure"
 
 
+@pytest.mark.logic
 async def test_pull_requests_older_than_the_bot_are_recorded_and_not_relayed(settings, github, issuer, clock):
     old = await github.open_pull(UPSTREAM)
     clock.advance(3600)
@@ -492,6 +506,7 @@ async def test_pull_requests_older_than_the_bot_are_recorded_and_not_relayed(set
         assert sent == {head}
 
 
+@pytest.mark.logic
 async def test_a_label_that_no_delivery_told_of_is_found_and_its_check_appears(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -520,6 +535,7 @@ async def test_runs_jobs_and_checks_that_ended_unheard_are_found_to_have_ended(b
     assert records[ours.id] == "failure"
 
 
+@pytest.mark.logic
 async def test_a_run_that_no_delivery_told_of_is_found(bot, github):
     run = await silently(github, github.start_run(UPSTREAM, event="push", name="CI"))
     bot.clock.advance(16 * 60)
@@ -531,10 +547,11 @@ async def test_a_run_that_no_delivery_told_of_is_found(bot, github):
     assert [(row["id"], row["conclusion"]) for row in await bot.rows("workflow_run")] == [(run.id, "success")]
 
 
+@pytest.mark.logic
 async def test_a_run_that_was_deleted_is_not_asked_about_for_ever(bot, github):
     run = await github.start_run(L4, name="CI")
     await bot.settle()
-    del github.world.repo(L4).runs[run.id]
+    del github.state.repo(L4).runs[run.id]
     for _ in range(6):
         await bot.wait(ROUND)
     asked = [call for call in github.calls if f"/actions/runs/{run.id}/attempts" in call.path]
@@ -542,6 +559,7 @@ async def test_a_run_that_was_deleted_is_not_asked_about_for_ever(bot, github):
     assert [row["deleted_at"] is None for row in await bot.rows("workflow_run")] == [False]
 
 
+@pytest.mark.logic
 async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
     github.faults.add(method="GET", path=r"/pulls$", status=403, body={"message": "No"}, times=10_000)
     for _ in range(26):
@@ -554,6 +572,7 @@ async def test_upstreams_list_that_is_refused_for_a_day_is_told(bot, github):
     assert (await bot.get("/readyz"))[1]["notes"] == []
 
 
+@pytest.mark.logic
 async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled(bot, github):
     run = await github.start_run(L4, name="CI")
     await bot.settle()
@@ -567,6 +586,7 @@ async def test_what_github_does_not_let_us_read_leaves_the_rest_to_be_reconciled
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
 
 
+@pytest.mark.logic
 async def test_a_run_github_cannot_tell_of_keeps_nothing_else_from_being_reconciled(bot, github):
     stuck, ended = await github.start_run(L4, name="CI"), await github.start_run(L3, name="CI")
     await bot.settle()
@@ -582,6 +602,7 @@ async def test_a_run_github_cannot_tell_of_keeps_nothing_else_from_being_reconci
     assert age < 2 * ROUND, "what one run's GitHub cannot tell is nobody's alert"
 
 
+@pytest.mark.logic
 async def test_a_pull_request_github_cannot_show_keeps_nothing_else_from_being_reconciled(bot, github):
     pull = await unseen(github)
     run = await silently(github, github.start_run(UPSTREAM, event="push", name="CI"))
@@ -596,6 +617,7 @@ async def test_a_pull_request_github_cannot_show_keeps_nothing_else_from_being_r
     assert "oot / gate" in bot.checks(UPSTREAM, pull.head_sha)
 
 
+@pytest.mark.logic
 async def test_an_upstream_github_wants_no_calls_for_keeps_no_other_from_being_reconciled(
     settings, github, issuer, clock
 ):
@@ -614,6 +636,7 @@ async def test_an_upstream_github_wants_no_calls_for_keeps_no_other_from_being_r
         assert "open and running" in " ".join((await bot.get("/readyz"))[1]["notes"])
 
 
+@pytest.mark.logic
 async def test_nobody_asks_github_about_what_runs_at_strangers(bot, github):
     stranger = "stranger/project"
     github.add_repo(stranger)
@@ -626,6 +649,7 @@ async def test_nobody_asks_github_about_what_runs_at_strangers(bot, github):
     assert [call.path for call in github.calls if stranger in call.path] == []
 
 
+@pytest.mark.logic
 async def test_when_the_log_was_not_read_for_a_day_the_operator_is_told(bot, github):
     assert (await bot.get("/readyz"))[1]["notes"] == []
     github.faults.add(method="GET", path="/app/hook/deliveries", status=500, times=10_000)
@@ -643,6 +667,7 @@ async def test_when_the_log_was_not_read_for_a_day_the_operator_is_told(bot, git
     assert (await bot.get("/readyz"))[1]["notes"] == []
 
 
+@pytest.mark.logic
 async def test_a_broken_log_does_not_keep_the_rest_from_being_reconciled(bot, github):
     github.faults.add(method="GET", path="/app/hook/deliveries", status=500, times=10_000)
     await bot.wait(ROUND)

@@ -1,4 +1,4 @@
-"""Can the records be rebuilt from what was kept? `ootbot replay`, beside the running bot."""
+"""Rebuilding the records from stored deliveries: `ootbot replay`, beside the running bot."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
-from bot.store.tables import delivery, records
+from bot.ingest.tables import delivery, records
 from tests.command import ootbot
-from tests.handlers.lives import LIVES, REPOSITORY
 from tests.harness import UPSTREAM
+from tests.ingest.histories import HISTORIES, REPOSITORY
 from tests.serving import SQLITE
 
 USER = {"login": "octocat", "id": 7}
@@ -31,10 +31,10 @@ OTHERS = [
 
 @pytest.fixture
 async def history(bot, github):
-    """Every kind of object, told in no order and partly twice; a pull request that was relayed."""
-    told = [one for life in LIVES.values() for one in life]
-    told += [(event, {"repository": REPOSITORY} | body) for event, body in OTHERS]
-    numbered = [(event, body, str(uuid.uuid4())) for event, body in told]
+    """Every kind of object, delivered in no order and partly twice; a pull request that was dispatched."""
+    deliveries = [one for history in HISTORIES.values() for one in history]
+    deliveries += [(event, {"repository": REPOSITORY} | body) for event, body in OTHERS]
+    numbered = [(event, body, str(uuid.uuid4())) for event, body in deliveries]
     random.Random(5).shuffle(numbered)
     for event, body, guid in numbered + numbered[:10]:
         assert (await bot.send(event, body, guid=guid))[0] == 202
@@ -77,6 +77,7 @@ async def test_a_replay_over_what_is_there_changes_nothing(bot, history):
     assert await everything(bot, records) == before
 
 
+@pytest.mark.logic
 async def test_a_replay_deletes_no_row_whose_delivery_is_gone(bot, history):
     before = await everything(bot, records)
     async with bot.store.transaction() as tx:
@@ -96,6 +97,7 @@ async def test_compressed_deliveries_are_replayed_too(bot, history):
     assert await everything(bot, records) == before
 
 
+@pytest.mark.logic
 async def test_a_choice_of_deliveries_rebuilds_only_their_records(bot, history):
     before = await everything(bot, records)
     await emptied(bot)
@@ -117,18 +119,20 @@ async def test_only_what_came_since_a_moment_is_replayed(bot, history, since, ne
     assert (code, out.splitlines()[-1].split()[0]) == (0, str(wanted))
 
 
+@pytest.mark.logic
 async def test_counting_first_changes_nothing(bot, history):
     await emptied(bot)
     code, out, _ = await ootbot(bot, "replay", "--all", "--dry-run")
     counts = {line.split()[1]: int(line.split()[0]) for line in out.splitlines()}
     assert code == 0
-    assert counts["workflow_job"] == len(LIVES["workflow_job"])
+    assert counts["workflow_job"] == len(HISTORIES["workflow_job"])
     assert counts["deliveries"] == len(await bot.rows("delivery"))
     assert not any((await everything(bot, records)).values())
 
 
+@pytest.mark.logic
 async def test_a_parked_delivery_that_can_be_read_now_counts_as_handled_and_causes_nothing(bot):
-    event, body = LIVES["workflow_job"][0]
+    event, body = HISTORIES["workflow_job"][0]
     await bot.send(event, body, guid="readable")
     await bot.send(event, {"workflow_job": "none", "repository": REPOSITORY}, guid="unreadable")
     await bot.settle()

@@ -15,9 +15,10 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from bot.domain.reading import as_time
-from bot.store import Store
-from bot.web.routes import make_app
+from bot.app import make_app
+from bot.core.json_fields import as_time
+from bot.database import make_store
+from bot.features import FEATURES
 from tests.harness import L2, L3, L4, UPSTREAM, replace, report_body
 from tests.serving import SQLITE, serving
 
@@ -71,6 +72,7 @@ async def test_u1_a_report_lands_on_the_commit_of_its_dispatch_whatever_it_says(
     assert {run.head_sha for run in github.check_runs_all(UPSTREAM)} == {pull.head_sha}
 
 
+@pytest.mark.logic
 async def test_u2_a_label_in_the_report_opens_no_check_run(bot, github, pull):
     assert (await forged(bot))[0] == 200
     await bot.settle(horizon=20)
@@ -127,6 +129,7 @@ async def test_an_honest_report_contradicts_nothing(bot, github, pull):
 # -- outages
 
 
+@pytest.mark.logic
 async def test_u3_a_report_is_kept_while_github_cannot_be_reached_and_is_shown_later(bot, github, pull):
     github.faults.add(path=rf"/repos/{UPSTREAM}/", status=502, times=4)
     assert (await bot.report(bot.dispatch(L4), conclusion="failure"))[0] == 200
@@ -138,7 +141,7 @@ async def test_u3_a_report_is_kept_while_github_cannot_be_reached_and_is_shown_l
 
 @SQLITE
 async def test_u3_while_the_database_is_locked_nothing_is_half_kept_and_the_retry_succeeds(bot, pull):
-    store = Store(bot.context.settings.database, clock=bot.clock, busy_timeout=0.05)
+    store = make_store(bot.context.settings.database, clock=bot.clock, busy_timeout=0.05, features=FEATURES)
     dispatch = bot.dispatch(L4)
     async with serving(bot, make_app(replace(bot.context, store=store))) as served:
         with contextlib.closing(sqlite3.connect(bot.context.settings.data_dir / "ootbot.db")) as other:
@@ -224,7 +227,7 @@ NIGHTLY = f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}, org/other]"
 
 
 async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, github, pull):
-    commit = github.world.repo(UPSTREAM).branches["main"]
+    commit = github.state.repo(UPSTREAM).branches["main"]
     await put_in_force(bot, NIGHTLY)
     before = bot.checks(UPSTREAM, pull.head_sha)
     for event in ("nightly", "periodic"):
@@ -254,12 +257,12 @@ async def test_u13_a_commit_nobody_knows_is_refused_and_stays_out_of_the_statist
 @SQLITE
 async def test_a_nightly_report_counts_for_a_commit_of_the_repository_and_not_of_a_fork(bot, github, pull):
     await put_in_force(bot, NIGHTLY)
-    older = github.world.repo(UPSTREAM).branches["main"]
+    older = github.state.repo(UPSTREAM).branches["main"]
     head = github.set_file(UPSTREAM, "a.txt", "a")
     branched = await github.push(UPSTREAM, "release/2")
     past = await github.push(UPSTREAM, "nightly")
     await github.push(UPSTREAM, "nightly")
-    github.world.repo(UPSTREAM).branches["silent"] = older
+    github.state.repo(UPSTREAM).branches["silent"] = older
     untold = github.set_file(UPSTREAM, "b.txt", "b", branch="silent")
     await bot.settle()
     for commit in (older, head, branched, past, untold, pull.head_sha):
@@ -273,7 +276,7 @@ async def test_a_nightly_report_counts_for_a_commit_of_the_repository_and_not_of
 async def test_an_upstream_we_may_not_read_leaves_nothing_unverified_for_ever(bot, github, pull):
     await put_in_force(bot, NIGHTLY)
     github.faults.add(path=rf"/repos/{UPSTREAM}", status=403, body={"message": "Forbidden"}, times=100_000)
-    assert (await post(bot, nightly(github.world.repo(UPSTREAM).branches["main"]), L2))[0] == 200
+    assert (await post(bot, nightly(github.state.repo(UPSTREAM).branches["main"]), L2))[0] == 200
     await bot.wait(23 * 3600)
     (row,) = await bot.rows("oot_workflow_job")
     assert "unverified" in row["flags"]
@@ -290,7 +293,7 @@ async def test_a_backend_was_last_heard_of_when_it_reported_and_not_when_github_
     await put_in_force(bot, NIGHTLY)
     github.faults.add(path=rf"/repos/{UPSTREAM}", status=403, body={"message": "Forbidden"}, times=100_000)
     reported = bot.clock.now()
-    assert (await post(bot, nightly(github.world.repo(UPSTREAM).branches["main"]), L2))[0] == 200
+    assert (await post(bot, nightly(github.state.repo(UPSTREAM).branches["main"]), L2))[0] == 200
     await bot.wait(20 * 3600)
     github.faults.clear()
     await bot.wait(2 * 3600)
@@ -316,6 +319,7 @@ def asked_of_upstream(github):
     return [call.path for call in github.calls if re.search(f"{UPSTREAM}($|/compare|/commits)", call.path)]
 
 
+@pytest.mark.logic
 async def test_nobody_spends_upstreams_budget_by_naming_commits(bot, github, pull):
     await put_in_force(bot, NIGHTLY)
     commits = [f"{number:040x}" for number in range(100)]
@@ -344,7 +348,7 @@ async def test_one_backend_has_so_many_jobs_on_a_commit_at_most_and_all_of_them_
     bot, github, pull
 ):
     await put_in_force(bot, BUSY)
-    commit, other = github.world.repo(UPSTREAM).branches["main"], "f" * 40
+    commit, other = github.state.repo(UPSTREAM).branches["main"], "f" * 40
     many = [nightly(commit, job_name=f"job {number}") for number in range(1_002)]
     answers = [one for first in (0, 500, 1_000) for one in await post_all(bot, many[first : first + 500], L2)]
     assert [one["code"] for one in answers] == [200] * 1_000 + [413] * 2
@@ -374,7 +378,7 @@ async def test_a_commit_named_too_early_by_one_backend_counts_for_another_once_i
     bot, github, pull
 ):
     await put_in_force(bot, f"L2: [{{repo: {L2}, events: nightly}}, {{repo: {L3}, events: nightly}}]")
-    main = github.world.repo(UPSTREAM).branches
+    main = github.state.repo(UPSTREAM).branches
     before, commit = main["main"], github.set_file(UPSTREAM, "soon.txt", "soon")
     main["main"] = before  # as a fork's: known in the repository, and of none of its branches
     assert (await post(bot, nightly(commit), L2))[0] == 200
@@ -419,6 +423,7 @@ async def test_u13_what_is_no_nightly_report_is_refused(bot, pull):
     assert await bot.rows("oot_workflow_job") == []
 
 
+@pytest.mark.logic
 async def test_a_nightly_report_of_an_l4_backend_touches_no_pull_request(bot, github, pull):
     await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, events: [pull_request, nightly]}}}}")
     before = bot.checks(UPSTREAM, pull.head_sha)
@@ -437,6 +442,7 @@ async def green(bot, run_id, repo=L4):
         assert (await bot.report(bot.dispatch(repo), status=status, run_id=str(run_id)))[0] == 200
 
 
+@pytest.mark.logic
 async def test_a_green_report_of_a_run_that_failed_is_a_failure_that_says_so(bot, github, pull):
     run = await github.start_run(L4)
     await green(bot, run.id)
@@ -447,6 +453,7 @@ async def test_a_green_report_of_a_run_that_failed_is_a_failure_that_says_so(bot
     assert "concluded failure" in title
 
 
+@pytest.mark.logic
 async def test_a_run_that_nothing_of_ours_started_proves_nothing(bot, github, pull):
     run = await github.start_run(L4, event="push")
     await green(bot, run.id)
@@ -457,6 +464,7 @@ async def test_a_run_that_nothing_of_ours_started_proves_nothing(bot, github, pu
     assert "started by push" in title
 
 
+@pytest.mark.logic
 async def test_the_run_of_another_repository_proves_nothing(bot, github, pull):
     run = await github.start_run(L3)
     await github.finish_run(run, "success")
@@ -467,6 +475,7 @@ async def test_the_run_of_another_repository_proves_nothing(bot, github, pull):
     assert f"no run {run.id}" in title
 
 
+@pytest.mark.logic
 async def test_a_run_that_never_ends_times_out_after_the_entrys_own_patience(bot, github):
     await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, job_timeout: 30m}}}}")
     pull = await github.open_pull(UPSTREAM)
@@ -480,6 +489,7 @@ async def test_a_run_that_never_ends_times_out_after_the_entrys_own_patience(bot
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "failure")
 
 
+@pytest.mark.logic
 async def test_without_confirmation_a_minute_of_silence_ends_it(bot, github):
     await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, confirm: false}}}}")
     pull = await github.open_pull(UPSTREAM)
@@ -492,6 +502,7 @@ async def test_without_confirmation_a_minute_of_silence_ends_it(bot, github):
     assert not [call for call in github.calls if f"{L4}/actions/runs/" in call.path]
 
 
+@pytest.mark.logic
 async def test_a_run_that_a_dispatch_started_itself_is_the_only_one_that_may_report_on_it(bot, github):
     await put_in_force(bot, f"L2: [{{repo: {L2}, dispatch: workflow, workflow_file: ci.yml}}]")
     await github.open_pull(UPSTREAM)

@@ -1,4 +1,4 @@
-"""What is kept for how long, and what is never thrown away because something still needs it."""
+"""How long rows are kept, and which are never deleted because something still needs them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from bot.store.inbox import Incoming
-from bot.store.tables import delivery
-from tests.handlers.lives import LIVES, REPOSITORY
+from bot.ingest.inbox import Incoming
+from bot.ingest.tables import delivery
 from tests.harness import L2, L3, L4, UPSTREAM, running
+from tests.ingest.histories import HISTORIES, REPOSITORY
 
 DAY = 86_400  # seconds
 
@@ -28,7 +28,7 @@ async def later(bot, *, days):
 
 async def test_raw_deliveries_go_after_their_retention(bot):
     for name, (event, body) in {
-        "handled": LIVES["issues"][0],
+        "handled": HISTORIES["issues"][0],
         "ignored": ("star", {"action": "created"}),
         "parked": ("issues", {"issue": 1, "repository": REPOSITORY}),
     }.items():
@@ -45,7 +45,7 @@ async def test_raw_deliveries_go_after_their_retention(bot):
 
 async def test_a_delivery_that_was_not_handled_yet_is_kept_however_old_it_is(bot):
     for guid in ("waiting", "handled"):
-        await bot.send(*LIVES["issues"][0], guid=guid)
+        await bot.send(*HISTORIES["issues"][0], guid=guid)
     async with bot.store.transaction() as tx:  # as one whose handling failed, to be tried again
         change = {"due_at": bot.clock.now() + 100 * DAY * 1000}
         await tx.run(sa.update(delivery).where(delivery.c.guid == "waiting").values(change))
@@ -53,7 +53,9 @@ async def test_a_delivery_that_was_not_handled_yet_is_kept_however_old_it_is(bot
     await later(bot, days=91)
     assert await guids(bot) == {"waiting": "stored"}
     await later(bot, days=10)
-    assert [row["number"] for row in await bot.rows("issue")] == [LIVES["issues"][0][1]["issue"]["number"]]
+    assert [row["number"] for row in await bot.rows("issue")] == [
+        HISTORIES["issues"][0][1]["issue"]["number"]
+    ]
 
 
 @pytest.fixture
@@ -131,8 +133,8 @@ async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_s
     closed = await github.open_pull(UPSTREAM)
     await github.close(closed)
     for event in ("workflow_job", "check_run", "issues"):
-        await bot.send(*LIVES[event][-1])
-    await bot.send(*LIVES["issues"][0])
+        await bot.send(*HISTORIES[event][-1])
+    await bot.send(*HISTORIES["issues"][0])
     await bot.settle()
     await later(bot, days=399)
     assert len(await bot.rows("pull_request")) == 2
@@ -178,7 +180,7 @@ async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_
 
 async def test_many_deliveries_are_compressed_and_deleted_batch_by_batch(bot):
     stars = (Incoming(guid=f"star {number}", event="star", body=b"{}") for number in range(450))
-    await asyncio.gather(*map(bot.store.intake.put, stars))
+    await asyncio.gather(*map(bot.context.intake.put, stars))
     await bot.settle()
     await later(bot, days=1)
     assert {row["codec"] for row in await bot.rows("delivery")} == {"zlib"}

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from bot.app import make_context
-from bot.errors import Misconfigured
-from bot.store import migrate
-from bot.store.tables import metadata
+from bot.core.errors import Misconfigured
+from bot.db import migrate
+from bot.db.columns import metadata
 from tests.harness import L4, UPSTREAM, running
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES

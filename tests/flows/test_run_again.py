@@ -1,4 +1,4 @@
-"""Failed jobs run again: no verdict before all of them have one, and then the right one, also of those that are silent."""
+"""Failed jobs that are run again: no verdict before each of them has one, or GitHub has judged the attempt."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_while_one_of_two_has_yet_to_report_there_is_no_verdict(bot, githu
 
 
 @pytest.mark.parametrize("conclusion", ["success", "failure"])
-async def test_of_one_that_never_reports_githubs_word_on_the_attempt_decides(bot, github, pull, conclusion):
+async def test_githubs_conclusion_decides_for_a_job_that_never_reports(bot, github, pull, conclusion):
     run = await two_failed(bot, github, pull)
     await github.finish_run(run, conclusion)
     await bot.settle(horizon=20)
@@ -96,7 +96,7 @@ async def test_cancelled_jobs_that_are_run_again_are_waited_for_too(bot, github,
 
 @pytest.mark.parametrize("reported", [True, False])
 @pytest.mark.parametrize("gone", ["closed", "moved"])
-async def test_what_is_closed_or_has_a_newer_commit_is_not_dispatched_afresh(
+async def test_what_is_closed_or_has_a_newer_commit_is_not_dispatched_again(
     bot, github, pull, gone, reported
 ):
     if reported:  # on a run that GitHub has deleted meanwhile
@@ -105,10 +105,10 @@ async def test_what_is_closed_or_has_a_newer_commit_is_not_dispatched_afresh(
     (ours,) = [one for one in github.check_runs(UPSTREAM, pull.head_sha) if one.name == "oot / tpu"]
     await (github.close(pull) if gone == "closed" else github.push_commit(pull))
     await bot.settle(horizon=20)
-    told = len(github.dispatches)
+    sent = len(github.dispatches)
     await github.rerequest(ours.id)
     await bot.settle(horizon=20)
-    assert len(github.dispatches) == told
+    assert len(github.dispatches) == sent
     assert [row["state"] for row in await bot.rows("oot_rerun")] == (["impossible"] if reported else [])
 
 
@@ -142,29 +142,29 @@ async def test_what_could_not_be_run_again_while_closed_can_be_once_it_is_open(b
         if act == github.close:
             await github.rerequest(ours.id)
         await bot.settle(horizon=20)
-    told = len(github.dispatches)
+    sent = len(github.dispatches)
     await github.comment(pull, "/oot rerun", pull.author)
     await bot.settle(horizon=20)
-    assert len(github.dispatches) == told + 1
+    assert len(github.dispatches) == sent + 1
 
 
 async def test_several_runs_that_cannot_be_run_again_make_one_dispatch(bot, github, pull):
     for run in ("4711", "4712", "4713"):
         await bot.report(bot.dispatch(L4), conclusion="failure", run_id=run)
     await bot.settle(horizon=20)
-    told = len(github.dispatches)
+    sent = len(github.dispatches)
     await github.comment(pull, "/oot rerun", pull.author)
     await bot.settle(horizon=20)
-    assert len(github.dispatches) == told + 1
+    assert len(github.dispatches) == sent + 1
 
 
 async def test_what_was_cancelled_before_it_was_sent_can_be_asked_for_again(bot, github, pull):
     await bot.wait(7 * 3600)  # nobody has reported
     github.faults.add(method="POST", path="/dispatches$", status=429, headers={"Retry-After": "600"})
-    told = len(github.dispatches)
+    sent = len(github.dispatches)
     for command in ("rerun tpu", "cancel tpu", "rerun tpu"):
         bot.clock.advance(60)
         await github.comment(pull, f"/oot {command}", pull.author)
         await bot.settle(horizon=20)
     await bot.settle(horizon=600)
-    assert len(github.dispatches) == told + 1
+    assert len(github.dispatches) == sent + 1

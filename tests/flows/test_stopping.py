@@ -10,7 +10,7 @@ import time
 import aiohttp
 import pytest
 
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 from tests.harness import SECRET, UPSTREAM, sign
 from tests.process import PATIENCE, Process, options_for, until
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from bot import traces
+from bot.core import traces
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 

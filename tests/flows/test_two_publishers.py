@@ -1,4 +1,4 @@
-"""Does a slow answer of GitHub ever make two of one? A process loses its lease in the middle of a call, another goes on."""
+"""Nothing is created twice when GitHub is slow: one process loses its lease in mid-call, another takes over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bot.store import queue
+from bot.queue import tasks
 from tests import harness
 from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
@@ -39,7 +39,7 @@ async def meanwhile(bot, settings, *, lasts, then=None, horizon=10):
     other = harness.running(settings, github=bot.github, issuer=bot.issuer, app=bot.app, clock=clock)
     async with other as second:
         async with second.store.transaction() as tx:
-            await queue.release(tx)
+            await tasks.release(tx)
         if then:
             await then(second)
         await second.settle(horizon=horizon)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bot.app import make_app
 from bot.demo.github import payloads
-from bot.store import pulls
-from bot.web.routes import make_app
+from bot.oot.publish import rows
 from tests.harness import L4, UPSTREAM, replace, running
+from tests.oot.reports.test_relay_endpoint import TOKEN, envelope, relay
 from tests.serving import serving
-from tests.web.test_results_door import TOKEN, envelope, relay
 
 SHOUTED = UPSTREAM.upper()
 GATE = "oot / gate"
@@ -39,8 +39,8 @@ async def failed(bot, github):
 
 async def deliver(bot, github, pull, action, spelled, **extra):
     """Deliver an event of a pull request that spells upstream its own way."""
-    event = payloads.pull_request(github.world, pull, action, "alice", **extra)
-    body = payloads.envelope(github.world, event, github.world.installed_on(pull.repo)[0])
+    event = payloads.pull_request(github.state, pull, action, "alice", **extra)
+    body = payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
     body["repository"]["full_name"] = spelled
     assert (await bot.send("pull_request", body))[0] == 202
     await bot.settle(horizon=30)
@@ -66,7 +66,7 @@ async def test_a_delivery_that_spells_upstream_otherwise_is_about_the_same_pull_
     await deliver(bot, github, pull, "closed", SHOUTED)
     assert await spellings(bot) == {UPSTREAM}
     async with bot.store.read() as tx:
-        assert len(await pulls.checks_of(tx, UPSTREAM, pull.number)) == 2
+        assert len(await rows.checks_of(tx, UPSTREAM, pull.number)) == 2
 
 
 async def test_settings_that_spell_upstream_otherwise_change_nothing(start, github):

@@ -8,11 +8,11 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.app import make_worker
-from bot.store import inbox
-from bot.store.inbox import Incoming
-from tests.crew import NEVER, at_work, eventually
+from bot.ingest import inbox
+from bot.ingest.inbox import Incoming
 from tests.harness import UPSTREAM
 from tests.serving import POSTGRES
+from tests.workers import NEVER, at_work, eventually
 
 LARGE = 9 * 1024 * 1024  # bytes: of such bodies two are handled together
 

@@ -9,9 +9,9 @@ import socket
 
 import pytest
 
-from bot.app import answering
-from bot.web.limits import Limits, Room
-from bot.web.routes import make_app
+from bot.app import answering, make_app
+from bot.web.bodies import BodyBudget
+from bot.web.connections import ConnectionLimits
 from tests.harness import SECRET, sign
 from tests.serving import SQLITE, converse, request_head, serving
 
@@ -50,8 +50,8 @@ async def arrived(served):
 
 
 async def test_large_bodies_wait_for_room_and_small_ones_pass_them(bot):
-    room = Room(most_bytes=400 * KIB, most_bodies=9, patience=20)
-    async with serving(bot, make_app(bot.context, room=room)) as served:
+    budget = BodyBudget(most_bytes=400 * KIB, most_bodies=9, patience=20)
+    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
         reader, writer, rest = await begin(served.url, "first", 300 * KIB, 200 * KIB)
         await arrived(served)
         second = asyncio.create_task(converse(served.url, *delivery("second", 300 * KIB)))
@@ -71,7 +71,7 @@ async def test_large_bodies_wait_for_room_and_small_ones_pass_them(bot):
 
 @pytest.mark.parametrize("limits", [{"most_bytes": 200 * KIB}, {"most_bodies": 1}], ids=["bytes", "bodies"])
 async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, limits):
-    async with serving(bot, make_app(bot.context, room=Room(**limits, patience=0.2))) as served:
+    async with serving(bot, make_app(bot.context, body_budget=BodyBudget(**limits, patience=0.2))) as served:
         reader, writer, rest = await begin(served.url, "with spaces", 180 * KIB, 170 * KIB)
         await arrived(served)
         async with served.http.post(served.url + PATH, data=b"x" * 100 * KIB) as answer:
@@ -84,8 +84,8 @@ async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, limit
 
 
 async def test_a_sender_that_hangs_up_gives_its_room_back(bot):
-    room = Room(most_bytes=100 * KIB, most_bodies=1, patience=5)
-    async with serving(bot, make_app(bot.context, room=room)) as served:
+    budget = BodyBudget(most_bytes=100 * KIB, most_bodies=1, patience=5)
+    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
         _, writer, _ = await begin(served.url, "gone", 90 * KIB, 80 * KIB)
         await arrived(served)
         writer.close()
@@ -93,8 +93,8 @@ async def test_a_sender_that_hangs_up_gives_its_room_back(bot):
 
 
 async def test_a_refused_body_gives_its_room_back(bot):
-    room = Room(most_bytes=100 * KIB, most_bodies=1, patience=0.2)
-    async with serving(bot, make_app(bot.context, room=room)) as served:
+    budget = BodyBudget(most_bytes=100 * KIB, most_bodies=1, patience=0.2)
+    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
         for _ in range(3):
             status, answer = await served.send("star", None, body=b"x" * 90 * KIB)
             assert (status, answer["error"]) == (400, "invalid_json")
@@ -106,7 +106,7 @@ async def test_a_refused_body_gives_its_room_back(bot):
 async def gated(bot, **limits):
     """The port of the bot behind a gate with these limits."""
     listening = socket.create_server(("127.0.0.1", 0))
-    async with answering(make_app(bot.context), listening, Limits(**limits)):
+    async with answering(make_app(bot.context), listening, ConnectionLimits(**limits)):
         yield listening.getsockname()[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from urllib.parse import quote
 
 import jsonschema
@@ -12,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from bot.web.openapi import document
-from bot.web.routes import make_app
+from bot.app import make_app, operations
+from bot.features import FEATURES
+from bot.web.openapi import OPERATION, document
 from tests.harness import L4, SECRET, UPSTREAM, replace, running, sign
-from tests.web.reporting import OPENED
+from tests.oot.reports.reporting import OPENED
 
 pytestmark = pytest.mark.logic
 
@@ -27,7 +29,8 @@ PAGES = {  # and what they need: for people, who find the JSON behind each linke
     "/admin/deliveries/{guid}", "/admin/tasks", "/admin/sign-in", "/admin/sign-out", "/admin/tasks/{id}/retry",
     "/admin/deliveries/{guid}/replay",
 }  # fmt: skip
-DOCUMENT = document("http://127.0.0.1")
+DOCUMENT = document("http://127.0.0.1", [*operations(FEATURES), OPERATION])
+AGREED = Path(__file__).with_name("openapi_operations.json")
 DOORS = [
     pytest.param(method, path, id=f"{method} {path}")
     for path, methods in DOCUMENT["paths"].items()
@@ -165,11 +168,41 @@ async def test_the_document_is_served_and_is_valid_openapi(open_bot):
     assert status == 200
     assert told["openapi"] == "3.1.0"
     assert told["paths"] == DOCUMENT["paths"]
-    for schema in told["components"]["schemas"].values():
+    for name, schema in told["components"]["schemas"].items():
+        assert "." not in name, "two structs have this name"
         jsonschema.Draft202012Validator.check_schema(schema)
     status, text = await open_bot.get("/api")
     assert status == 200
     assert [path for path in DOCUMENT["paths"] if path not in text] == []
+
+
+def agreed(path, method, door):
+    """What clients rely on of one operation."""
+    answers = {}
+    for status, answer in sorted(door["responses"].items()):
+        (content,) = answer["content"].values()
+        answers[status] = sorted(content["schema"].get("properties", {}).get("error", {}).get("enum", []))
+    return {
+        "operation": f"{method} {path}",
+        "name": door["operationId"],
+        "tags": door["tags"],
+        "parameters": {
+            f"{one['in']} {one['name']}": "required" if one.get("required") else "optional"
+            for one in door.get("parameters", [])
+        },
+        "body": door.get("requestBody", {}).get("required", False),
+        "security": door["security"],
+        "answers": answers,
+    }
+
+
+def test_operations_are_those_agreed_on():
+    told = [
+        agreed(path, method, door)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, door in methods.items()
+    ]
+    assert sorted(told, key=lambda one: one["operation"]) == json.loads(AGREED.read_text())
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)

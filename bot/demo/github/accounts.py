@@ -1,4 +1,4 @@
-"""Who has an account here? People, Apps, where Apps are installed, and what tokens they hold."""
+"""Accounts: people, Apps, their installations and installation tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class User:
 
 @dataclass(kw_only=True, eq=False)
 class App:
-    """A registered GitHub App. `webhook_url` may be set once the bot listens."""
+    """A registered GitHub App; `webhook_url` may be set later, once the bot listens."""
 
     app_id: int
     client_id: str
@@ -35,13 +35,13 @@ class App:
 
     @property
     def bot_login(self) -> str:
-        """The login under which the App writes."""
+        """The login of the App's bot account."""
         return f"{self.slug}[bot]"
 
 
 @dataclass(kw_only=True, eq=False)
 class Installation:
-    """One App on one account, for the chosen repositories."""
+    """An App on an account, for the selected repositories."""
 
     id: int
     app: App
@@ -50,21 +50,21 @@ class Installation:
     permissions: dict[str, str]
     created_at: int
     suspended_at: int | None = None
-    without: frozenset[str] = frozenset()  # events that the App has asked for since and nobody has accepted
+    without: frozenset[str] = frozenset()  # events requested later that the account has not accepted
 
     @property
     def events(self) -> tuple[str, ...]:
-        """What it is subscribed to."""
+        """The events it is subscribed to."""
         return tuple(event for event in self.app.events if event not in self.without)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """An installation token; `repository_ids` None means all of the installation's."""
+    """An installation token; `repository_ids` None means all repositories of the installation."""
 
     value: str = field(repr=False)
     installation: Installation
     repository_ids: frozenset[int] | None
     permissions: Mapping[str, str]
     expires_at: int  # epoch milliseconds
-    known_at: int  # when every one of GitHub's servers knows it
+    known_at: int  # epoch milliseconds; when it has reached all of GitHub's servers

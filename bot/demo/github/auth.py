@@ -1,4 +1,4 @@
-"""Who is calling? App tokens and installation tokens, checked as GitHub checks them."""
+"""Authentication and permissions of API callers: App tokens (JWT) and installation tokens."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.demo.github.accounts import App, Token
-from bot.demo.github.refusals import Refused
+from bot.demo.github.errors import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,51 +18,53 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
     from bot.demo.github.accounts import Installation
-    from bot.demo.github.state import Repo
-    from bot.demo.github.world import World
+    from bot.demo.github.models import Repo
+    from bot.demo.github.state import GitHubState
 
-LONGEST_LIFE = 600  # seconds an App token may live from now
-GRACE = 60  # seconds that clocks may differ
+MAX_LIFETIME = 600  # seconds from now until an App token expires
+CLOCK_SKEW = 60  # seconds
 TOKEN_LENGTH = 520
-# What a token that is not known everywhere yet gets: itself, its permissions or its repositories are missing.
-UNKNOWN = ((401, "Bad credentials"), (403, "Resource not accessible by integration"), (404, "Not Found"))
+# Answers to a token that has not reached all servers: it, its permissions or its repositories are unknown there.
+NOT_REPLICATED = (
+    (401, "Bad credentials"),
+    (403, "Resource not accessible by integration"),
+    (404, "Not Found"),
+)
 RANKS = {"read": 1, "write": 2, "admin": 3}
 
 
-def caller(world: World, authorization: str) -> App | Token:
-    """Return the App or installation token that an Authorization header stands for; or 401."""
+def caller(state: GitHubState, authorization: str) -> App | Token:
+    """Return the App or installation token of an Authorization header; raise 401 for an invalid one."""
     scheme, _, credential = authorization.partition(" ")
     if not credential:
-        raise Refused(401, "Requires authentication")
+        raise ApiError(401, "Requires authentication")
     if scheme.lower() not in {"bearer", "token"}:
-        raise Refused(401, "Bad credentials")
+        raise ApiError(401, "Bad credentials")
     if credential.startswith("ghs_"):
-        return _token(world, credential)
-    return _app(world, credential)
+        return _token(state, credential)
+    return _app(state, credential)
 
 
 def may(permissions: Mapping[str, str], needs: Iterable[str]) -> bool:
-    """Tell whether one of the needs, such as `checks:write`, is granted; none needed: yes."""
-    wanted = [need.split(":") for need in needs]
-    return not wanted or any(
-        RANKS.get(permissions.get(name, ""), 0) >= RANKS[level] for name, level in wanted
-    )
+    """Whether one of the needs, such as `checks:write`, is granted, or nothing is needed."""
+    pairs = [need.split(":") for need in needs]
+    return not pairs or any(RANKS.get(permissions.get(name, ""), 0) >= RANKS[level] for name, level in pairs)
 
 
 def covers(token: Token, repo: Repo) -> bool:
-    """Tell whether a token reaches a repository at this moment."""
+    """Whether a token currently covers a repository."""
     inside = repo.id in token.installation.repository_ids
     return inside and (token.repository_ids is None or repo.id in token.repository_ids)
 
 
 def mint(
-    world: World,
+    state: GitHubState,
     installation: Installation,
     *,
     repository_ids: frozenset[int] | None,
     permissions: Mapping[str, str],
 ) -> Token:
-    """Make an installation token, good for an hour unless the world says otherwise."""
+    """Create an installation token, valid for `token_life`."""
     head = f"ghs_{installation.app.app_id}_{secrets.token_urlsafe(24)}."
     rest = secrets.token_urlsafe(200) + "." + secrets.token_urlsafe(300)
     token = Token(
@@ -68,57 +72,57 @@ def mint(
         installation=installation,
         repository_ids=repository_ids,
         permissions=dict(permissions),
-        expires_at=world.now() + world.token_life,
-        known_at=world.now() + world.replication,
+        expires_at=state.now() + state.token_life,
+        known_at=state.now() + state.replication,
     )
-    world.tokens[token.value] = token
+    state.tokens[token.value] = token
     return token
 
 
-def _token(world: World, credential: str) -> Token:
-    token = world.tokens.get(credential)
-    if token is None or token.expires_at <= world.now():
-        raise Refused(401, "Bad credentials")
-    if token.installation.id not in world.installations:
-        raise Refused(401, "Bad credentials")
-    if world.now() < token.known_at:
-        status, message = UNKNOWN[world.new_id() % len(UNKNOWN)]
-        raise Refused(status, message)
+def _token(state: GitHubState, credential: str) -> Token:
+    token = state.tokens.get(credential)
+    if token is None or token.expires_at <= state.now():
+        raise ApiError(401, "Bad credentials")
+    if token.installation.id not in state.installations:
+        raise ApiError(401, "Bad credentials")
+    if state.now() < token.known_at:
+        status, message = NOT_REPLICATED[state.new_id() % len(NOT_REPLICATED)]
+        raise ApiError(status, message)
     if token.installation.suspended_at is not None:
-        raise Refused(403, "This installation has been suspended")
+        raise ApiError(403, "This installation has been suspended")
     return token
 
 
-def _app(world: World, credential: str) -> App:
-    app = _issuer(world, credential)
+def _app(state: GitHubState, credential: str) -> App:
+    app = _issuer(state, credential)
     claims = _claims(app, credential)
-    now = world.now() / 1000
+    now = state.now() / 1000
     expires, issued = claims.get("exp"), claims.get("iat")
     if not isinstance(expires, int | float):
-        raise Refused(401, "Missing 'expiration' claim ('exp') in assertion")
+        raise ApiError(401, "Missing 'expiration' claim ('exp') in assertion")
     if expires <= now:
-        raise Refused(401, "'Expiration time' claim ('exp') must be in the future")
-    if expires > now + LONGEST_LIFE:
-        raise Refused(401, "'Expiration time' claim ('exp') is too far in the future")
-    if not isinstance(issued, int | float) or issued > now + GRACE:
-        raise Refused(401, "'Issued at' claim ('iat') must be an Integer of the past")
+        raise ApiError(401, "'Expiration time' claim ('exp') must be in the future")
+    if expires > now + MAX_LIFETIME:
+        raise ApiError(401, "'Expiration time' claim ('exp') is too far in the future")
+    if not isinstance(issued, int | float) or issued > now + CLOCK_SKEW:
+        raise ApiError(401, "'Issued at' claim ('iat') must be an Integer of the past")
     return app
 
 
-def _issuer(world: World, credential: str) -> App:
-    """Return the App that a JWT names, before anything in it is believed."""
+def _issuer(state: GitHubState, credential: str) -> App:
+    """Return the App that a JWT names; the signature is verified later, with that App's key."""
     try:
         issuer = jwt.decode(credential, options={"verify_signature": False}).get("iss")
     except jwt.InvalidTokenError:
-        raise Refused(401, "A JSON web token could not be decoded") from None
-    for app in world.apps.values():
+        raise ApiError(401, "A JSON web token could not be decoded") from None
+    for app in state.apps.values():
         if app.public_key_pem and str(issuer) in {str(app.app_id), app.client_id}:
             return app
-    raise Refused(401, "'Issuer' claim ('iss') must be an Integer: the App's id")
+    raise ApiError(401, "'Issuer' claim ('iss') must be an Integer: the App's id")
 
 
 def _claims(app: App, credential: str) -> dict[str, Any]:
-    """Return the signed claims; times are compared by the caller, with the simulation's clock."""
+    """Return the verified claims; the caller compares the times with the simulation's clock."""
     unchecked: Options = {
         "verify_exp": False,
         "verify_iat": False,
@@ -132,5 +136,28 @@ def _claims(app: App, credential: str) -> dict[str, Any]:
             credential, app.public_key_pem, algorithms=["RS256"], options=unchecked
         )
     except jwt.InvalidTokenError:
-        raise Refused(401, "A JSON web token could not be decoded") from None
+        raise ApiError(401, "A JSON web token could not be decoded") from None
     return claims
+
+
+def private_key() -> str:
+    """Generate a private key as GitHub does: RSA, 2048 bits, PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+def public_key(private_pem: str) -> str:
+    """Return the public key of a private key, both in PEM."""
+    # Checking that the numbers are prime is slow and not needed for keys generated here.
+    key = serialization.load_pem_private_key(
+        private_pem.encode(), password=None, unsafe_skip_rsa_key_validation=True
+    )
+    return (
+        key.public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose? Faults that tests order, matched to calls and deliveries."""
+"""Fault injection: errors, delays and dropped connections for chosen calls and deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ When = Literal["before", "after", "meanwhile"]
 
 @dataclass(kw_only=True, eq=False)
 class Fault:
-    """One disturbance, for the next `times` matches. See `Faults.add`."""
+    """A fault for the next `times` matches; see `Faults.add`."""
 
     method: str
     path: str
@@ -29,18 +29,18 @@ class Fault:
 
     @property
     def replaces(self) -> bool:
-        """Whether the caller gets something else than the honest answer."""
+        """Whether the caller gets something other than the regular response."""
         return self.drop or self.status is not None
 
     def text(self) -> str:
-        """Return the body that goes over the wire."""
+        """Return the body of the response."""
         if self.body is None:
             return json.dumps({"message": "Server Error"})
         return self.body if isinstance(self.body, str) else json.dumps(self.body)
 
 
 class Faults:
-    """The faults still waiting for their call."""
+    """The faults that have not been used up."""
 
     def __init__(self) -> None:
         self.waiting: list[Fault] = []
@@ -58,16 +58,16 @@ class Faults:
         drop: bool = False,
         delay: float = 0.0,
     ) -> Fault:
-        """Disturb the next `times` calls whose method matches and whose path holds the pattern.
+        """Inject a fault into the next `times` calls with a matching method and a path that contains the pattern.
 
-        `before` answers instead of acting, `after` acts and then answers so: the lost answer.
-        `meanwhile` closes the connection and acts all the same, `delay` seconds later.
-        `drop` closes the connection without one; `delay` waits that many seconds first;
-        `status` None leaves the honest answer and only adds `headers`.
+        `before` responds without performing the call; `after` performs it first, so that only the response is lost;
+        `meanwhile` closes the connection and performs the call `delay` seconds later. `drop` closes the connection
+        instead of responding; `delay` waits that many seconds first; `status` None keeps the regular response and
+        only adds `headers`.
 
-        Webhook deliveries are matched as method `HOOK` with path `event.action`: `before` is a
-        delivery that fails on its way, `after` one that arrives but is logged as failed, and
-        `drop` with `before` an event that GitHub never generates, not even in the log.
+        Webhook deliveries match as method `HOOK` with the path `event.action`: `before` is a delivery that never
+        arrives, `after` one that arrives but is logged as failed, and `drop` with `before` an event that GitHub
+        never generates, so that it is not in the log either.
         """
         fault = Fault(
             method=method,
@@ -84,11 +84,11 @@ class Faults:
         return fault
 
     def clear(self) -> None:
-        """Let everything work again."""
+        """Remove all faults."""
         self.waiting.clear()
 
     def take(self, method: str, path: str) -> Fault | None:
-        """Return the first fault that matches, used up by one; None when all goes well."""
+        """Return the first fault that matches and count one use of it; None when there is none."""
         for fault in self.waiting:
             if re.fullmatch(fault.method, method) and re.search(fault.path, path):
                 fault.times -= 1

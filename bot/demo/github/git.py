@@ -1,4 +1,4 @@
-"""What do a repository's commits say? Refs, history and the commits that people make."""
+"""Git operations on a repository: new commits, refs, history, merge bases."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bot.demo.github.state import Commit
+from bot.demo.github.models import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bot.demo.github.state import Repo
+    from bot.demo.github.models import Repo
 
 
 def commit(
@@ -23,10 +23,10 @@ def commit(
     parents: tuple[str, ...] = (),
     files: Mapping[str, bytes] | None = None,
 ) -> Commit:
-    """Make a commit on top of its parents that writes these files."""
+    """Create a commit on these parents that writes these files."""
     tree = dict(repo.commits[parents[0]].tree) if parents else {}
     tree |= files or {}
-    made = Commit(
+    created = Commit(
         sha=secrets.token_hex(20),
         message=message,
         author=author,
@@ -35,12 +35,12 @@ def commit(
         tree=tree,
         changed=tuple(files or ()),
     )
-    repo.commits[made.sha] = made
-    return made
+    repo.commits[created.sha] = created
+    return created
 
 
 def resolve(repo: Repo, ref: str) -> Commit | None:
-    """Return the commit of a SHA, branch or pull request ref; None when there is none."""
+    """Return the commit of a SHA, branch or pull request ref; None for an unknown one."""
     name = ref.removeprefix("refs/").removeprefix("heads/")
     parts = name.split("/")
     if len(parts) == 3 and parts[0] == "pull" and parts[1].isdigit():
@@ -51,23 +51,23 @@ def resolve(repo: Repo, ref: str) -> Commit | None:
 
 def history(repo: Repo, sha: str) -> Iterator[Commit]:
     """Yield a commit and its ancestors, nearest first."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = deque([sha])
     while waiting:
         current = waiting.popleft()
-        if current not in seen:
-            seen.add(current)
+        if current not in visited:
+            visited.add(current)
             yield repo.commits[current]
             waiting.extend(repo.commits[current].parents)
 
 
 def merge_base(repo: Repo, one: str, other: str) -> Commit | None:
-    """Return the nearest commit both grew from; None for unrelated histories."""
+    """Return the nearest common ancestor; None for unrelated histories."""
     ancestors = {each.sha for each in history(repo, one)}
     return next((each for each in history(repo, other) if each.sha in ancestors), None)
 
 
 def only_in(repo: Repo, sha: str, without: str) -> list[Commit]:
-    """Return the commits of `sha` that `without` lacks, oldest first."""
+    """Return the commits reachable from `sha` but not from `without`, oldest first."""
     known = {each.sha for each in history(repo, without)}
     return [each for each in history(repo, sha) if each.sha not in known][::-1]

@@ -1,26 +1,37 @@
-"""What do people see and press? The pages of the simulated GitHub, complete without JavaScript."""
+"""Web pages of the simulated GitHub, usable without JavaScript."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
+import nh3
 from aiohttp import web
+from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 
-from bot.demo.github.markdown import render
-from bot.demo.github.shapes import checks
-from bot.demo.github.world import MAINTAINER
+from bot.demo.github.serializers import actions as serializers_actions
+from bot.demo.github.state import MAINTAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bot.demo.github.simulated import SimulatedGitHub
-    from bot.demo.github.state import CheckRun, Pull, Repo
+    from bot.demo.github.models import CheckRun, Pull, Repo
+    from bot.demo.github.simulated_github import SimulatedGitHub
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.token import Token
+    from markdown_it.utils import EnvType, OptionsDict
+
 
 TEMPLATES = Path(__file__).parent / "templates"
-# Only our own stylesheet and forms; what a comment smuggles in finds nothing to run with.
+# Only our own stylesheet and forms are allowed: content in comments cannot load or run anything.
 POLICY = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' http: https:; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'self' "
@@ -43,7 +54,7 @@ T = TypeVar("T")
 
 
 class Pages:
-    """The web pages over a simulated GitHub; whoever presses a button is `alice`."""
+    """The web pages; the signed-in user is `alice`."""
 
     def __init__(self, github: SimulatedGitHub) -> None:
         self._github = github
@@ -58,7 +69,7 @@ class Pages:
         self._templates.globals |= {"marks": MARKS, "me": MAINTAINER}
 
     def add_to(self, application: web.Application) -> None:
-        """Register the pages and what their buttons post to."""
+        """Add the routes of pages and forms."""
         add = application.router.add_route
         add("GET", "/", self.index)
         add("GET", "/_/style.css", self.style)
@@ -67,7 +78,7 @@ class Pages:
         add("GET", "/{owner}/{repo}", self.repository)
         add("POST", "/{owner}/{repo}/pulls", self.open_pull)
         add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
-        add("POST", "/{owner}/{repo}/pull/{number}/{act}", self.act)
+        add("POST", "/{owner}/{repo}/pull/{number}/{action}", self.act)
         add("GET", "/{owner}/{repo}/runs/{run}", self.check_run)
         add("POST", "/{owner}/{repo}/runs/{run}/rerequest", self.rerequest)
         add("POST", "/{owner}/{repo}/runs/{run}/action", self.request_action)
@@ -75,11 +86,11 @@ class Pages:
         add("GET", "/{owner}/{repo}/actions/runs/{run}/job/{job}", self.workflow_run)
 
     async def index(self, _: web.Request) -> web.Response:
-        """List repositories and their pull requests."""
-        return self.page("index.html", repos=list(self._github.world.repos.values()))
+        """List the repositories and their pull requests."""
+        return self.page("index.html", repos=list(self._github.state.repos.values()))
 
     async def repository(self, request: web.Request) -> web.Response:
-        """Show one repository the same way."""
+        """Show one repository."""
         return self.page("index.html", repos=[self._repo(request)])
 
     async def style(self, _: web.Request) -> web.FileResponse:
@@ -87,12 +98,12 @@ class Pages:
         return web.FileResponse(TEMPLATES / "style.css")
 
     async def deliveries(self, _: web.Request) -> web.Response:
-        """Show the newest of the delivery log."""
+        """Show the newest entries of the delivery log."""
         rows = self._github.deliveries[: -SHOWN_DELIVERIES - 1 : -1]
         return self.page("deliveries.html", deliveries=rows)
 
     async def open_pull(self, request: web.Request) -> web.Response:
-        """Open a pull request of octocat's."""
+        """Open a pull request by octocat."""
         _same_site(request)
         pull = await self._github.open_pull(self._repo(request))
         raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
@@ -111,7 +122,7 @@ class Pages:
         )
 
     async def check_run(self, request: web.Request) -> web.Response:
-        """Show all that a check run says."""
+        """Show the whole output of a check run."""
         run = self._check_run(request)
         pulls = [each for each in run.repo.pulls.values() if run.head_sha in each.commits]
         return self.page("check_run.html", run=run, pulls=pulls)
@@ -122,7 +133,7 @@ class Pages:
         return self.page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
 
     async def redeliver(self, request: web.Request) -> web.Response:
-        """Send a delivery again."""
+        """Redeliver a webhook."""
         _same_site(request)
         rows = {each.id: each for each in self._github.deliveries}
         await self._github.redeliver(_found(rows, request.match_info["delivery"]))
@@ -133,7 +144,7 @@ class Pages:
         _same_site(request)
         run = self._check_run(request)
         await self._github.rerequest(run.id)
-        raise web.HTTPSeeOther(_back(run))
+        raise web.HTTPSeeOther(_page_of(run))
 
     async def request_action(self, request: web.Request) -> web.Response:
         """Press one of a check run's own buttons."""
@@ -143,14 +154,14 @@ class Pages:
             await self._github.request_action(run.id, str(form.get("identifier")))
         except ValueError as unknown:
             raise web.HTTPNotFound(text=str(unknown)) from None
-        raise web.HTTPSeeOther(_back(run))
+        raise web.HTTPSeeOther(_page_of(run))
 
     async def act(self, request: web.Request) -> web.Response:
-        """Comment, label, push, close, reopen or merge, as the pressed button says."""
+        """Comment, label, push, close, reopen or merge, depending on the button."""
         _same_site(request)
         pull, form = self._pull(request), await request.post()
         text = str(form.get("text", "")).strip()
-        acts: dict[str, Callable[[], Any]] = {
+        actions: dict[str, Callable[[], Any]] = {
             "comment": lambda: self._github.comment(pull, text, by=str(form.get("by", MAINTAINER))),
             "label": lambda: self._github.label(pull, text),
             "unlabel": lambda: self._github.unlabel(pull, text),
@@ -159,22 +170,22 @@ class Pages:
             "reopen": lambda: self._github.reopen(pull),
             "merge": lambda: self._github.merge(pull),
         }
-        act = request.match_info["act"]
-        if act not in acts:
+        action = request.match_info["action"]
+        if action not in actions:
             raise web.HTTPNotFound
-        if text or act not in {"comment", "label", "unlabel"}:
-            await acts[act]()
+        if text or action not in {"comment", "label", "unlabel"}:
+            await actions[action]()
         raise web.HTTPSeeOther(f"/{pull.repo.full_name}/pull/{pull.number}")
 
-    def page(self, template: str, *, leads_to: str = "", **values: Any) -> web.Response:
-        """Return a page made of one of the templates; `leads_to` is where a form of it may redirect besides here."""
+    def page(self, template: str, *, redirects_to: str = "", **values: Any) -> web.Response:
+        """Return a page; `redirects_to` is another origin to which its form may redirect."""
         text = self._templates.get_template(template).render(values)
-        headers = {"Content-Security-Policy": POLICY + leads_to, "Cache-Control": "no-store"}
+        headers = {"Content-Security-Policy": POLICY + redirects_to, "Cache-Control": "no-store"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 
     def _repo(self, request: web.Request) -> Repo:
         parts = request.match_info
-        return _found(self._github.world.repos, f"{parts['owner']}/{parts['repo']}".lower())
+        return _found(self._github.state.repos, f"{parts['owner']}/{parts['repo']}".lower())
 
     def _pull(self, request: web.Request) -> Pull:
         return _found(self._repo(request).pulls, request.match_info["number"])
@@ -183,31 +194,31 @@ class Pages:
         return _found(self._repo(request).check_runs, request.match_info["run"])
 
     def _ago(self, ms: int) -> str:
-        """Return how long ago that was, in one unit."""
-        seconds = max(0, self._github.world.now() - ms) // 1000
+        """Return the time since then in its largest unit."""
+        seconds = max(0, self._github.state.now() - ms) // 1000
         for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
             if seconds >= length:
                 return f"{seconds // length} {unit} ago"
         return "just now"
 
 
-def _found(things: Mapping[Any, T], key: str) -> T:
-    """Return the thing of that name or number, or the 404 page."""
+def _found(items: Mapping[Any, T], key: str) -> T:
+    """Return the item with that name or number; raise 404 when there is none."""
     number = int(key) if key.isascii() and key.isdigit() else key
-    if number not in things:
+    if number not in items:
         raise web.HTTPNotFound(text="There is nothing at this address.")
-    return things[number]
+    return items[number]
 
 
 def _same_site(request: web.Request) -> None:
-    """Refuse a form that another site's page has sent."""
+    """Refuse a form sent from another site."""
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{request.host}":
         raise web.HTTPForbidden(text="This form was sent from another site.")
 
 
-def _back(run: CheckRun) -> str:
-    """Return the page that a check's buttons lead back to."""
+def _page_of(run: CheckRun) -> str:
+    """Return the page to show after a check's button was pressed."""
     for pull in run.repo.pulls.values():
         if pull.head_sha == run.head_sha:
             return f"/{run.repo.full_name}/pull/{pull.number}"
@@ -219,13 +230,61 @@ def _clock(ms: int) -> str:
 
 
 def _summary(runs: list[CheckRun]) -> str:
-    """Return the head line of the checks box."""
+    """Return the heading of the checks box."""
     if not runs:
         return "No checks yet"
     unfinished = sum(run.status != "completed" for run in runs)
-    bad = sum(run.conclusion in checks.BAD for run in runs)
+    bad = sum(run.conclusion in serializers_actions.BAD for run in runs)
     if bad:
         return f"{bad} of {len(runs)} checks failed"
     if unfinished:
         return f"{unfinished} of {len(runs)} checks haven't completed yet"
     return "All checks have passed"
+
+
+# The part of GitHub's allowed tags that bots use. Other tags are removed.
+TAGS = {
+    "a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em",
+    "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "img", "ins", "kbd", "li", "ol", "p",
+    "picture", "pre", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "summary",
+    "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "tt", "ul", "var",
+}  # fmt: skip
+
+
+ATTRIBUTES = {
+    "a": {"href", "title"},
+    "details": {"open"},
+    "img": {"src", "alt", "title", "width", "height", "align"},
+    "div": {"align"},
+    "ol": {"start"},
+    "p": {"align"},
+    "td": {"align", "colspan", "rowspan", "style"},
+    "th": {"align", "colspan", "rowspan", "style"},
+}
+
+
+MENTION = re.compile(r"(?<![\w/.@-])@([a-z\d](?:[a-z\d-]{0,37}[a-z\d])?)(?![\w-])", re.IGNORECASE)
+
+
+def render(text: str) -> str:
+    """Return Markdown as safe HTML: no scripts, styles, forms or HTML comments."""
+    return nh3.clean(
+        _parser().render(text),
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        allowed_classes={"a": {"mention"}},
+        filter_style_properties={"text-align"},
+        url_schemes={"http", "https", "mailto"},
+    )
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.add_render_rule("text", _text)
+    return parser
+
+
+def _text(_: RendererHTML, tokens: Sequence[Token], index: int, __: OptionsDict, ___: EnvType) -> str:
+    """Return plain text with its mentions linked, since these people would be notified."""
+    link = r'<a class="mention" href="/\1">@\1</a>'
+    return MENTION.sub(link, escapeHtml(tokens[index].content))

@@ -1,207 +1,257 @@
-"""What exists on the simulated GitHub? Plain values, changed in place as people and Apps act.
-
-Times are epoch milliseconds of the simulation's clock; shapes turn them into GitHub's notation.
-Objects compare by identity: two looks at one pull request are the same pull request.
-"""
+"""State of the simulated GitHub: accounts, Apps, repositories and logs, with their lookups."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+import uuid
 from typing import TYPE_CHECKING, Any
 
+from bot.core.clock import SystemClock
+from bot.demo.github import git
+from bot.demo.github.accounts import App, Installation, User
+from bot.demo.github.auth import public_key
+from bot.demo.github.faults import Faults
+from bot.demo.github.models import NEEDS, CheckSuite, Repo, Workflow
+from bot.demo.github.webhooks import BackgroundTasks, Webhooks
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from bot.demo.github.accounts import App, User
+    from bot.core.clock import Clock
+    from bot.demo.github.accounts import Token
+    from bot.demo.github.models import Call, Delivery, Dispatch, Pull
 
-
-@dataclass(frozen=True, kw_only=True)
-class Commit:
-    """A commit with the whole tree it leaves behind."""
-
-    sha: str
-    message: str
-    author: str
-    at: int
-    parents: tuple[str, ...] = ()
-    tree: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    changed: tuple[str, ...] = ()  # paths, against the first parent
+if TYPE_CHECKING:
+    from bot.core.clock import Clock
+    from bot.demo.github.models import Delivery, Event
 
 
-@dataclass(kw_only=True, eq=False)
-class Repo:
-    """A repository and everything in it."""
+ALL_PERMISSIONS = {
+    "actions": "write",
+    "checks": "write",
+    "contents": "write",
+    "issues": "write",
+    "merge_queues": "read",
+    "metadata": "read",
+    "pull_requests": "write",
+}
+MAINTAINER = "alice"  # administrator of every repository, and the user of the web pages
+WORKFLOW_PATH = ".github/workflows/ci.yml"
+FIRST_FILES = {
+    "README.md": b"A repository of the simulation.\n",
+    WORKFLOW_PATH: b"name: CI\non: [repository_dispatch, workflow_dispatch]\n",
+}
 
-    id: int
-    owner: str
-    name: str
-    private: bool
-    default_branch: str
-    created_at: int
-    archived: bool = False
-    branches: dict[str, str] = field(default_factory=dict, repr=False)  # name -> head
-    commits: dict[str, Commit] = field(default_factory=dict, repr=False)
-    pulls: dict[int, Pull] = field(default_factory=dict, repr=False)
-    comments: dict[int, Comment] = field(default_factory=dict, repr=False)
-    check_runs: dict[int, CheckRun] = field(default_factory=dict, repr=False)
-    suites: dict[int, CheckSuite] = field(default_factory=dict, repr=False)
-    workflows: dict[str, Workflow] = field(default_factory=dict, repr=False)  # by path
-    runs: dict[int, Run] = field(default_factory=dict, repr=False)
-    jobs: dict[int, WorkflowJob] = field(default_factory=dict, repr=False)
-    labels: dict[str, int] = field(default_factory=dict, repr=False)  # name -> id
-    permissions: dict[str, str] = field(default_factory=dict, repr=False)  # login -> role
+
+class GitHubState:
+    """Accounts, Apps, repositories and logs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.url = ""  # set once the server listens
+        self.token_life = 3_600_000  # milliseconds until an installation token expires
+        self.replication = 0  # milliseconds until a new token has reached all servers
+        self.apps: dict[int, App] = {}
+        self.repos: dict[str, Repo] = {}  # by full name in lower case
+        self.installations: dict[int, Installation] = {}
+        self.users: dict[str, User] = {}
+        self.tokens: dict[str, Token] = {}
+        self.calls: list[Call] = []
+        self.deliveries: list[Delivery] = []
+        self.dispatches: list[Dispatch] = []
+        self._ids = itertools.count(1_000_001)
+        self._app_ids = itertools.count(20_001)
+        # Jobs are check runs of GitHub's own App, which is installed nowhere and receives no webhooks.
+        self.actions_app = self.add_app(slug="github-actions", key=None)
 
     @property
-    def full_name(self) -> str:
-        """The `owner/name` people write."""
-        return f"{self.owner}/{self.name}"
+    def api_url(self) -> str:
+        """The address of the REST API, as on an Enterprise Server."""
+        return f"{self.url}/api/v3"
+
+    def new_id(self) -> int:
+        """Return a new unique id."""
+        return next(self._ids)
+
+    def now(self) -> int:
+        """Return the simulation's time in epoch milliseconds."""
+        return self.clock.now()
+
+    def add_app(
+        self,
+        *,
+        slug: str,
+        key: str | None,
+        webhook_url: str | None = None,
+        webhook_secret: str = "",
+        permissions: Mapping[str, str] | None = None,
+        events: Iterable[str] | None = None,
+    ) -> App:
+        """Register an App; `key` is its private key, None for one that signs nothing."""
+        number = next(self._app_ids)
+        app = App(
+            app_id=number,
+            client_id=f"Iv23li{number:014d}",
+            slug=slug,
+            private_key_pem=key or "",
+            public_key_pem=public_key(key) if key else "",
+            webhook_url=webhook_url,
+            webhook_secret=webhook_secret,
+            permissions={
+                "metadata": "read",
+                **(ALL_PERMISSIONS if permissions is None else permissions),
+            },
+            events=tuple(NEEDS if events is None else events),
+            created_at=self.now(),
+        )
+        self.apps[number] = app
+        self.user(app.bot_login, "Bot")
+        return app
+
+    def add_repo(self, full_name: str, *, private: bool, install: Sequence[App], default_branch: str) -> Repo:
+        """Create a repository with one commit and install these Apps on it."""
+        owner, _, name = full_name.partition("/")
+        repo = Repo(
+            id=self.new_id(),
+            owner=owner,
+            name=name,
+            private=private,
+            default_branch=default_branch,
+            created_at=self.now(),
+            permissions={MAINTAINER: "admin"},
+        )
+        first = git.commit(repo, at=self.now(), message="First commit", author=MAINTAINER, files=FIRST_FILES)
+        repo.branches[default_branch] = first.sha
+        self.user(owner, "Organization")
+        self.repos[full_name.lower()] = repo
+        for app in install:
+            self.install(app, repo)
+        return repo
+
+    def install(self, app: App, repo: Repo) -> Installation:
+        """Add a repository to the App's installation on its owner's account."""
+        found = self.installation(app, repo.owner)
+        if found is None:
+            found = Installation(
+                id=self.new_id(),
+                app=app,
+                account=repo.owner,
+                repository_ids=set(),
+                permissions=dict(app.permissions),
+                created_at=self.now(),
+            )
+            self.installations[found.id] = found
+        found.repository_ids.add(repo.id)
+        return found
+
+    def installation(self, app: App, account: str) -> Installation | None:
+        """Return the App's installation on an account."""
+        return next(
+            (
+                each
+                for each in self.installations.values()
+                if each.app is app and each.account.lower() == account.lower()
+            ),
+            None,
+        )
+
+    def installed_on(self, repo: Repo) -> list[Installation]:
+        """Return the installations that cover a repository and are not suspended."""
+        return [
+            each
+            for each in self.installations.values()
+            if repo.id in each.repository_ids and each.suspended_at is None
+        ]
+
+    def user(self, login: str, kind: str = "User") -> User:
+        """Return the account with that login; create it if needed."""
+        key = login.lower()
+        if key not in self.users:
+            self.users[key] = User(id=self.new_id(), login=login, type=kind)
+        return self.users[key]
+
+    def repo(self, repo: Repo | str) -> Repo:
+        """Return a repository by its full name; KeyError for an unknown one."""
+        return self.repos[repo.lower()] if isinstance(repo, str) else repo
+
+    def repo_by_id(self, number: int) -> Repo | None:
+        """Return the repository with that id."""
+        return next((each for each in self.repos.values() if each.id == number), None)
+
+    def role(self, repo: Repo, login: str) -> str:
+        """Return a person's permission in a repository: admin, write, read or none."""
+        return repo.permissions.get(login.lower(), "none" if repo.private else "read")
+
+    def suite(self, repo: Repo, app: App, sha: str) -> CheckSuite:
+        """Return the App's suite on a commit; create it if needed."""
+        for suite in repo.suites.values():
+            if suite.app is app and suite.head_sha == sha:
+                return suite
+        return self.new_suite(repo, app, sha)
+
+    def new_suite(self, repo: Repo, app: App, sha: str) -> CheckSuite:
+        """Create a suite on a commit; only Actions has several, one for each run."""
+        now = self.now()
+        branch = next((name for name, head in repo.branches.items() if head == sha), None)
+        suite = CheckSuite(
+            id=self.new_id(),
+            repo=repo,
+            app=app,
+            head_sha=sha,
+            head_branch=branch,
+            created_at=now,
+            updated_at=now,
+        )
+        repo.suites[suite.id] = suite
+        return suite
+
+    def workflow(self, repo: Repo, name: str, path: str = WORKFLOW_PATH) -> Workflow:
+        """Return the workflow with that name; create it if needed."""
+        for workflow in repo.workflows.values():
+            if workflow.name == name:
+                return workflow
+        if path in repo.workflows:
+            path = f".github/workflows/{'-'.join(name.lower().split())}.yml"
+        workflow = Workflow(id=self.new_id(), name=name, path=path, created_at=self.now())
+        repo.workflows[path] = workflow
+        return workflow
+
+    def pulls_at(self, repo: Repo, sha: str) -> list[Pull]:
+        """Return the open pull requests with that head."""
+        return [each for each in repo.pulls.values() if each.head_sha == sha and each.state == "open"]
 
 
-@dataclass(kw_only=True, eq=False)
-class Pull:
-    """A pull request."""
+class GitHubBase:
+    """State, and the delivery of events to Apps."""
 
-    id: int
-    issue_id: int
-    repo: Repo = field(repr=False)
-    number: int
-    title: str
-    body: str
-    author: str
-    author_association: str
-    draft: bool
-    from_fork: bool
-    head_ref: str
-    head_sha: str
-    base_ref: str
-    base_sha: str
-    files: tuple[str, ...]
-    created_at: int
-    updated_at: int
-    labels: list[str] = field(default_factory=list)
-    commits: list[str] = field(default_factory=list)
-    state: str = "open"
-    closed_at: int | None = None
-    merged_at: int | None = None
-    merged_by: str | None = None
-    merge_commit_sha: str | None = None
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.state = GitHubState(clock or SystemClock())
+        self.faults = Faults()
+        self.webhooks = Webhooks(self.state, self.faults)
+        self.background = BackgroundTasks()
 
+    async def emit(self, *events: Event) -> list[Delivery]:
+        """Send the webhooks of these events, one event after the other; return the deliveries."""
+        return [delivery for event in events for delivery in await self.webhooks.emit(event)]
 
-@dataclass(frozen=True, kw_only=True)
-class Reaction:
-    """An emoji under a comment."""
+    async def deliver(
+        self,
+        event: str,
+        payload: dict[str, Any],
+        *,
+        guid: str | None = None,
+        app: App | None = None,
+    ) -> Delivery:
+        """Deliver any body to an App, by default the first registered one, signed and logged."""
+        receiver = app or next(each for each in self.state.apps.values() if each.public_key_pem)
+        return _sent(await self.webhooks.send(receiver, event, payload, guid=guid or str(uuid.uuid4())))
 
-    id: int
-    content: str
-    user: User
-    at: int
+    async def redeliver(self, delivery: Delivery) -> Delivery:
+        """Press Redeliver: the same body and GUID again, as a new row of the log."""
+        return _sent(await self.webhooks.redeliver(delivery))
 
 
-@dataclass(kw_only=True, eq=False)
-class Comment:
-    """A comment in a pull request's conversation; `app` when an App wrote it."""
-
-    id: int
-    pull: Pull = field(repr=False)
-    body: str
-    user: User
-    author_association: str
-    created_at: int
-    updated_at: int
-    app: App | None = None
-    reactions: list[Reaction] = field(default_factory=list)
-
-
-@dataclass(kw_only=True, eq=False)
-class CheckSuite:
-    """The check runs of one App on one commit."""
-
-    id: int
-    repo: Repo = field(repr=False)
-    app: App
-    head_sha: str
-    created_at: int
-    updated_at: int
-    head_branch: str | None = None
-    reset: bool = False  # re-requested, and no run has moved since
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """What a check run says."""
-
-    title: str | None = None
-    summary: str | None = None
-    text: str | None = None
-    annotations: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(kw_only=True, eq=False)
-class CheckRun:
-    """One check on one commit."""
-
-    id: int
-    repo: Repo = field(repr=False)
-    app: App
-    suite: CheckSuite = field(repr=False)
-    name: str
-    head_sha: str
-    status: str
-    conclusion: str | None = None
-    external_id: str = ""
-    details_url: str
-    started_at: int | None
-    completed_at: int | None = None
-    output: Output = field(default_factory=Output)
-    actions: tuple[dict[str, str], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workflow:
-    """A workflow file of a repository."""
-
-    id: int
-    name: str
-    path: str
-    created_at: int
-
-
-@dataclass(kw_only=True, eq=False)
-class Run:
-    """A workflow run at its newest attempt; `attempts` keeps what older ones looked like."""
-
-    id: int
-    repo: Repo = field(repr=False)
-    workflow: Workflow
-    suite: CheckSuite = field(repr=False)
-    event: str
-    display_title: str
-    head_sha: str
-    head_branch: str
-    actor: User
-    run_number: int
-    created_at: int
-    started_at: int
-    updated_at: int
-    run_attempt: int = 1
-    status: str = "queued"
-    conclusion: str | None = None
-    attempts: list[dict[str, Any]] = field(default_factory=list, repr=False)
-
-
-@dataclass(kw_only=True, eq=False)
-class WorkflowJob:
-    """One job of one attempt of a run; its id is also its check run's."""
-
-    id: int
-    run: Run = field(repr=False)
-    check_run: CheckRun = field(repr=False)
-    name: str
-    labels: tuple[str, ...]
-    run_attempt: int
-    created_at: int
-    started_at: int
-    status: str = "queued"
-    conclusion: str | None = None
-    completed_at: int | None = None
-    runner: str | None = None
+def _sent(delivery: Delivery | None) -> Delivery:
+    if delivery is None:
+        raise LookupError("nothing was sent: the App has no webhook_url, or a fault dropped the delivery")
+    return delivery

@@ -1,4 +1,4 @@
-"""How does GitHub write a moment down? Conversions between epoch milliseconds and its notation."""
+"""Conversions between epoch milliseconds and GitHub's timestamps."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ def iso(ms: int) -> str: ...
 @overload
 def iso(ms: None) -> None: ...
 def iso(ms: int | None) -> str | None:
-    """Return epoch milliseconds as GitHub writes them: UTC, whole seconds."""
+    """Return epoch milliseconds in GitHub's notation: UTC, whole seconds."""
     if ms is None:
         return None
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def from_iso(text: str) -> int:
-    """Return epoch milliseconds of an ISO 8601 moment with a zone; ValueError for anything else."""
+    """Return the epoch milliseconds of an ISO 8601 time with a time zone; ValueError for anything else."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; end it with Z")
     return int(moment.timestamp() * 1000)
 
 
-def within(ms: int, wanted: str) -> bool:
-    """Tell whether a moment satisfies a search range such as `>=2024-01-01` or `A..B`."""
-    low, dots, high = wanted.partition("..")
+def within(ms: int, search: str) -> bool:
+    """Whether a time is in a search range such as `>=2024-01-01` or `A..B`."""
+    low, dots, high = search.partition("..")
     if dots:
         return _from(low)[0] <= ms <= _from(high, end=True)[1]
-    sign = wanted[: len(wanted) - len(wanted.lstrip("<>="))]
-    first, last = _from(wanted[len(sign) :])
+    sign = search[: len(search) - len(search.lstrip("<>="))]
+    first, last = _from(search[len(sign) :])
     return {
         ">": ms > last,
         ">=": ms >= first,
@@ -42,7 +42,7 @@ def within(ms: int, wanted: str) -> bool:
 
 
 def _from(text: str, *, end: bool = False) -> tuple[int, int]:
-    """Return the first and last millisecond that a date or a moment (to the second) names."""
+    """Return the first and the last millisecond of a date or of a time to the second."""
     if text == "*":
         return (0, 0) if not end else (2**62, 2**62)
     moment = datetime.fromisoformat(text)

@@ -1,3 +1,3 @@
-"""What does the REST API do? One module for each family of endpoints, each ending in its routes."""
+"""Endpoints of the REST API: one module for each group, each ending with its routes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may an App ask about itself? The App, its installations, tokens and delivery log."""
+"""Endpoints of an App about itself: installations, tokens, webhook, delivery log."""
 
 from __future__ import annotations
 
@@ -6,78 +6,78 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bot.demo.github import auth
-from bot.demo.github.api.call import ApiCall, Route, answer, counted, listing, size_of
-from bot.demo.github.refusals import Refused, missing
-from bot.demo.github.shapes import accounts, repository
+from bot.demo.github.api.call import ApiCall, Route, json_response, page_size, paginated, paginated_with_total
+from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.serializers import repository
 from bot.demo.github.times import iso
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.demo.github.accounts import Installation
-    from bot.demo.github.records import Delivery
+    from bot.demo.github.models import Delivery
 
-LOG_KEPT = 3 * 24 * 3_600_000  # milliseconds
-MOST_REPOSITORIES = 500
+LOG_RETENTION = 3 * 24 * 3_600_000  # milliseconds
+MAX_REPOSITORIES = 500
 
 
 async def get_app(call: ApiCall) -> web.Response:
-    """Describe the App itself."""
+    """Show the App."""
     mine = _installations(call)
-    shown = accounts.app(call.world, call.app) | {"installations_count": len(mine)}
-    return answer(shown)
+    app = repository.app(call.state, call.app) | {"installations_count": len(mine)}
+    return json_response(app)
 
 
 async def list_installations(call: ApiCall) -> web.Response:
-    """List where the App is installed."""
-    return listing(call, _installations(call), accounts.installation)
+    """List the App's installations."""
+    return paginated(call, _installations(call), repository.installation)
 
 
 async def get_installation(call: ApiCall) -> web.Response:
-    """Describe one installation."""
-    return answer(accounts.installation(call.world, _installation(call)))
+    """Show an installation."""
+    return json_response(repository.installation(call.state, _installation(call)))
 
 
 async def repo_installation(call: ApiCall) -> web.Response:
-    """Find the installation that covers a repository."""
-    repo = call.world.repos.get(f"{call.part('owner')}/{call.part('repo')}".lower())
+    """Show the installation that covers a repository."""
+    repo = call.state.repos.get(f"{call.path_text('owner')}/{call.path_text('repo')}".lower())
     for each in _installations(call):
         if repo is not None and repo.id in each.repository_ids:
-            return answer(accounts.installation(call.world, each))
-    raise missing()
+            return json_response(repository.installation(call.state, each))
+    raise not_found()
 
 
 async def create_token(call: ApiCall) -> web.Response:
-    """Make an installation token, as narrow as asked."""
+    """Create an installation token, restricted as requested."""
     installation = _installation(call)
     if installation.suspended_at is not None:
-        raise Refused(403, "This installation has been suspended")
-    chosen = _chosen_repositories(call, installation)
-    permissions = _chosen_permissions(call, installation)
-    token = auth.mint(call.world, installation, repository_ids=chosen, permissions=permissions)
+        raise ApiError(403, "This installation has been suspended")
+    repository_ids = _requested_repositories(call, installation)
+    permissions = _requested_permissions(call, installation)
+    token = auth.mint(call.state, installation, repository_ids=repository_ids, permissions=permissions)
     body: dict[str, Any] = {
         "token": token.value,
         "expires_at": iso(token.expires_at),
         "permissions": permissions,
         "repository_selection": "selected",
     }
-    if chosen is not None:
-        repos = [each for each in call.world.repos.values() if each.id in chosen]
-        body["repositories"] = [repository.repository(call.world, each) for each in repos]
-    return answer(body, 201)
+    if repository_ids is not None:
+        repos = [each for each in call.state.repos.values() if each.id in repository_ids]
+        body["repositories"] = [repository.repository(call.state, each) for each in repos]
+    return json_response(body, 201)
 
 
 async def list_repositories(call: ApiCall) -> web.Response:
-    """List the repositories that the token reaches."""
+    """List the repositories that the token covers."""
     token = call.token
-    repos = [each for each in call.world.repos.values() if token and auth.covers(token, each)]
-    return counted(call, "repositories", repos, repository.repository)
+    repos = [each for each in call.state.repos.values() if token and auth.covers(token, each)]
+    return paginated_with_total(call, "repositories", repos, repository.repository)
 
 
 async def hook_config(call: ApiCall) -> web.Response:
-    """Describe the App's webhook."""
+    """Show the App's webhook."""
     secret = {"secret": "********"} if call.app.webhook_secret else {}
-    return answer({"content_type": "json", "insecure_ssl": "0", "url": call.app.webhook_url, **secret})
+    return json_response({"content_type": "json", "insecure_ssl": "0", "url": call.app.webhook_url, **secret})
 
 
 async def change_hook(call: ApiCall) -> web.Response:
@@ -88,101 +88,103 @@ async def change_hook(call: ApiCall) -> web.Response:
 
 
 async def list_deliveries(call: ApiCall) -> web.Response:
-    """List the delivery log, newest first; the cursor in the Link header leads on."""
-    rows = [each for each in _log(call) if _wanted(each, call.query("status"))]
+    """List the delivery log, newest first; the Link header has the cursor of the next page."""
+    rows = [each for each in _log(call) if _matches(each, call.query("status"))]
     cursor = call.query("cursor").removeprefix("v1_")
     if cursor:
         if not cursor.isdigit():
-            raise Refused(422, "Invalid cursor")
+            raise ApiError(422, "Invalid cursor")
         rows = [each for each in rows if each.id < int(cursor)]
-    size = size_of(call)
+    size = page_size(call)
     headers = {}
     if len(rows) > size:
-        here = f"{call.world.api_url}/app/hook/deliveries?per_page={size}"
-        headers["Link"] = f'<{here}&cursor=v1_{rows[size - 1].id}>; rel="next"'
-    return answer([_row(each) for each in rows[:size]], headers=headers)
+        url = f"{call.state.api_url}/app/hook/deliveries?per_page={size}"
+        headers["Link"] = f'<{url}&cursor=v1_{rows[size - 1].id}>; rel="next"'
+    return json_response([_row(each) for each in rows[:size]], headers=headers)
 
 
 async def get_delivery(call: ApiCall) -> web.Response:
-    """Show one delivery with what was sent and answered."""
+    """Show a delivery with its request and response."""
     delivery = _delivery(call)
     sent = {"headers": dict(delivery.headers), "payload": json.loads(delivery.raw)}
     answered = {"headers": {}, "payload": delivery.answer}
-    return answer(_row(delivery) | {"url": delivery.app.webhook_url, "request": sent, "response": answered})
+    return json_response(
+        _row(delivery) | {"url": delivery.app.webhook_url, "request": sent, "response": answered}
+    )
 
 
 async def redeliver(call: ApiCall) -> web.Response:
-    """Send a delivery again, under the same GUID, after this answer."""
+    """Redeliver with the same GUID, after the response."""
     delivery = _delivery(call)
-    call.later(lambda: call.hooks.again(delivery))
-    return answer({}, 202)
+    call.after_response(lambda: call.webhooks.redeliver(delivery))
+    return json_response({}, 202)
 
 
 def _installations(call: ApiCall) -> list[Installation]:
-    return [each for each in call.world.installations.values() if each.app is call.app]
+    return [each for each in call.state.installations.values() if each.app is call.app]
 
 
 def _installation(call: ApiCall) -> Installation:
-    found = call.world.installations.get(call.number("installation"))
+    found = call.state.installations.get(call.path_number("installation"))
     if found is None or found.app is not call.app:
-        raise missing()
+        raise not_found()
     return found
 
 
-def _chosen_repositories(call: ApiCall, installation: Installation) -> frozenset[int] | None:
+def _requested_repositories(call: ApiCall, installation: Installation) -> frozenset[int] | None:
     names, ids = call.body.get("repositories"), call.body.get("repository_ids")
     if not names and not ids:
         return None
-    asked = len(names or ()) + len(ids or ())
-    if asked > MOST_REPOSITORIES:
-        raise Refused(422, f"Too many repositories: {asked}, at most {MOST_REPOSITORIES}")
+    count = len(names or ()) + len(ids or ())
+    if count > MAX_REPOSITORIES:
+        raise ApiError(422, f"Too many repositories: {count}, at most {MAX_REPOSITORIES}")
     known = {
         each.name.lower(): each.id
-        for each in call.world.repos.values()
+        for each in call.state.repos.values()
         if each.id in installation.repository_ids
     }
-    chosen = {known.get(str(name).lower(), 0) for name in names or ()} | set(ids or ())
-    if not chosen <= installation.repository_ids:
-        raise Refused(
+    repository_ids = {known.get(str(name).lower(), 0) for name in names or ()} | set(ids or ())
+    if not repository_ids <= installation.repository_ids:
+        raise ApiError(
             422,
             "There is at least one repository that does not exist or is not accessible to the "
             "parent installation.",
         )
-    return frozenset(chosen)
+    return frozenset(repository_ids)
 
 
-def _chosen_permissions(call: ApiCall, installation: Installation) -> dict[str, str]:
-    asked = call.body.get("permissions")
-    if not asked:
+def _requested_permissions(call: ApiCall, installation: Installation) -> dict[str, str]:
+    requested = call.body.get("permissions")
+    if not requested:
         return dict(installation.permissions)
-    granted = isinstance(asked, dict) and all(
+    granted = isinstance(requested, dict) and all(
         level in auth.RANKS and auth.may(installation.permissions, [f"{name}:{level}"])
-        for name, level in asked.items()
+        for name, level in requested.items()
     )
     if not granted:
-        raise Refused(422, "The permissions requested are not granted to this installation.")
-    return {"metadata": "read", **asked}
+        raise ApiError(422, "The permissions requested are not granted to this installation.")
+    return {"metadata": "read", **requested}
 
 
 def _log(call: ApiCall) -> list[Delivery]:
-    since = call.now - LOG_KEPT
+    since = call.now - LOG_RETENTION
     return [
         each
-        for each in reversed(call.world.deliveries)
+        for each in reversed(call.state.deliveries)
         if each.app is call.app and each.delivered_at >= since
     ]
 
 
 def _delivery(call: ApiCall) -> Delivery:
-    number = call.number("delivery")
+    number = call.path_number("delivery")
     found = next((each for each in _log(call) if each.id == number), None)
     if found is None:
-        raise missing()
+        raise not_found()
     return found
 
 
-def _wanted(delivery: Delivery, status: str) -> bool:
-    """Tell whether a row passes the filter, which looks at status codes alone."""
+def _matches(delivery: Delivery, status: str) -> bool:
+    """Whether a delivery matches the filter, which only considers the status code."""
     low, high = {"success": (200, 399), "failure": (400, 599)}.get(status, (0, 999))
     return low <= delivery.status_code <= high
 

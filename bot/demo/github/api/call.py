@@ -1,4 +1,4 @@
-"""What does an endpoint get, and how does it answer? Calls, routes, paging."""
+"""API calls, routes and responses: what endpoints get and return, with paging."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.demo.github.refusals import Refused, missing
+from bot.demo.github.errors import ApiError, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from bot.demo.github.accounts import App, Installation, Token
-    from bot.demo.github.hooks import Hooks
-    from bot.demo.github.pipelines import Pipelines
-    from bot.demo.github.state import Repo
-    from bot.demo.github.world import World
+    from bot.demo.github.models import Repo
+    from bot.demo.github.state import GitHubState
+    from bot.demo.github.webhooks import Webhooks
+    from bot.demo.github.workflows import Workflows
 
 Access = Literal["app", "token", "repository"]
 T = TypeVar("T")
@@ -26,60 +26,60 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True, eq=False)
 class ApiCall:
-    """One authenticated call. `afterwards` is what happens once the answer was sent."""
+    """An authenticated call; `background_work` runs once the response has been sent."""
 
-    world: World
-    hooks: Hooks
-    pipelines: Pipelines
+    state: GitHubState
+    webhooks: Webhooks
+    workflows: Workflows
     request: web.Request
     app: App
     token: Token | None
-    found: Repo | None
+    repository: Repo | None
     body: dict[str, Any]
-    afterwards: list[Callable[[], Coroutine[object, object, object]]] = field(default_factory=list)
+    background_work: list[Callable[[], Coroutine[object, object, object]]] = field(default_factory=list)
 
     @property
     def repo(self) -> Repo:
         """The repository of the path."""
-        if self.found is None:
-            raise missing()
-        return self.found
+        if self.repository is None:
+            raise not_found()
+        return self.repository
 
     @property
     def installation(self) -> Installation:
-        """The installation whose token was shown."""
+        """The installation of the caller's token."""
         if self.token is None:
-            raise Refused(401, "Bad credentials")
+            raise ApiError(401, "Bad credentials")
         return self.token.installation
 
     @property
     def now(self) -> int:
         """The simulation's time in epoch milliseconds."""
-        return self.world.now()
+        return self.state.now()
 
-    def part(self, name: str) -> str:
-        """Return a part of the path."""
+    def path_text(self, name: str) -> str:
+        """Return a parameter of the path."""
         return self.request.match_info[name]
 
-    def number(self, name: str) -> int:
-        """Return a number out of the path; 404 when it is none."""
-        text = self.part(name)
+    def path_number(self, name: str) -> int:
+        """Return a numeric parameter of the path; 404 when it is not a number."""
+        text = self.path_text(name)
         if not (text.isascii() and text.isdigit()):
-            raise missing()
+            raise not_found()
         return int(text)
 
     def query(self, name: str, default: str = "") -> str:
         """Return a query parameter."""
         return self.request.query.get(name, default)
 
-    def later(self, work: Callable[[], Coroutine[object, object, object]]) -> None:
-        """Do this once the answer was sent: webhooks, and what the dispatched workflow does."""
-        self.afterwards.append(work)
+    def after_response(self, work: Callable[[], Coroutine[object, object, object]]) -> None:
+        """Run this once the response has been sent: webhooks, dispatched workflows."""
+        self.background_work.append(work)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """An endpoint: who may call it, and which one of the permissions `needs` names it takes."""
+    """An endpoint; the caller needs one of the permissions in `needs`, if there are any."""
 
     method: str
     path: str
@@ -88,8 +88,8 @@ class Route:
     needs: tuple[str, ...] = ()
 
 
-def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Answer with JSON."""
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return a JSON response."""
     return web.Response(
         status=status,
         headers=headers,
@@ -98,19 +98,19 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
     )
 
 
-def nothing() -> web.Response:
-    """Answer that it is done: 204."""
+def no_content() -> web.Response:
+    """Return an empty response: 204."""
     return web.Response(status=204)
 
 
-def size_of(call: ApiCall) -> int:
-    """Return how many rows a page has: 30 unless asked for otherwise, 100 at most."""
+def page_size(call: ApiCall) -> int:
+    """Return the number of rows per page: 30 by default, at most 100."""
     return min(_positive(call.query("per_page"), 30), 100)
 
 
-def page_of(call: ApiCall, rows: Sequence[T]) -> tuple[list[T], dict[str, str]]:
-    """Return the rows of the asked page and the Link header that leads on."""
-    size = size_of(call)
+def paginate(call: ApiCall, rows: Sequence[T]) -> tuple[list[T], dict[str, str]]:
+    """Return the rows of the requested page, and the Link header with the other pages."""
+    size = page_size(call)
     page = _positive(call.query("page"), 1)
     last = max(1, -(-len(rows) // size))
     links: dict[str, int] = {}
@@ -118,27 +118,29 @@ def page_of(call: ApiCall, rows: Sequence[T]) -> tuple[list[T], dict[str, str]]:
         links |= {"prev": min(page - 1, last), "first": 1}
     if page < last:
         links |= {"next": page + 1, "last": last}
-    header = ", ".join(f'<{_at(call, number)}>; rel="{rel}"' for rel, number in links.items())
+    header = ", ".join(f'<{_page_url(call, number)}>; rel="{rel}"' for rel, number in links.items())
     return list(rows[(page - 1) * size : page * size]), {"Link": header} if header else {}
 
 
-def listing(call: ApiCall, rows: Sequence[T], show: Callable[[World, T], Any]) -> web.Response:
-    """Answer with one page of a plain list."""
-    shown, headers = page_of(call, rows)
-    return answer([show(call.world, row) for row in shown], headers=headers)
+def paginated(call: ApiCall, rows: Sequence[T], show: Callable[[GitHubState, T], Any]) -> web.Response:
+    """Return a page of a list."""
+    page, headers = paginate(call, rows)
+    return json_response([show(call.state, row) for row in page], headers=headers)
 
 
-def counted(call: ApiCall, name: str, rows: Sequence[T], show: Callable[[World, T], Any]) -> web.Response:
-    """Answer with one page of a list that comes with its total."""
-    shown, headers = page_of(call, rows)
-    body = {"total_count": len(rows), name: [show(call.world, row) for row in shown]}
-    return answer(body, headers=headers)
+def paginated_with_total(
+    call: ApiCall, name: str, rows: Sequence[T], show: Callable[[GitHubState, T], Any]
+) -> web.Response:
+    """Return a page of a list with its total."""
+    page, headers = paginate(call, rows)
+    body = {"total_count": len(rows), name: [show(call.state, row) for row in page]}
+    return json_response(body, headers=headers)
 
 
-def _at(call: ApiCall, page: int) -> str:
-    here = call.world.url + call.request.rel_url.raw_path
+def _page_url(call: ApiCall, page: int) -> str:
+    url = call.state.url + call.request.rel_url.raw_path
     query = {**call.request.query, "page": str(page)}
-    return f"{here}?{urlencode(query)}"
+    return f"{url}?{urlencode(query)}"
 
 
 def _positive(text: str, default: int) -> int:

@@ -1,110 +1,110 @@
-"""How do Apps write in a pull request's conversation? The endpoints of comments and reactions."""
+"""Endpoints of comments, reactions and labels of pull requests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from bot.demo.github import payloads
-from bot.demo.github.api.call import ApiCall, Route, answer, listing, nothing
-from bot.demo.github.refusals import Refused, invalid, missing
-from bot.demo.github.shapes import pull as shapes
-from bot.demo.github.state import Comment, Reaction
+from bot.demo.github.api.call import ApiCall, Route, json_response, no_content, paginated
+from bot.demo.github.errors import ApiError, not_found, validation_failed
+from bot.demo.github.models import Comment, Reaction
+from bot.demo.github.serializers import pull as serializers
 from bot.demo.github.times import from_iso
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.demo.github.state import Pull
+    from bot.demo.github.models import Pull
 
-# In characters. The other known bound, 262,144 bytes, follows: a character has at most four.
-LONGEST = 65_536
+# In characters. The other known limit, 262,144 bytes, follows: a character has at most four bytes.
+MAX_LENGTH = 65_536
 
 
 async def list_comments(call: ApiCall) -> web.Response:
-    """List a conversation, oldest first."""
+    """List the comments of a pull request, oldest first."""
     pull = _pull(call)
     since = _since(call)
     rows = [each for each in call.repo.comments.values() if each.pull is pull and each.updated_at >= since]
-    return listing(call, rows, shapes.comment)
+    return paginated(call, rows, serializers.comment)
 
 
 async def create(call: ApiCall) -> web.Response:
-    """Say something."""
+    """Create a comment."""
     pull = _pull(call)
     comment = Comment(
-        id=call.world.new_id(),
+        id=call.state.new_id(),
         pull=pull,
         body=_text(call),
-        user=call.world.user(call.app.bot_login),
+        user=call.state.user(call.app.bot_login),
         author_association="NONE",
         created_at=call.now,
         updated_at=call.now,
         app=call.app,
     )
     call.repo.comments[comment.id] = comment
-    event = payloads.issue_comment(call.world, comment, "created", call.app.bot_login)
-    call.later(lambda: call.hooks.emit(event))
-    return answer(shapes.comment(call.world, comment), 201)
+    event = payloads.issue_comment(call.state, comment, "created", call.app.bot_login)
+    call.after_response(lambda: call.webhooks.emit(event))
+    return json_response(serializers.comment(call.state, comment), 201)
 
 
 async def get(call: ApiCall) -> web.Response:
     """Show one comment."""
-    return answer(shapes.comment(call.world, _comment(call)))
+    return json_response(serializers.comment(call.state, _comment(call)))
 
 
 async def update(call: ApiCall) -> web.Response:
-    """Say it differently."""
+    """Update a comment."""
     comment = _comment(call)
     text = _text(call)
     before, comment.body, comment.updated_at = comment.body, text, call.now
     changes = {"body": {"from": before}}
-    event = payloads.issue_comment(call.world, comment, "edited", call.app.bot_login, changes=changes)
-    call.later(lambda: call.hooks.emit(event))
-    return answer(shapes.comment(call.world, comment))
+    event = payloads.issue_comment(call.state, comment, "edited", call.app.bot_login, changes=changes)
+    call.after_response(lambda: call.webhooks.emit(event))
+    return json_response(serializers.comment(call.state, comment))
 
 
 async def delete(call: ApiCall) -> web.Response:
-    """Take it back."""
+    """Delete a comment."""
     comment = _comment(call)
     del call.repo.comments[comment.id]
-    event = payloads.issue_comment(call.world, comment, "deleted", call.app.bot_login)
-    call.later(lambda: call.hooks.emit(event))
-    return nothing()
+    event = payloads.issue_comment(call.state, comment, "deleted", call.app.bot_login)
+    call.after_response(lambda: call.webhooks.emit(event))
+    return no_content()
 
 
 async def list_reactions(call: ApiCall) -> web.Response:
-    """List the emoji under a comment."""
-    return listing(call, _comment(call).reactions, shapes.reaction)
+    """List the reactions to a comment."""
+    return paginated(call, _comment(call).reactions, serializers.reaction)
 
 
-async def react(call: ApiCall) -> web.Response:
-    """Put an emoji under a comment; the same one twice is one: 200 instead of 201."""
+async def create_reaction(call: ApiCall) -> web.Response:
+    """Add a reaction; one that exists already is returned, with 200 instead of 201."""
     comment, content = _comment(call), call.body.get("content")
-    if content not in shapes.REACTIONS:
-        raise invalid(f"content is not one of {shapes.REACTIONS}", resource="Reaction")
-    user = call.world.user(call.app.bot_login)
+    if content not in serializers.REACTIONS:
+        raise validation_failed(f"content is not one of {serializers.REACTIONS}", resource="Reaction")
+    user = call.state.user(call.app.bot_login)
     for each in comment.reactions:
         if each.user == user and each.content == content:
-            return answer(shapes.reaction(call.world, each))
-    made = Reaction(id=call.world.new_id(), content=content, user=user, at=call.now)
-    comment.reactions.append(made)
-    return answer(shapes.reaction(call.world, made), 201)
+            return json_response(serializers.reaction(call.state, each))
+    reaction = Reaction(id=call.state.new_id(), content=content, user=user, at=call.now)
+    comment.reactions.append(reaction)
+    return json_response(serializers.reaction(call.state, reaction), 201)
 
 
-async def unreact(call: ApiCall) -> web.Response:
-    """Take an emoji away."""
-    comment, number = _comment(call), call.number("reaction")
+async def delete_reaction(call: ApiCall) -> web.Response:
+    """Delete a reaction."""
+    comment, number = _comment(call), call.path_number("reaction")
     found = next((each for each in comment.reactions if each.id == number), None)
     if found is None:
-        raise missing()
+        raise not_found()
     comment.reactions.remove(found)
-    return nothing()
+    return no_content()
 
 
 async def labels(call: ApiCall) -> web.Response:
     """List the labels of a pull request."""
     pull = _pull(call)
-    return listing(call, pull.labels, lambda world, name: shapes.label(world, pull.repo, name))
+    return paginated(call, pull.labels, lambda state, name: serializers.label(state, pull.repo, name))
 
 
 def _since(call: ApiCall) -> int:
@@ -112,32 +112,32 @@ def _since(call: ApiCall) -> int:
     try:
         return from_iso(text) if text else 0
     except ValueError:
-        raise Refused(422, f"since: {text} is not an ISO 8601 time") from None
+        raise ApiError(422, f"since: {text} is not an ISO 8601 time") from None
 
 
 def _pull(call: ApiCall) -> Pull:
-    pull = call.repo.pulls.get(call.number("number"))
+    pull = call.repo.pulls.get(call.path_number("number"))
     if pull is None:
-        raise missing()
+        raise not_found()
     return pull
 
 
 def _comment(call: ApiCall) -> Comment:
-    comment = call.repo.comments.get(call.number("comment"))
+    comment = call.repo.comments.get(call.path_number("comment"))
     if comment is None:
-        raise missing()
+        raise not_found()
     return comment
 
 
 def _text(call: ApiCall) -> str:
     text = call.body.get("body")
     if not isinstance(text, str):
-        raise Refused(422, 'Invalid request.\n\n"body" wasn\'t supplied.')
+        raise ApiError(422, 'Invalid request.\n\n"body" wasn\'t supplied.')
     if not text.strip():
-        raise invalid("Body cannot be blank", resource="IssueComment", field="body")
-    if len(text) > LONGEST:
-        problem = f"Body is too long (maximum is {LONGEST} characters)"
-        raise invalid(problem, resource="IssueComment", field="body")
+        raise validation_failed("Body cannot be blank", resource="IssueComment", field="body")
+    if len(text) > MAX_LENGTH:
+        problem = f"Body is too long (maximum is {MAX_LENGTH} characters)"
+        raise validation_failed(problem, resource="IssueComment", field="body")
     return text
 
 
@@ -150,8 +150,8 @@ ROUTES = (
     Route(method="PATCH", path=ONE, handler=update, needs=WRITE),
     Route(method="DELETE", path=ONE, handler=delete, needs=WRITE),
     Route(method="GET", path=ONE + "/reactions", handler=list_reactions, needs=READ),
-    Route(method="POST", path=ONE + "/reactions", handler=react, needs=WRITE),
-    Route(method="DELETE", path=ONE + "/reactions/{reaction}", handler=unreact, needs=WRITE),
+    Route(method="POST", path=ONE + "/reactions", handler=create_reaction, needs=WRITE),
+    Route(method="DELETE", path=ONE + "/reactions/{reaction}", handler=delete_reaction, needs=WRITE),
     Route(method="GET", path=OF_ISSUE + "/comments", handler=list_comments, needs=READ),
     Route(method="POST", path=OF_ISSUE + "/comments", handler=create, needs=WRITE),
     Route(method="GET", path=OF_ISSUE + "/labels", handler=labels, needs=READ),

@@ -1,4 +1,4 @@
-"""How are repositories, commits, files and pull requests read?"""
+"""Endpoints of repositories, commits, files and pull requests, all to read."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bot.demo.github import git
-from bot.demo.github.api.call import ApiCall, Route, answer, listing
-from bot.demo.github.refusals import Refused, missing
-from bot.demo.github.shapes import accounts, repository
-from bot.demo.github.shapes import pull as pulls
-from bot.demo.github.shapes.repository import api_of, html_of
+from bot.demo.github.api.call import ApiCall, Route, json_response, paginated
+from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.serializers import pull as pulls
+from bot.demo.github.serializers import repository
+from bot.demo.github.serializers.repository import api_of, html_of
 
 if TYPE_CHECKING:
-    from bot.demo.github.state import Commit, Pull, Repo
-    from bot.demo.github.world import World
+    from bot.demo.github.models import Commit, Pull, Repo
+    from bot.demo.github.state import GitHubState
 
-LARGEST_INLINE = 1024 * 1024  # bytes of a file that the JSON form still carries
+MAX_INLINE = 1024 * 1024  # bytes of a file included in the JSON form
 
 
 async def get_repo(call: ApiCall) -> web.Response:
     """Show the repository."""
-    return answer(repository.repository(call.world, call.repo))
+    return json_response(repository.repository(call.state, call.repo))
 
 
 async def permission(call: ApiCall) -> web.Response:
-    """Say what a person may do in the repository."""
-    login = call.part("login")
-    role = call.world.role(call.repo, login)
-    user = accounts.user(call.world, login)
-    return answer({"permission": role, "role_name": role, "user": user})
+    """Show a person's permission in the repository."""
+    login = call.path_text("login")
+    role = call.state.role(call.repo, login)
+    user = repository.user(call.state, login)
+    return json_response({"permission": role, "role_name": role, "user": user})
 
 
 async def list_pulls(call: ApiCall) -> web.Response:
@@ -45,55 +45,55 @@ async def list_pulls(call: ApiCall) -> web.Response:
         and base in {"", each.base_ref}
         and head in {"", f"{_head_owner(each)}:{each.head_ref}"}
     ]
-    return listing(call, rows, pulls.listed)
+    return paginated(call, rows, pulls.listed)
 
 
 async def get_pull(call: ApiCall) -> web.Response:
     """Show one pull request."""
-    return answer(pulls.pull_request(call.world, _pull(call)))
+    return json_response(pulls.pull_request(call.state, _pull(call)))
 
 
 async def pull_files(call: ApiCall) -> web.Response:
     """List the files a pull request changes."""
     pull = _pull(call)
-    return listing(call, pull.files, lambda world, path: pulls.changed_file(world, pull, path))
+    return paginated(call, pull.files, lambda state, path: pulls.changed_file(state, pull, path))
 
 
 async def pull_commits(call: ApiCall) -> web.Response:
     """List a pull request's commits, oldest first."""
     rows = [call.repo.commits[sha] for sha in _pull(call).commits]
-    return listing(call, rows, lambda world, row: repository.commit(world, call.repo, row))
+    return paginated(call, rows, lambda state, row: repository.commit(state, call.repo, row))
 
 
 async def pulls_of_commit(call: ApiCall) -> web.Response:
-    """List the pull requests that hold a commit."""
-    commit = _commit(call, call.part("ref"))
+    """List the pull requests that contain a commit."""
+    commit = _commit(call, call.path_text("ref"))
     rows = [each for each in call.repo.pulls.values() if commit.sha in each.commits]
-    return listing(call, rows, pulls.listed)
+    return paginated(call, rows, pulls.listed)
 
 
 async def get_commit(call: ApiCall) -> web.Response:
     """Show one commit."""
-    return answer(repository.commit(call.world, call.repo, _commit(call, call.part("ref"))))
+    return json_response(repository.commit(call.state, call.repo, _commit(call, call.path_text("ref"))))
 
 
 async def list_commits(call: ApiCall) -> web.Response:
-    """List a branch's or commit's history, newest first."""
+    """List the history of a branch or commit, newest first."""
     start = _commit(call, call.query("sha") or call.repo.default_branch)
     rows = list(git.history(call.repo, start.sha))
-    return listing(call, rows, lambda world, row: repository.commit(world, call.repo, row))
+    return paginated(call, rows, lambda state, row: repository.commit(state, call.repo, row))
 
 
 async def compare(call: ApiCall) -> web.Response:
-    """Say how two commits relate."""
-    base_name, dots, head_name = call.part("basehead").partition("...")
+    """Compare two commits."""
+    base_name, dots, head_name = call.path_text("basehead").partition("...")
     if not dots:
-        raise missing()
+        raise not_found()
     repo = call.repo
-    base, head = _ends(call, base_name, head_name)
+    base, head = _compared(call, base_name, head_name)
     common = git.merge_base(repo, base.sha, head.sha)
     if common is None:
-        raise missing(f"No common ancestor between {base_name} and {head_name}.")
+        raise not_found(f"No common ancestor between {base_name} and {head_name}.")
     ahead = git.only_in(repo, head.sha, base.sha)
     behind = git.only_in(repo, base.sha, head.sha)
     sides = (bool(ahead), bool(behind))
@@ -103,21 +103,21 @@ async def compare(call: ApiCall) -> web.Response:
         (True, True): "diverged",
         (False, False): "identical",
     }[sides]
-    html = f"{html_of(call.world, repo)}/compare/{base_name}...{head_name}"
-    return answer(
+    html = f"{html_of(call.state, repo)}/compare/{base_name}...{head_name}"
+    return json_response(
         {
-            "url": f"{api_of(call.world, repo)}/compare/{base_name}...{head_name}",
+            "url": f"{api_of(call.state, repo)}/compare/{base_name}...{head_name}",
             "html_url": html,
             "permalink_url": html,
             "diff_url": f"{html}.diff",
             "patch_url": f"{html}.patch",
-            "base_commit": repository.commit(call.world, repo, base),
-            "merge_base_commit": repository.commit(call.world, repo, common),
+            "base_commit": repository.commit(call.state, repo, base),
+            "merge_base_commit": repository.commit(call.state, repo, common),
             "status": status,
             "ahead_by": len(ahead),
             "behind_by": len(behind),
             "total_commits": len(ahead),
-            "commits": [repository.commit(call.world, repo, each) for each in ahead],
+            "commits": [repository.commit(call.state, repo, each) for each in ahead],
             "files": [
                 {"filename": path, "status": "modified"}
                 for path in sorted({path for each in ahead for path in each.changed})
@@ -127,18 +127,18 @@ async def compare(call: ApiCall) -> web.Response:
 
 
 async def branches_where_head(call: ApiCall) -> web.Response:
-    """List the branches that end in a commit: not those of forks, whose commits are shown here as well."""
-    sha = _commit(call, call.part("sha")).sha
+    """List the branches with this head: none of forks, although their commits are visible here."""
+    sha = _commit(call, call.path_text("sha")).sha
     heads = [name for name, head in sorted(call.repo.branches.items()) if head == sha]
-    return answer([{"name": name, "commit": {"sha": sha}, "protected": False} for name in heads])
+    return json_response([{"name": name, "commit": {"sha": sha}, "protected": False} for name in heads])
 
 
 async def contents(call: ApiCall) -> web.Response:
     """Show a file, raw or as JSON, or list a folder."""
     commit = git.resolve(call.repo, call.query("ref") or call.repo.default_branch)
     if commit is None:
-        raise missing(f"No commit found for the ref {call.query('ref')}")
-    path = call.part("path").strip("/")
+        raise not_found(f"No commit found for the ref {call.query('ref')}")
+    path = call.path_text("path").strip("/")
     if path in commit.tree:
         return _file(call, path, commit.tree[path])
     inside = {
@@ -147,17 +147,17 @@ async def contents(call: ApiCall) -> web.Response:
         if not path or name.startswith(f"{path}/")
     }
     if not inside:
-        raise missing()
+        raise not_found()
     names = [f"{path}/{name}" if path else name for name in sorted(inside)]
-    return answer([_entry(call.world, call.repo, each, commit.tree.get(each)) for each in names])
+    return json_response([_entry(call.state, call.repo, each, commit.tree.get(each)) for each in names])
 
 
 def _file(call: ApiCall, path: str, data: bytes) -> web.Response:
     if "raw" in call.request.headers.get("Accept", ""):
         return web.Response(body=data, content_type="application/vnd.github.raw+json")
-    inline = len(data) <= LARGEST_INLINE
-    return answer(
-        _entry(call.world, call.repo, path, data)
+    inline = len(data) <= MAX_INLINE
+    return json_response(
+        _entry(call.state, call.repo, path, data)
         | {
             "content": base64.encodebytes(data).decode() if inline else "",
             "encoding": "base64" if inline else "none",
@@ -165,8 +165,8 @@ def _file(call: ApiCall, path: str, data: bytes) -> web.Response:
     )
 
 
-def _entry(world: World, repo: Repo, path: str, data: bytes | None) -> dict[str, Any]:
-    """Return a file, or a folder when there is no data."""
+def _entry(state: GitHubState, repo: Repo, path: str, data: bytes | None) -> dict[str, Any]:
+    """Return a file, or a folder when `data` is None."""
     blob = b"blob %d\0" % len(data or b"") + (data or path.encode())
     sha = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
     return {
@@ -175,25 +175,25 @@ def _entry(world: World, repo: Repo, path: str, data: bytes | None) -> dict[str,
         "name": path.rpartition("/")[2],
         "path": path,
         "sha": sha,
-        "url": f"{api_of(world, repo)}/contents/{path}",
-        "html_url": f"{html_of(world, repo)}/blob/{repo.default_branch}/{path}",
-        "git_url": f"{api_of(world, repo)}/git/blobs/{sha}",
+        "url": f"{api_of(state, repo)}/contents/{path}",
+        "html_url": f"{html_of(state, repo)}/blob/{repo.default_branch}/{path}",
+        "git_url": f"{api_of(state, repo)}/git/blobs/{sha}",
         "download_url": None,
     }
 
 
-def _ends(call: ApiCall, *names: str) -> list[Commit]:
-    """Return the commits of a comparison; `owner:branch` names are taken without their owner."""
+def _compared(call: ApiCall, *names: str) -> list[Commit]:
+    """Return the commits of a comparison; the owner of an `owner:branch` name is ignored."""
     found = [git.resolve(call.repo, name.rpartition(":")[2]) for name in names]
     if None in found:
-        raise missing()
+        raise not_found()
     return [each for each in found if each is not None]
 
 
 def _pull(call: ApiCall) -> Pull:
-    pull = call.repo.pulls.get(call.number("number"))
+    pull = call.repo.pulls.get(call.path_number("number"))
     if pull is None:
-        raise missing()
+        raise not_found()
     return pull
 
 
@@ -204,7 +204,7 @@ def _head_owner(pull: Pull) -> str:
 def _commit(call: ApiCall, ref: str) -> Commit:
     commit = git.resolve(call.repo, ref)
     if commit is None:
-        raise Refused(422, f"No commit found for SHA: {ref}")
+        raise ApiError(422, f"No commit found for SHA: {ref}")
     return commit
 
 

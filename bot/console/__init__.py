@@ -1,0 +1,3 @@
+"""The console: one module per command."""
+
+from __future__ import annotations

@@ -1,0 +1,83 @@
+"""ootbot allowlist: look at allowlist files, and at the one in force."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from bot.console.common import config_option, load_settings
+from bot.console.database import read
+from bot.oot.allowlist import allowlist as allowlist_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.rows import VersionRow
+
+
+@click.group()
+def allowlist() -> None:
+    """Look at allowlist files, and at the one in force."""
+
+
+@allowlist.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def check(file: IO[bytes], *, as_json: bool) -> None:
+    """Say what is wrong with an allowlist FILE (- reads standard input), all of it at once; exit 1 if anything is.
+
+    \b
+      ootbot allowlist check config/allowlist.example.yml
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    try:
+        found = allowlist_file.parse(file.read())
+    except allowlist_file.AllowlistError as error:
+        if as_json:
+            problems = [{"line": problem.line, "message": problem.message} for problem in error.problems]
+            click.echo(json.dumps({"ok": False, "problems": problems}))
+        else:
+            click.echo(allowlist_file.render_errors(error), err=True)
+        sys.exit(1)
+    if as_json:
+        levels = {f"L{level}": [entry.repo for entry in found.at(level)] for level in range(1, 5)}
+        click.echo(json.dumps({"ok": True, "backends": len(found.entries), "levels": levels}))
+    else:
+        click.echo(f"ok: {_counted(found)}")
+
+
+@allowlist.command()
+@config_option
+def show(config: Path | None) -> None:
+    """Print the version in force, since when, and what is wrong with the newest; exit 1 if none is in force."""
+    from bot.oot.allowlist import rows as allowlists  # noqa: PLC0415 - check starts without SQLAlchemy
+
+    async def work(tx: Transaction) -> tuple[VersionRow | None, VersionRow | None]:
+        return await allowlists.last_good(tx), await allowlists.newest(tx)
+
+    settings = load_settings(config)
+    version, newest = read(settings, work)
+    if newest and not newest["valid"]:
+        click.echo(f"the newest, read {_time(newest['loaded_at'])}, is not in force:", err=True)
+        click.echo(newest["error"], err=True)
+    if version is None:
+        click.echo(f"no valid version of {settings.allowlist} has been read yet", err=True)
+        sys.exit(1)
+    click.echo(f"# {version['source']}, in force since {_time(version['loaded_at'])}")
+    click.echo(f"# {_counted(allowlist_file.parse(version['content']))}")
+    click.echo(version["content"].rstrip("\n"))
+
+
+def _counted(found: Allowlist) -> str:
+    levels = ", ".join(f"{len(found.at(level))} at L{level}" for level in range(1, 5))
+    return f"{len(found.entries)} backends, {levels}"
+
+
+def _time(at: int) -> str:
+    """Return epoch milliseconds as people read them."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,104 @@
+"""What commands share: loading settings, reporting errors, running on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import click
+
+from bot.core import log_output
+from bot.core.errors import Misconfigured, OotbotError
+from bot.core.feature import load_each
+from bot.core.settings_loading import load
+from bot.features import FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from bot.core.feature import Features
+    from bot.core.settings import Settings
+
+T = TypeVar("T")
+
+PATH, LET_IN = "check the path: the folder it lies in has to be there", "let this user write there"
+NEXT = {  # what to do about a file the system refuses
+    errno.ENOENT: PATH,
+    errno.ENOTDIR: PATH,
+    errno.EEXIST: "nothing is replaced: move it away, or choose another path",
+    errno.EACCES: LET_IN,
+    errno.EPERM: LET_IN,
+    errno.EROFS: LET_IN,
+    errno.ENOSPC: "make room on its disk",
+}
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML, or lines as in ootbot.env; default: ootbot.toml if there.",
+)
+
+
+def features() -> Features:
+    """Return the capabilities of this command line: those it was made with."""
+    context = click.get_current_context(silent=True)
+    found: Features = (
+        FEATURES if context is None or context.find_root().obj is None else context.find_root().obj
+    )
+    return found
+
+
+def feature_settings() -> tuple[type, ...]:
+    """Return the classes of the capabilities' options."""
+    return tuple(load_each(features(), "settings"))
+
+
+def load_settings(config: Path | None) -> Settings:
+    """Read the settings and set up logging; exits with 2 and one line for everything that is wrong."""
+    try:
+        chosen, warnings = load(os.environ, config, features=feature_settings())
+    except Misconfigured as error:
+        refuse(error, "docs/settings.md lists every option; `ootbot init` writes those that are required")
+    for warning in warnings:
+        click.echo(f"ootbot: warning: {warning}", err=True)
+    log_output.configure(fmt=chosen.log_format, level=chosen.log_level)
+    return chosen
+
+
+def run(work: Coroutine[None, None, T]) -> T:
+    """Return what `work` returns, run on uvloop where there is one; an error of ours becomes one line and exit code 1.
+
+    Wrong settings are exit code 2.
+    """
+    try:
+        import uvloop  # noqa: PLC0415 - not there on every platform
+    except ImportError:
+        runner = asyncio.Runner()
+    else:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    try:
+        with runner:
+            return runner.run(work)
+    except Misconfigured as error:
+        refuse(error)
+    except (OotbotError, OSError) as error:
+        click.echo(f"ootbot: {_in_words(error)}", err=True)
+        sys.exit(1)
+
+
+def _in_words(error: Exception) -> str:
+    """Return what went wrong; for a file also the next step, which the system does not name."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    return "; ".join(filter(None, (f"{error.filename}: {error.strerror}", NEXT.get(error.errno or 0))))
+
+
+def refuse(error: Misconfigured, *more: str) -> NoReturn:
+    """Print every problem, one line each, and exit with 2."""
+    for problem in (*error.problems, *more):
+        click.echo(f"ootbot: {problem}", err=True)
+    sys.exit(2)

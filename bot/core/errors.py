@@ -1,0 +1,73 @@
+"""The project's exceptions: refused callers, GitHub's refusals, and failures that may be retried."""
+
+from __future__ import annotations
+
+
+class OotbotError(Exception):
+    """The base of all our errors; the message names the thing and the next step."""
+
+
+class Rejected(OotbotError):
+    """A refused caller: answered as JSON with this status, code and sentence."""
+
+    def __init__(self, status: int, code: str, detail: str, *, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+
+
+class RetryLater(OotbotError):
+    """The task cannot succeed yet: run it again, after `after` seconds where that is known."""
+
+    def __init__(self, message: str, *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class NotYet(RetryLater):
+    """What this task waits for has not happened yet. A new request for it may change that, so it is not delayed."""
+
+
+class OverBudget(RetryLater):
+    """GitHub's limits, or its own request, rule out a call now: none like it is worth trying before `after`."""
+
+
+GITHUB_UNAVAILABLE = "GitHub is away"  # begins the stored error of every task that waits for its return
+
+
+class GitHubUnavailable(RetryLater):
+    """GitHub is broken or unreachable: whatever waits for it may run again as soon as one call succeeds."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{GITHUB_UNAVAILABLE}: {message}")
+
+
+class GiveUp(OotbotError):
+    """The task can never succeed: it is kept as dead with the reason."""
+
+
+class Misconfigured(OotbotError):
+    """Settings that cannot be used; `problems` holds one sentence each, all of them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class GitHubRefused(OotbotError):
+    """GitHub refused a call (4xx other than rate limits); repeating it unchanged cannot help."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"GitHub answered {status}: {message}")
+        self.status = status
+        self.message = message
+
+
+class NotInstalled(GitHubRefused):
+    """The App is not installed on that repository, or is suspended there."""
+
+
+class StoreUnavailable(OotbotError):
+    """The database is gone, locked or full; the attempt has left no trace and may be repeated."""

@@ -1,0 +1,64 @@
+"""The description of a capability: what it adds to the program, by name.
+
+A plain description, not a framework: `bot/features.py` lists them, `bot.app` and the console read that list and pass
+it on. Heavy parts are named as `"module:attribute"` and loaded on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One capability. Every field but the name may be left out."""
+
+    name: str
+    tables: str = ""  # a module: importing it adds its tables to the schema
+    # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
+    routes: str = ""  # (aiohttp application): adds routes, templates and what they need
+    openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
+    # async (tx, changed rows by table): before every commit; may write rows of its own and enqueue, never record
+    before_commit: str = ""
+    on_start: str = ""  # async (tx): when the only worker on a database starts
+    prune: str = ""  # async (context) -> {what: how many were deleted}
+    retained: str = ""  # (table) -> condition of the rows that are not to be deleted, or None
+    # async (tx, settings) -> Watched: repositories and accounts to look after, beside upstream
+    watched: str = ""
+    # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
+    reconcile: str = ""
+    doctor: str = ""  # async (target) -> findings
+    settings: str = ""  # a frozen dataclass of its options, read as `settings.of(ItsSettings)`
+    commands: Mapping[str, str] = field(default_factory=dict)  # console command -> click command
+    # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull
+    sections: Mapping[str, str] = field(default_factory=dict)
+
+
+Features = tuple[Feature, ...]
+
+
+def load(reference: str) -> Any:
+    """Return what `module:attribute` names."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:
+    """Yield one part of every feature that has it, in their order."""
+    for feature in features:
+        if reference := getattr(feature, part):
+            yield load(reference)
+
+
+def sections(features: Iterable[Feature], place: str) -> Iterator[Any]:
+    """Yield the functions that add blocks to a place, in the order of the features."""
+    for feature in features:
+        if place in feature.sections:
+            yield load(feature.sections[place])

@@ -1,0 +1,90 @@
+"""The log's format: one event a line, with the delivery or request it belongs to; never a secret.
+
+Text from outside is inert: nothing in a line moves the cursor or reverses the text of a terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.core import escaping
+from bot.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
+
+MINUTE = 60.0  # seconds
+
+# id and path of the request being answered; set for each, read only when a line is written
+REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None)
+
+
+class ErrorLog:
+    """Logs errors; for an unusable database one line a minute, not a traceback for every attempt.
+
+    Attempts come every second, and the full disk may be the one that holds the log.
+    """
+
+    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._log = log
+        self._logged_at: dict[str, float] = {}
+
+    def write(self, event: str, error: Exception, **more: object) -> None:
+        """Log an error: an unusable database once a minute for each event, any other with its traceback."""
+        if not isinstance(error, StoreUnavailable):
+            self._log.exception(event, exc_info=error, **more)
+        elif (now := asyncio.get_running_loop().time()) - self._logged_at.get(event, -MINUTE) >= MINUTE:
+            self._logged_at[event] = now
+            self._log.error(event, reason=str(error), **more)
+
+
+def configure(*, fmt: str, level: str) -> None:
+    """Set up logging for this process: `console` for people, `json` for machines; to standard error."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        _name_request,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: Any
+    if fmt == "json":
+        shared += [structlog.processors.format_exc_info, _without_control_characters]
+        last = structlog.processors.JSONRenderer()
+    else:
+        shared.append(_without_control_characters)
+        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[*shared, last],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # malformed requests are answered, not logged: they could fill the disk; our own errors are logged by middleware
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    _configure_libraries(shared, last)
+
+
+def _name_request(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Add the request that a line belongs to."""
+    if (found := REQUEST.get()) is not None:
+        event["request"], event["path"] = found
+    return event
+
+
+def _without_control_characters(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Remove whatever a terminal would act on."""
+    return {name: escaping.clean(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _configure_libraries(shared: list[Processor], last: Any) -> None:
+    """Give the libraries' warnings and errors the same format."""
+    steps = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, last]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=steps))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)

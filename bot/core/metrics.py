@@ -1,0 +1,133 @@
+"""Prometheus metrics for the operator; labels have few values, never anything from outside."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from bot import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ingest.backlog import Backlog
+    from bot.ingest.inbox import StoredDelivery
+
+DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
+STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
+APPLIED = Counter(
+    "ootbot_deliveries_applied_total",
+    "Deliveries by outcome: taken, no_handler, parked.",
+    ["outcome"],
+)
+APPLY_DELAY = Histogram("ootbot_apply_delay_seconds", "Time from a delivery's arrival to its records.")
+REPORTS = Counter("ootbot_reports_total", "Backend reports by answer code.", ["code"])
+KEY_FETCHES = Counter(
+    "ootbot_issuer_key_fetches_total", "Fetches of an issuer's keys: ok, failed.", ["issuer", "outcome"]
+)
+ALLOWLIST_OK = Gauge(
+    "ootbot_allowlist_ok", "1 when the allowlist last read is in force, 0 when it is invalid."
+)
+MISMATCHES = Counter(
+    "ootbot_report_mismatches_total",
+    "Reported values that contradict the token or our dispatch.",
+    ["field"],
+)
+REDELIVERIES = Counter("ootbot_redeliveries_asked_total", "Missed deliveries whose redelivery was requested.")
+LOST = Counter("ootbot_deliveries_lost_total", "Missed deliveries that GitHub did not send again.")
+SWEEP_AGE = Gauge(
+    "ootbot_sweep_age_seconds",
+    "Time since the last complete sweep of GitHub: its delivery log, or what is open and running there.",
+    ["sweep", "app"],
+)
+WRITE_WAIT = Histogram(
+    "ootbot_github_write_wait_seconds",
+    "How long a write to GitHub that was made waited for its turn in the worker; see those sent back.",
+    buckets=(0, 0.5, 1, 2, 5, 10, 30),
+)
+BUDGET_LEFT = Gauge(
+    "ootbot_github_creations_left",
+    "New checks and comments that may still be made in a window, by account.",
+    ["account", "window"],
+)
+WRITES_DEFERRED = Counter(
+    "ootbot_github_writes_sent_back_total",
+    "Calls sent back to the queue: GitHub asked to wait, out of budget, or others go first.",
+    ["reason"],
+)
+WRITES_SAVED = Counter(
+    "ootbot_github_writes_saved_total", "Check runs and comments that were up to date when compared."
+)
+BUILD = Gauge("ootbot_build_info", "The running version; always 1.", ["version"])
+BUILD.labels(__version__).set(1)
+DATABASE_OK = Gauge(
+    "ootbot_database_ok", "1 when the database can be read and the last write succeeded, else 0."
+)
+INBOX = Gauge("ootbot_inbox_deliveries", "Unhandled deliveries.")
+PARKED = Gauge("ootbot_parked_deliveries", "Deliveries of the last week that could not be handled.")
+INBOX_AGE = Gauge("ootbot_inbox_oldest_seconds", "Age of the oldest unhandled delivery.")
+TASKS = Gauge("ootbot_tasks", "Tasks that are due, running, or dead (given up).", ["state"])
+TASKS_LATE = Gauge("ootbot_tasks_longest_due_seconds", "How long the oldest due task has been due.")
+TASK_RUNS = Counter("ootbot_task_runs_total", "Runs of tasks: done, retried, given_up.", ["task", "outcome"])
+LAST_DELIVERY_AT = Gauge(
+    "ootbot_last_delivery_timestamp_seconds", "Time of the last delivery from GitHub; 0 when there was none."
+)
+DISK_FREE = Gauge(
+    "ootbot_disk_free_bytes",
+    "Free space on the disk of the SQLite database; monitor PostgreSQL's disk where PostgreSQL runs.",
+    ["database"],
+)
+CALLS = Counter(
+    "ootbot_github_calls_total",
+    "Calls to GitHub: ok, refused (4xx), limited, failed (5xx), unreachable.",
+    ["app", "outcome"],
+)
+REQUESTS = Histogram(
+    "ootbot_request_seconds",
+    "Response time, by endpoint and class of status.",
+    ["door", "status"],
+    buckets=(0.005, 0.025, 0.1, 0.25, 1, 5),
+)
+
+
+@cache
+def _requests(door: str, kind: int) -> Histogram:
+    return REQUESTS.labels(door, f"{kind}xx")
+
+
+def count_request(door: str, status: int, seconds: float) -> None:
+    """Count a request by its endpoint and the first digit of its status."""
+    _requests(door, status // 100).observe(seconds)
+
+
+def count_applied(taken: Sequence[StoredDelivery], *, events: frozenset[str], now: int) -> None:
+    """Count deliveries taken from the inbox, those without a handler separately, and how long they were there."""
+    without = sum(one.event not in events for one in taken)
+    APPLIED.labels("no_handler").inc(without)
+    APPLIED.labels("taken").inc(len(taken) - without)
+    for one in taken:
+        APPLY_DELAY.observe(max(now - one.received_at, 0) / 1000)
+
+
+def show_backlog(now: Backlog, *, last_delivery_at: int | None) -> None:
+    """Show what is waiting, and when the last delivery arrived (epoch milliseconds)."""
+    INBOX.set(now.deliveries)
+    PARKED.set(now.parked)
+    INBOX_AGE.set(now.oldest_delivery / 1000)
+    for state, count in (("due", now.due), ("running", now.running), ("dead", now.dead)):
+        TASKS.labels(state).set(count)
+    TASKS_LATE.set(now.longest_due / 1000)
+    LAST_DELIVERY_AT.set((last_delivery_at or 0) / 1000)
+
+
+def count_call(app_id: int, status: int | None, *, limited: bool = False) -> None:
+    """Count a call to GitHub by its outcome; no status: no answer."""
+    if status is None:
+        outcome = "unreachable"
+    elif limited:
+        outcome = "limited"
+    else:
+        outcome = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
+    CALLS.labels(app_id, outcome).inc()

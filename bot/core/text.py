@@ -1,0 +1,50 @@
+"""Small texts for people: counted nouns, shortened lists and commits, percentages, durations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def plural(count: int, noun: str) -> str:
+    """Return "1 job", "2 jobs"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listing(words: Sequence[str], *, limit: int = 5) -> str:
+    """Return "a, b, c"; beyond `limit` words the rest are only counted."""
+    if len(words) <= limit:
+        return ", ".join(words)
+    return f"{', '.join(words[:limit])} and {len(words) - limit} more"
+
+
+def short(sha: str) -> str:
+    """Return a commit's short SHA."""
+    return sha[:7]
+
+
+def percent(rate: float | None) -> str:
+    """Return a rate in percent, rounded down so that only a perfect one is 100 %."""
+    return "no data" if rate is None else f"{int(rate * 1000) / 10:g} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds as "45 s", "31 min", "24 h" or "3 d 4 h"; unknown is empty."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    minutes = round(whole / 60)
+    if whole < 120:
+        return f"{whole} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return _two_units(minutes, 60, "h", "min")
+    return _two_units(round(whole / 3600), 24, "d", "h")
+
+
+def _two_units(count: int, base: int, big: str, small: str) -> str:
+    whole, rest = divmod(count, base)
+    return f"{whole} {big} {rest} {small}" if rest else f"{whole} {big}"

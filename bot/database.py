@@ -1,0 +1,34 @@
+"""The store with the tables and before-commit hooks of every feature."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from bot.core.feature import load_each
+from bot.db.store import BUSY_TIMEOUT, LOST_AFTER, Store
+from bot.ingest import record_writer
+from bot.queue import tasks
+
+if TYPE_CHECKING:
+    from bot.core.clock import Clock
+    from bot.core.feature import Features
+
+
+def make_store(
+    url: str,
+    *,
+    clock: Clock,
+    features: Features,
+    busy_timeout: float = BUSY_TIMEOUT,
+    lost_after: float = LOST_AFTER,
+) -> Store:
+    """Return the store: records are written first, then the features' hooks run in their order, tasks come last.
+
+    The tables of every feature are in the schema then, whether or not anything else has imported them.
+    """
+    for feature in features:
+        if feature.tables:
+            importlib.import_module(feature.tables)
+    hooks = (record_writer.write, *load_each(features, "before_commit"), tasks.write_requests)
+    return Store(url, clock=clock, before_commit=hooks, busy_timeout=busy_timeout, lost_after=lost_after)

@@ -1,0 +1,3 @@
+"""The database: engines, transactions, migrations, notifications, backup."""
+
+from __future__ import annotations

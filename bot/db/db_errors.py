@@ -1,0 +1,91 @@
+"""Errors of an unusable database, as opposed to a wrong statement: where it is, the reason, and the next step."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, TypeVar
+
+import sqlalchemy as sa
+
+from bot.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from bot.core.clock import Clock
+
+T = TypeVar("T")
+RETRY_WAITS = (1.0, 5.0, 15.0)  # seconds
+# SQLSTATE classes: no connection, read-only standby, login refused, no database, deadlock, full, locked, shut down
+UNAVAILABLE = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58")
+RESTORE = "restore a backup (docs/operations.md), or move the file away to start over"
+SQLITE_HINTS = {  # by SQLite's primary result code
+    sqlite3.SQLITE_NOTADB: RESTORE,
+    sqlite3.SQLITE_CORRUPT: RESTORE,
+    sqlite3.SQLITE_CANTOPEN: "check that its folder exists and that this user may write in it",
+    sqlite3.SQLITE_READONLY: "check that it and its folder belong to this user",
+    sqlite3.SQLITE_BUSY: "end whatever else holds it",
+    sqlite3.SQLITE_FULL: "free space on its disk",
+    sqlite3.SQLITE_IOERR: "check its disk",
+}
+POSTGRES_HINTS = {  # by the beginning of PostgreSQL's SQLSTATE, longer ones first
+    "25006": "DATABASE_URL must name the primary",
+    "28": "check user and password in DATABASE_URL, and the server's pg_hba.conf",
+    "3D": "create it, or correct its name in DATABASE_URL",
+    "40": "nothing was changed: try again",
+    "53100": "free space on its disk",
+    "53": "give it more memory or connections",
+    "55": "another session holds a lock on it: try again",
+    "57014": "it took too long: check what keeps the server busy",
+}
+
+
+@contextlib.contextmanager
+def translated(url: sa.URL) -> Iterator[None]:
+    """Raise StoreUnavailable for errors that are the database's fault; others pass."""
+    try:
+        yield
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError, OSError) as error:
+        raise unavailable(url, error) from error
+    except sa.exc.DBAPIError as error:  # drivers classify few errors, so the database's own code decides
+        code = getattr(error.orig, "sqlstate", None) or ""
+        if (
+            not error.connection_invalidated
+            and not code.startswith(UNAVAILABLE)
+            and not _sqlite_hint(error.orig)
+        ):
+            raise
+        raise unavailable(url, error) from error
+
+
+def unavailable(url: sa.URL, error: BaseException) -> StoreUnavailable:
+    """Return the error to raise: which database, why, and the next step; never a password, statement or value."""
+    reason = getattr(error, "orig", None) or error  # SQLAlchemy's own text holds statement and values
+    if url.get_backend_name() == "sqlite":
+        where, hint = url.database, _sqlite_hint(reason)
+    else:
+        where, hint = f"{url.host or 'the local server'}, {url.database}", _postgres_hint(reason)
+    return StoreUnavailable(f"the database cannot be used: {where}: {reason}" + (f"; {hint}" if hint else ""))
+
+
+def _sqlite_hint(reason: object) -> str:
+    """Return the next step by SQLite's result code."""
+    return SQLITE_HINTS.get(getattr(reason, "sqlite_errorcode", 0) & 0xFF, "")
+
+
+def _postgres_hint(reason: object) -> str:
+    """Return the next step by PostgreSQL's code; without one it did not even answer."""
+    code = getattr(reason, "sqlstate", None) or ""
+    hints = (hint for start, hint in POSTGRES_HINTS.items() if code.startswith(start))
+    return next(hints, "check that it runs, and DATABASE_URL")
+
+
+async def retry_until_stored(clock: Clock, write: Callable[[], Awaitable[T]]) -> T:
+    """Return what `write` returns, tried up to four times; raises StoreUnavailable when the last one fails."""
+    for wait in RETRY_WAITS:
+        try:
+            return await write()
+        except StoreUnavailable:
+            await clock.sleep(wait)
+    return await write()

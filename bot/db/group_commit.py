@@ -1,0 +1,100 @@
+"""Group commit: items that arrive while one commit runs are stored together by the next.
+
+No timer, no waiting for company: a lone item is stored at once. Every caller is answered after the commit of its
+item, with the item's own result or error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from bot.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+ANSWER_WITHIN = 8.0  # seconds until a caller is answered, whatever the items before its own wait for
+
+
+class GroupCommit(Generic[Item, Result]):
+    """Writes items in batches, one batch at a time. `write` stores all of its items or none, one result each."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+        *,
+        max_items: int,
+        max_size: int,
+        size: Callable[[Item], int],
+    ) -> None:
+        self._write = write
+        self._max_items = max_items
+        self._max_size = max_size  # of a batch, as `size` measures its items
+        self._size = size
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    async def put(self, item: Item) -> Result:
+        """Store an item and return its result after the commit.
+
+        Raises StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
+        """
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_batches())
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await future
+        except TimeoutError:
+            reason = f"the database has kept others waiting for over {ANSWER_WITHIN:g} s"
+            raise StoreUnavailable(reason) from None
+
+    async def drain(self) -> None:
+        """Return once everything that waits is stored."""
+        while self._writer is not None:
+            await asyncio.shield(self._writer)
+
+    async def _write_batches(self) -> None:
+        try:
+            while batch := self._next_batch():
+                outcomes = await self._outcomes([item for item, _ in batch])
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(outcome, BaseException):
+                        future.set_exception(outcome)
+                    else:
+                        future.set_result(outcome)
+        finally:
+            self._writer = None
+
+    def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """Take items that fit together, the first in any case: small ones overtake a large one that has to wait."""
+        batch: list[tuple[Item, asyncio.Future[Result]]] = []
+        rest, total = [], 0
+        for item, future in self._waiting:
+            if future.done():  # its caller has been refused
+                continue
+            size = self._size(item)
+            if not batch or (total + size <= self._max_size and len(batch) < self._max_items):
+                batch.append((item, future))
+                total += size
+            else:
+                rest.append((item, future))
+        self._waiting = rest
+        return batch
+
+    async def _outcomes(self, items: Sequence[Item]) -> Sequence[Result | BaseException]:
+        """Write items; where one of them breaks the batch, each is written alone, so that only its caller fails."""
+        # every error belongs to the callers: nobody else would end their waiting
+        (written,) = await asyncio.gather(self._write(items), return_exceptions=True)
+        if not isinstance(written, BaseException):
+            return written
+        if isinstance(written, StoreUnavailable) or len(items) == 1:
+            return [written] * len(items)
+        return [outcome for item in items for outcome in await self._outcomes([item])]

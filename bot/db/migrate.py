@@ -1,0 +1,114 @@
+"""Schema migrations: Alembic run from code, in one transaction; and which versions may share a schema.
+
+Migrations only add, so the version before keeps working with the result, and while they run. One that breaks it
+records so in `schema_support`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+import structlog
+
+from bot.core.errors import Misconfigured
+from bot.db.columns import metadata
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+FOLDER = Path(__file__).parent / "migrations"
+VERSION = sa.table("alembic_version", sa.column("version_num"))
+DEADLOCK = "40P01"  # PostgreSQL's SQLSTATE
+WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts
+STARTUP_LOCK = 0x006F6F74  # an arbitrary constant: processes that start together migrate one by one
+
+schema_support = sa.Table(  # one row
+    "schema_support",
+    metadata,
+    sa.Column("oldest", sa.Text, primary_key=True),  # the head of the oldest program that may use the schema
+)
+
+log = structlog.get_logger("bot.db.migrate")
+
+
+async def bring_up_to_date(engine: AsyncEngine) -> None:
+    """Bring the schema up to date; see `upgrade`.
+
+    A migration locks tables that running processes lock in another order: when PostgreSQL aborts it as a deadlock,
+    nothing of it was done, and it is tried again.
+    """
+    for wait in (*WAITS, None):
+        try:
+            async with engine.connect() as conn:
+                await conn.run_sync(upgrade)
+        except sa.exc.DBAPIError as error:
+            if wait is None or getattr(error.orig, "sqlstate", None) != DEADLOCK:
+                raise
+            log.warning("the migration ran into a deadlock; trying again", seconds=wait)
+            await asyncio.sleep(wait)
+        else:
+            return
+
+
+def upgrade(conn: sa.Connection) -> None:
+    """Apply the missing migrations; a database of a newer version is left as it is.
+
+    Raises Misconfigured when this version cannot use that newer schema.
+    """
+    if conn.dialect.name == "postgresql":
+        conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({STARTUP_LOCK})")
+    found = version(conn)
+    if found is not None and is_newer(found):
+        _require_support(conn, found)
+        log.warning("the database is of a newer version; sharing it", database=found, program=head())
+    elif found != head():
+        _migrate(conn)
+    conn.commit()
+
+
+def version(conn: sa.Connection) -> str | None:
+    """Return the revision of the database, None when it is new."""
+    if not sa.inspect(conn).has_table(VERSION.name):
+        return None
+    found: str | None = conn.execute(sa.select(VERSION)).scalar()
+    return found
+
+
+def is_newer(found: str) -> bool:
+    """Whether a database at this revision was migrated by a newer version than this one."""
+    return found > head()
+
+
+def supports(conn: sa.Connection) -> bool:
+    """Whether this version may use a newer database."""
+    oldest = conn.execute(sa.select(schema_support.c.oldest)).scalar()
+    return oldest is not None and oldest <= head()
+
+
+def head() -> str:
+    """Return the revision this code needs: four digits, each greater than the one before."""
+    return max(path.name for path in (FOLDER / "versions").glob("[0-9]*.py")).partition("_")[0]
+
+
+def _require_support(conn: sa.Connection, found: str) -> None:
+    if not supports(conn):
+        problem = (
+            f"the database is at version {found}, and this program, which knows {head()}, cannot work with it: "
+            "run the newer ootbot, or restore a backup made before the upgrade"
+        )
+        raise Misconfigured([problem])
+
+
+def _migrate(conn: sa.Connection) -> None:
+    """Apply what is missing. Alembic is imported here: most starts have nothing to do, and are faster without it."""
+    from alembic import command  # noqa: PLC0415 - see above
+    from alembic.config import Config  # noqa: PLC0415 - see above
+
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = conn
+    command.upgrade(config, "head")

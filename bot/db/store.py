@@ -1,0 +1,232 @@
+"""The database: opening and migrating it, transactions that write, snapshots that read.
+
+SQLite runs in WAL mode with synchronous=FULL: a commit survives a power cut. It has one writer at a time, so writers
+queue here, in order, instead of polling its lock. PostgreSQL needs no such queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import make_url
+
+from bot.core.errors import StoreUnavailable
+from bot.db import connection_watchdog, db_errors, engines, migrate, notify
+from bot.db.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    from bot.core.clock import Clock
+    from bot.db.connection_watchdog import Watchdog
+    from bot.db.transaction import BeforeCommit
+
+BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
+LOCK_TIMEOUT = (
+    4.0  # seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
+)
+
+
+class Store:
+    """The database. Open it once, close it at the end; `transaction` changes it, `read` does not."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        busy_timeout: float = BUSY_TIMEOUT,
+        lost_after: float = LOST_AFTER,
+        before_commit: Sequence[BeforeCommit] = (),
+    ) -> None:
+        self.url = make_url(engines.async_url(url))
+        self.clock = clock
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self.name = secrets.token_hex(8)  # of this process among those that share the database
+        self.work_waiting = asyncio.Event()  # set whenever a commit, here or elsewhere, may have left work
+        self._before_commit = tuple(before_commit)
+        self._busy_timeout = busy_timeout
+        self._engine = engines.make(self.url, busy_timeout, lost_after)
+        self._reader = engines.read_only(self._engine)
+        self._other_readers: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
+        self._writer = asyncio.Lock()
+        self.failure: tuple[int, str] | None = None  # when a write failed and why, until a delivery is stored
+        self._file: tuple[int, int] | None = None
+
+    async def open(self) -> None:
+        """Bring the schema up to date.
+
+        Raises Misconfigured where this version cannot use the schema, StoreUnavailable where nothing can.
+        """
+        try:
+            if self.sqlite:
+                await asyncio.to_thread(self._check_file)
+            with db_errors.translated(self.url):
+                await migrate.bring_up_to_date(self._engine)
+        except BaseException:
+            await self.close()
+            raise
+        if self.sqlite:
+            self._file = _file_identity(self.url.database)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._engine.dispose()
+
+    @contextlib.asynccontextmanager
+    async def transaction(self, *, lock_timeout: float | None = None) -> AsyncIterator[Transaction]:
+        """One transaction: committed at the end, rolled back on any error.
+
+        With `lock_timeout` it fails when other writers keep it waiting for so many seconds: on SQLite until it
+        begins, on PostgreSQL for any lock, or when PostgreSQL does not answer for a second more.
+        """
+        try:
+            with db_errors.translated(self.url):
+                self.require_file()
+                within = connection_watchdog.BACKGROUND_TIMEOUT if lock_timeout is None else lock_timeout + 1
+                connected = self._connected(self._engine, within)
+                async with self.writer_lock(lock_timeout), connected as (conn, watchdog), conn.begin():
+                    tx = self._begun(conn, watchdog)
+                    if lock_timeout is not None and not self.sqlite:
+                        await tx.run(sa.text(f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}"))
+                    yield tx
+                    await tx.run_before_commit()
+                    if tx.wakes_workers and not self.sqlite:
+                        await tx.run(notify.notification(self.name))
+        except StoreUnavailable as error:
+            self.note_outcome(error)
+            raise
+        if tx.wakes_workers:
+            self.work_waiting.set()
+
+    @contextlib.asynccontextmanager
+    async def read(
+        self, *, answer_within: float = connection_watchdog.BACKGROUND_TIMEOUT
+    ) -> AsyncIterator[Transaction]:
+        """One consistent snapshot; writes in it are refused by PostgreSQL and undone by SQLite.
+
+        It fails when PostgreSQL does not answer for so many seconds; REQUEST_TIMEOUT in other loops, where pages
+        are rendered.
+        """
+        with db_errors.translated(self.url):
+            self.require_file()
+            other = self._other_readers.get(asyncio.get_running_loop())
+            within = answer_within if other is None else connection_watchdog.REQUEST_TIMEOUT
+            async with self._connected(other or self._reader, within) as (conn, watchdog):
+                yield self._begun(conn, watchdog)
+
+    def _begun(self, conn: AsyncConnection, watchdog: Watchdog | None) -> Transaction:
+        return Transaction(
+            conn,
+            now=self.clock.now(),
+            sqlite=self.sqlite,
+            watchdog=watchdog,
+            before_commit=self._before_commit,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _connected(
+        self, engine: AsyncEngine, answer_within: float
+    ) -> AsyncIterator[tuple[AsyncConnection, Watchdog | None]]:
+        if self.sqlite:
+            async with engine.connect() as conn:
+                yield conn, None
+        else:
+            async with connection_watchdog.connected(engine, answer_within) as found:
+                yield found
+
+    def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let `read` also be used in another thread's event loop: a connection belongs to one loop."""
+        self._other_readers[loop] = engines.for_other_loop(self.url, self._busy_timeout)
+
+    async def stop_reading(self) -> None:
+        """Close the connections that `read` opened in the running loop, which is not the store's own."""
+        await self._other_readers.pop(asyncio.get_running_loop()).dispose()
+
+    @contextlib.asynccontextmanager
+    async def connection(self, *, answer_within: float) -> AsyncIterator[tuple[Any, Watchdog]]:
+        """PostgreSQL only: asyncpg's own connection, outside any transaction, and its watchdog."""
+        import asyncpg  # noqa: PLC0415 - an extra
+
+        with db_errors.translated(self.url):
+            async with connection_watchdog.connected(self._engine, answer_within) as (conn, watchdog):
+                try:
+                    yield (await conn.get_raw_connection()).driver_connection, watchdog
+                except (
+                    asyncpg.PostgresError,
+                    asyncpg.InterfaceError,
+                    asyncpg.InternalClientError,  # the server hung up between two messages
+                ) as error:
+                    if watchdog.expired:
+                        # makes the pool drop all its connections to that server
+                        with contextlib.suppress(sa.exc.DBAPIError):
+                            await conn.exec_driver_sql("SELECT 1")
+                    await conn.invalidate()
+                    raise db_errors.unavailable(self.url, error) from error
+
+    @contextlib.asynccontextmanager
+    async def writer_lock(self, wait: float | None = None) -> AsyncIterator[None]:
+        """Hold the lock of this process's only writer, waited for at most `wait` seconds; SQLite only."""
+        if not self.sqlite:
+            yield
+            return
+        try:
+            async with asyncio.timeout(wait):
+                await self._writer.acquire()
+        except TimeoutError:
+            reason = f"other writes have kept the database for over {wait:g} s; look at its disk"
+            raise StoreUnavailable(reason) from None
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    def note_outcome(self, outcome: object) -> None:
+        """Remember whether the last write failed, for health checks."""
+        self.failure = (self.clock.now(), str(outcome)) if isinstance(outcome, StoreUnavailable) else None
+
+    def require_file(self) -> None:
+        """Raise StoreUnavailable when SQLite's file is gone: it would go on writing to a deleted file."""
+        if self._file is not None and _file_identity(self.url.database) != self._file:
+            name = self.url.database
+            raise StoreUnavailable(
+                f"{name} is gone or was replaced: put it back, or start with what is there"
+            )
+
+    def _check_file(self) -> None:
+        """Raise StoreUnavailable when it cannot be opened: the asynchronous driver's thread would outlive its loop.
+
+        Only its owner may read a new one and the files SQLite puts beside it: it holds the key of the callback tokens.
+        """
+        with contextlib.suppress(OSError):  # it exists, or SQLite reports what is wrong
+            Path(self.url.database or "").touch(mode=0o600, exist_ok=False)
+        try:
+            self.connect_sqlite().close()
+        except sqlite3.Error as error:
+            raise db_errors.unavailable(self.url, error) from error
+
+    def connect_sqlite(self) -> sqlite3.Connection:
+        """SQLite only: a connection of the standard library, for one thread of its own."""
+        connection = sqlite3.connect(
+            self.url.database or "", timeout=self._busy_timeout, isolation_level=None, check_same_thread=False
+        )
+        engines.configure_sqlite(connection, engines.SQLITE_CACHE_LARGE)
+        return connection
+
+
+def _file_identity(path: str | None) -> tuple[int, int] | None:
+    """Return what identifies a file, None when there is none."""
+    try:
+        found = Path(path or "").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

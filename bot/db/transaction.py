@@ -1,0 +1,172 @@
+"""A running transaction: statements, and what is written just before it commits.
+
+Handlers see nothing else of the world. What they gather (records, tasks, changed rows) is written by the hooks the
+store was opened with, in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from bot.db.connection_watchdog import Watchdog
+
+T = TypeVar("T")
+Changed = Mapping[str, Sequence[Mapping[str, Any]]]  # rows as they are now, by table
+BeforeCommit = Callable[["Transaction", Changed], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Slot(Generic[T]):
+    """A place where one part of the program keeps something for the length of a transaction."""
+
+    name: str
+    make: Callable[[], T]  # its first content
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """A task to be enqueued with a transaction; see `Transaction.enqueue`."""
+
+    kind: str
+    key: str
+    due_at: int  # epoch milliseconds
+    max_wait: int | None = None  # milliseconds a waiting task may be postponed in all
+    cause: str | None = None  # the delivery that asked for it
+
+
+class Transaction:
+    """A running transaction: a connection, the time it began, and what will be written at its end."""
+
+    def __init__(
+        self,
+        conn: AsyncConnection,
+        *,
+        now: int,
+        sqlite: bool,
+        watchdog: Watchdog | None = None,
+        before_commit: Sequence[BeforeCommit] = (),
+    ) -> None:
+        self.conn = conn
+        self.now = now  # epoch milliseconds
+        self.sqlite = sqlite
+        self.cause: str | None = None  # the delivery being handled; stored with its tasks
+        self.wakes_workers = False  # something is due once this is committed
+        self.replaying = False  # rebuilding records: tasks are not enqueued
+        self._watchdog = watchdog
+        self._before_commit = before_commit
+        self._requests: dict[tuple[str, str], TaskRequest] = {}
+        self._slots: dict[str, Any] = {}
+        self._changed: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+
+    def slot(self, slot: Slot[T]) -> T:
+        """Return what a slot holds, made on first use."""
+        if slot.name not in self._slots:
+            self._slots[slot.name] = slot.make()
+        found: T = self._slots[slot.name]
+        return found
+
+    def empty(self, slot: Slot[T]) -> T:
+        """Return what a slot held, and leave it empty."""
+        found: T = self._slots.pop(slot.name) if slot.name in self._slots else slot.make()
+        return found
+
+    def take_requests(self) -> list[TaskRequest]:
+        """Return the requested tasks in a fixed order, so that no two transactions ever wait for each other."""
+        requests, self._requests = self._requests, {}
+        return [requests[name] for name in sorted(requests)]
+
+    def note_changed(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Note which rows of a table this transaction wrote, for the hooks."""
+        self._changed[table].extend(rows)
+
+    def enqueue(self, kind: str, key: str, *, delay: float = 0, max_wait: float | None = None) -> None:
+        """Request a task, due in `delay` seconds or earlier where it already waits for an earlier time.
+
+        With `max_wait` each request postpones a waiting task to `delay` from now (debouncing), but never beyond
+        `max_wait` seconds after the first request.
+        """
+        if self.replaying:
+            return
+        request = TaskRequest(
+            kind=kind,
+            key=key,
+            due_at=self.now + round(delay * 1000),
+            max_wait=None if max_wait is None else round(max_wait * 1000),
+            cause=self.cause,
+        )
+        self.wakes_workers |= request.due_at <= self.now
+        known = self._requests.get((kind, key))
+        if known is None or request.due_at < known.due_at:
+            self._requests[kind, key] = request
+
+    async def run_before_commit(self) -> None:
+        """Run every hook in turn; they write what was gathered."""
+        for hook in self._before_commit:
+            await hook(self, self._changed)
+        self._changed.clear()
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return this database's INSERT, which has ON CONFLICT."""
+        return sqlite.insert(table) if self.sqlite else postgresql.insert(table)
+
+    async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
+        """Execute one statement."""
+        done: sa.CursorResult[*tuple[Any, ...]] = await self.conn.execute(statement, parameters)
+        if self._watchdog is not None:
+            self._watchdog.answered()
+        return done
+
+    async def rows(self, statement: Any) -> list[dict[str, Any]]:
+        """Execute a query and return its rows as dictionaries."""
+        found = await self.run(statement)
+        columns = tuple(found.keys())
+        return [dict(zip(columns, row, strict=True)) for row in found.all()]
+
+    async def rows_as(self, _kind: type[T], statement: Any) -> list[T]:
+        """Execute a query and return its rows as this TypedDict; the caller vouches for the columns."""
+        return cast("list[T]", await self.rows(statement))
+
+    async def row_as(self, _kind: type[T], statement: Any) -> T | None:
+        """Execute a query and return its first row as this TypedDict, or None."""
+        return cast("T | None", await self.row(statement))
+
+    async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
+        """Execute a query and yield its rows, `size` at a time: no more are held, and other tasks get to run."""
+        found = await self.conn.stream(statement.execution_options(yield_per=size))
+        columns = tuple(found.keys())
+        async for part in found.partitions():
+            if self._watchdog is not None:
+                self._watchdog.answered()
+            yield [dict(zip(columns, row, strict=True)) for row in part]
+            await asyncio.sleep(0)
+
+    async def row(self, statement: Any) -> dict[str, Any] | None:
+        """Execute a query and return its first row, or None."""
+        found = (await self.run(statement)).mappings().first()
+        return None if found is None else dict(found)
+
+    def among(
+        self, columns: Sequence[sa.ColumnElement[Any]], keys: Sequence[tuple[Any, ...]]
+    ) -> sa.ColumnElement[bool]:
+        """Return the condition that these columns equal one of some keys, in a form that uses an index.
+
+        SQLite scans the whole table for `(a, b) IN (VALUES ...)`; for `IN (SELECT ...)` it uses the index.
+        """
+        if not self.sqlite:
+            return sa.tuple_(*columns).in_(keys)
+        listed = sa.func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
+        members = [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in range(len(columns))]
+        return sa.tuple_(*columns).in_(sa.select(*members))

@@ -1,0 +1,162 @@
+"""Everything that runs during the demo: a GitHub, an issuer, the backends' CIs, and the bot as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import aiohttp
+
+from bot.demo import participants
+from bot.demo.backends import Backends
+from bot.demo.bot_process import BotProcess
+from bot.demo.github import SimulatedGitHub
+from bot.demo.issuer import Issuer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bot.demo.backends import Backend
+    from bot.demo.github import App, Call, CheckRun, Comment, Pull
+
+POLL_INTERVAL = 0.05  # seconds
+TIMEOUT = 20.0  # seconds that an expectation may take to come true
+
+
+class ExpectationError(Exception):
+    """An expectation did not come true in time."""
+
+    def __init__(self, expectation: str, problem: str) -> None:
+        super().__init__(problem)
+        self.expectation = expectation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The running services, and the App that connects them."""
+
+    github: SimulatedGitHub
+    runners: asyncio.Event  # while cleared, the backends' jobs stay queued
+    backends: dict[str, Backend]
+    app: App
+    bot: BotProcess
+    http: aiohttp.ClientSession
+    timeout: float = TIMEOUT
+
+    async def wait_until(self, expectation: str, condition: Callable[[], object]) -> None:
+        """Return as soon as the condition holds; raise ExpectationError after the timeout."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                while not condition():  # noqa: ASYNC110 - there is no event to wait for
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError:
+            raise ExpectationError(expectation, f"not within {self.timeout:.0f} s") from None
+
+    async def ready(self) -> None:
+        """Return when the bot is ready: it listens a moment before it has read the allowlist."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                while not await self._answers("/readyz"):  # noqa: ASYNC110 - another process's state
+                    await asyncio.sleep(POLL_INTERVAL)
+        except TimeoutError:
+            raise ExpectationError("the bot is ready", f"not within {self.timeout:.0f} s") from None
+
+    async def quiet(self, seconds: float) -> None:
+        """Return when the bot has not called GitHub for that long."""
+        calls = -1
+        while calls != len(self.github.calls):
+            calls = len(self.github.calls)
+            await asyncio.sleep(seconds)
+
+    def checks(self, pull: Pull, sha: str | None = None) -> dict[str, CheckRun]:
+        """Return the App's newest check run of each name on a commit, by default the head."""
+        runs = self.github.check_runs(pull.repo, sha or pull.head_sha)
+        return {run.name: run for run in runs if run.app is self.app}
+
+    def comments(self, pull: Pull) -> list[Comment]:
+        """Return the App's comments, oldest first."""
+        return [comment for comment in self.github.comments(pull) if comment.app is self.app]
+
+    def creations(self, what: Literal["check-runs", "comments"]) -> list[Call]:
+        """Return the calls that created a check run or a comment."""
+        return [
+            call for call in self.github.calls if call.method == "POST" and call.path.endswith(f"/{what}")
+        ]
+
+    def writes(self) -> list[Call]:
+        """Return the calls that changed a repository; token requests and dispatches are not among them."""
+        return [call for call in self.github.calls if is_write(call)]
+
+    async def _answers(self, path: str) -> bool:
+        async with self.http.get(self.bot.url + path) as answer:
+            return answer.ok
+
+
+def is_write(call: Call) -> bool:
+    """Whether a call changes a repository; asking for a token does not, and dispatches are counted apart."""
+    return (
+        call.method != "GET" and not call.path.startswith("/app/") and not call.path.endswith("/dispatches")
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(*, port: int, start_timeout: str) -> AsyncIterator[Environment]:
+    """Start everything, with the bot on this port (0: a free one), and stop it all at the end.
+
+    `start_timeout`, such as `20s`, is the time after which a silent backend counts as never started.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ootbot-demo-")))
+        github, issuer = SimulatedGitHub(), Issuer()
+        for server in (github, issuer):
+            await server.start()
+            stack.push_async_callback(server.stop)
+        app = github.register_app(webhook_url=None, webhook_secret="a demo has no secrets")  # noqa: S106 - it protects nothing
+        backends = Backends(github, issuer)
+        by_name = _add_repositories(github, backends)
+        (folder / "allowlist.yml").write_text(participants.allowlist(start_timeout))
+        bot = await BotProcess.start(_options(github, issuer, app, port), folder)
+        stack.push_async_callback(bot.stop)
+        stack.push_async_callback(backends.stop)
+        app.webhook_url = f"{bot.url}/api/github/webhooks"
+        http = await stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT))
+        )
+        yield Environment(
+            github=github, runners=backends.runners, backends=by_name, app=app, bot=bot, http=http
+        )
+
+
+def _add_repositories(github: SimulatedGitHub, backends: Backends) -> dict[str, Backend]:
+    """Create all repositories, with the App installed on each; return the backends by name."""
+    for name in (participants.UPSTREAM, *participants.BACKENDS):
+        github.add_repo(name)
+    return {
+        participants.WATCHER: backends.add(participants.WATCHER, silent=True),
+        participants.RISCV: backends.add(participants.RISCV, *participants.RISCV_JOBS),
+        participants.FPGA: backends.add(participants.FPGA, silent=True),
+        participants.NPU: backends.add(participants.NPU, *participants.NPU_PASSES),
+        participants.TPU: backends.add(participants.TPU, *participants.tpu_jobs()),
+    }
+
+
+def _options(github: SimulatedGitHub, issuer: Issuer, app: App, port: int) -> dict[str, str]:
+    """Return the bot's options: everything on loopback, writes faster than the real GitHub would allow."""
+    return {
+        "APP_ID": str(app.app_id),
+        "PRIVATE_KEY": app.private_key_pem,
+        "WEBHOOK_SECRET": app.webhook_secret,
+        "GITHUB_API_URL": github.api_url,
+        "UPSTREAM_REPO": participants.UPSTREAM,
+        "ALLOWLIST": "allowlist.yml",
+        "PORT": str(port),
+        "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
+        "PUBLISH_INTERVAL": "1s",
+        "WRITES_PER_MIN": "6000",
+        "LOG_FORMAT": "json",
+    }

@@ -1,0 +1,193 @@
+"""Workflow runs and jobs: every change of status is followed by its webhooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.demo.github import payloads
+from bot.demo.github.models import CheckRun, Run, WorkflowJob
+from bot.demo.github.serializers import actions
+from bot.demo.github.serializers.repository import html_of
+from bot.demo.github.state import GitHubBase
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from bot.core.clock import Clock
+    from bot.demo.github.models import Dispatch, Repo, Workflow
+
+
+class Workflows(GitHubBase):
+    """GitHub Actions, as far as its runs and jobs are visible from outside.
+
+    `on_dispatch` and `on_rerun` are callbacks for a backend's CI. They are called after the API has answered, with
+    the dispatch, or with the run and whether only its failed jobs shall run again.
+    """
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        super().__init__(clock=clock)
+        self.on_dispatch: Callable[[Dispatch], Awaitable[None]] | None = None
+        self.on_rerun: Callable[[Run, bool], Awaitable[None]] | None = None
+
+    async def start_run(
+        self,
+        repo: Repo | str,
+        *,
+        event: str = "repository_dispatch",
+        name: str = "CI",
+        display_title: str | None = None,
+        head_sha: str | None = None,
+        actor: str = "octocat",
+    ) -> Run:
+        """Start a run."""
+        run = self.queued_run(
+            self.state.repo(repo),
+            workflow=self.state.workflow(self.state.repo(repo), name),
+            event=event,
+            display_title=display_title,
+            head_sha=head_sha,
+            actor=actor,
+        )
+        await self.emit(payloads.workflow_run(self.state, run, "requested"))
+        await self._begin(run)
+        return run
+
+    async def start_job(self, run: Run, name: str, labels: Sequence[str] = ("ubuntu-latest",)) -> WorkflowJob:
+        """Queue a job and start it at once."""
+        job = await self.queue_job(run, name, labels)
+        await self.begin_job(job)
+        return job
+
+    async def queue_job(self, run: Run, name: str, labels: Sequence[str] = ("ubuntu-latest",)) -> WorkflowJob:
+        """Queue a job; the first job of a queued run starts the run."""
+        await self._begin(run)
+        now = self.state.now()
+        check_run = self._new_check_run(run, name)
+        job = WorkflowJob(
+            id=check_run.id,
+            run=run,
+            check_run=check_run,
+            name=name,
+            labels=tuple(labels),
+            run_attempt=run.run_attempt,
+            created_at=now,
+            started_at=now,
+        )
+        run.repo.jobs[job.id] = job
+        await self.emit(
+            payloads.workflow_job(self.state, job, "queued"),
+            payloads.check_run(self.state, check_run, "created", run.actor.login),
+        )
+        return job
+
+    async def begin_job(self, job: WorkflowJob) -> None:
+        """Start a queued job."""
+        job.status = job.check_run.status = "in_progress"
+        job.runner, job.started_at = "GitHub Actions 6", self.state.now()
+        job.check_run.started_at = job.started_at
+        await self.emit(payloads.workflow_job(self.state, job, "in_progress"))
+
+    async def finish_job(self, job: WorkflowJob, conclusion: str) -> None:
+        """Complete a job; one that is completed already, such as in a cancelled run, stays as it is."""
+        if job.status == "completed":
+            return
+        job.status, job.conclusion, job.completed_at = "completed", conclusion, self.state.now()
+        check_run = job.check_run
+        check_run.status, check_run.conclusion = "completed", conclusion
+        check_run.completed_at = job.completed_at
+        await self.emit(
+            payloads.workflow_job(self.state, job, "completed"),
+            payloads.check_run(self.state, check_run, "completed", job.run.actor.login),
+        )
+
+    async def finish_run(self, run: Run, conclusion: str) -> None:
+        """Complete a run; one that is completed already stays as it is."""
+        if run.status == "completed":
+            return
+        run.status, run.conclusion, run.updated_at = "completed", conclusion, self.state.now()
+        await self.emit(
+            payloads.workflow_run(self.state, run, "completed"),
+            payloads.check_suite(self.state, run.suite, "completed", run.actor.login),
+        )
+
+    def queued_run(
+        self,
+        repo: Repo,
+        *,
+        workflow: Workflow,
+        event: str,
+        display_title: str | None = None,
+        head_sha: str | None = None,
+        actor: str,
+    ) -> Run:
+        """Create a queued run, without sending webhooks."""
+        now, sha = self.state.now(), head_sha or repo.branches[repo.default_branch]
+        earlier = sum(each.workflow is workflow for each in repo.runs.values())
+        run = Run(
+            id=self.state.new_id(),
+            repo=repo,
+            workflow=workflow,
+            suite=self.state.new_suite(repo, self.state.actions_app, sha),
+            event=event,
+            display_title=display_title or event,
+            head_sha=sha,
+            head_branch=repo.default_branch,
+            actor=self.state.user(actor),
+            run_number=1 + earlier,
+            created_at=now,
+            started_at=now,
+            updated_at=now,
+        )
+        repo.runs[run.id] = run
+        return run
+
+    def begin_attempt(self, run: Run) -> None:
+        """Archive the current attempt and queue the next one."""
+        run.attempts.append(actions.run(self.state, run))
+        run.run_attempt += 1
+        run.status, run.conclusion = "queued", None
+        run.started_at = run.updated_at = self.state.now()
+
+    async def dispatched(self, dispatch: Dispatch) -> None:
+        """Do what an accepted dispatch causes."""
+        if dispatch.run:
+            await self.emit(payloads.workflow_run(self.state, dispatch.run, "requested"))
+        if self.on_dispatch:
+            await self.on_dispatch(dispatch)
+
+    async def rerun_requested(self, run: Run, *, failed_only: bool) -> None:
+        """Do what an accepted re-run causes. GitHub sends no `requested` for it."""
+        if self.on_rerun:
+            await self.on_rerun(run, failed_only)
+
+    async def cancelled(self, run: Run) -> None:
+        """Cancel the unfinished jobs of a run, then the run."""
+        for job in list(run.repo.jobs.values()):
+            if job.run is run:
+                await self.finish_job(job, "cancelled")
+        await self.finish_run(run, "cancelled")
+
+    async def _begin(self, run: Run) -> None:
+        if run.status == "queued":
+            run.status, run.updated_at = "in_progress", self.state.now()
+            await self.emit(payloads.workflow_run(self.state, run, "in_progress"))
+
+    def _new_check_run(self, run: Run, name: str) -> CheckRun:
+        number = self.state.new_id()
+        check_run = CheckRun(
+            id=number,
+            repo=run.repo,
+            app=self.state.actions_app,
+            suite=run.suite,
+            name=name,
+            head_sha=run.head_sha,
+            status="queued",
+            details_url=f"{html_of(self.state, run.repo)}/actions/runs/{run.id}/job/{number}",
+            started_at=self.state.now(),
+        )
+        run.repo.check_runs[number] = check_run
+        return check_run
+
+    def latest_jobs(self, run: Run) -> list[WorkflowJob]:
+        """Return the newest job of each name in a run."""
+        return list({each.name: each for each in run.repo.jobs.values() if each.run is run}.values())

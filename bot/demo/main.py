@@ -1,0 +1,157 @@
+"""Entry point of `ootbot demo`: the scenario, printed event by event, then its findings or an endless demo."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from bot.demo import console_output, environment, verification
+from bot.demo.backends import Backends, PlannedJob
+from bot.demo.bot_process import BotFailedError
+from bot.demo.console_output import EventPrinter
+from bot.demo.environment import ExpectationError
+from bot.demo.github import SimulatedGitHub
+from bot.demo.issuer import Issuer
+from bot.demo.participants import FPGA, NPU_LABEL, TPU_CHECK
+from bot.demo.scenario import Scenario
+from bot.demo.verification import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from bot.demo.environment import Environment
+
+# The bot checks for silent backends once a minute: a visitor sees it happen, `--once` ends before that.
+START_TIMEOUT, NEVER = "20s", "1h"
+INTERRUPTED = 130
+T = TypeVar("T")
+
+INVITATION = f"""
+That was the scenario; everything keeps running. On the page of #2, press Re-run on {TPU_CHECK}: it passes then. Push
+commits, set or remove the label {NPU_LABEL}, comment: the backends answer, except {FPGA},
+which counts as never started after a minute or so. Ctrl-C stops the demo and deletes its data.
+"""
+
+
+async def main(*, once: bool, port: int) -> int:
+    """Run the demo and return the exit code; `port` is the bot's, 0 a free one.
+
+    With `once`: 1 when an expectation was not met, 130 when interrupted. Without it, the demo runs until it is
+    interrupted, which counts as success: 0; 1 when the bot failed.
+    """
+    this_task = asyncio.current_task()
+    assert this_task is not None
+    for name in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(name, this_task.cancel)
+    try:
+        return await (_run_once(port) if once else _run_forever(port))
+    except BotFailedError as error:
+        click.echo(f"FAILED: {error}")
+        return 1
+    except asyncio.CancelledError:  # by a signal; everything has been stopped by now
+        return INTERRUPTED if once else 0
+
+
+async def _run_once(port: int) -> int:
+    """Play the scenario, verify everything, stop, and return the exit code."""
+    async with environment.running(port=port, start_timeout=NEVER) as env:
+        console_output.print_addresses(env)
+        scenario = Scenario(env)
+        found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
+        summary = "\n".join(console_output.summary(env, scenario.pulls))
+        if all(not finding.problem for finding in found):
+            found += await _with(verification.findings(env, scenario.pulls), env.bot.watch())
+        click.echo(f"\n{summary}\n")
+        found.append(await verification.stop_bot(env))
+        return _conclude(found, env)
+
+
+async def _run_forever(port: int) -> int:
+    """Play the scenario, then keep running; only an interruption or a failure ends this."""
+    async with environment.running(port=port, start_timeout=START_TIMEOUT) as env:
+        console_output.print_addresses(env)
+        await _with(_play_and_wait(Scenario(env)), EventPrinter(env).run(), env.bot.watch())
+    return 1
+
+
+async def _play_and_wait(scenario: Scenario) -> None:
+    found = await _played(scenario)
+    if _conclude([finding for finding in found if finding.problem], scenario.environment) == 0:
+        click.echo(INVITATION)
+    await asyncio.Event().wait()
+
+
+async def _played(scenario: Scenario) -> list[Finding]:
+    """Play the scenario; return the expectations that were met, and last the one that was not."""
+    failed = []
+    try:
+        await scenario.play()
+    except ExpectationError as error:
+        failed = [Finding(expectation=error.expectation, problem=str(error))]
+    return [*(Finding(expectation=expectation) for expectation in scenario.fulfilled), *failed]
+
+
+async def _with(work: Coroutine[object, object, T], *others: Coroutine[object, object, None]) -> T:
+    """Do the work while the others run; they are cancelled when it ends, and an error in one of them ends it."""
+    main_task = asyncio.create_task(work)
+    tasks: list[asyncio.Task[object]] = [main_task, *map(asyncio.create_task, others)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {main_task}:
+            task.result()
+        return await main_task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _conclude(found: list[Finding], env: Environment) -> int:
+    """Print the findings, and the end of the bot's log when there is a problem; return the exit code."""
+    console_output.print_findings(found)
+    if not any(finding.problem for finding in found):
+        return 0
+    click.echo(f"\nThe end of the bot's log:\n{env.bot.log_tail()}")
+    return 1
+
+
+ISSUER_PATH = "/_services/token"  # where a GitHub Enterprise Server has its issuer
+
+
+UPSTREAM = "example-org/project"
+
+
+BOT = "http://127.0.0.1:8080"  # the default address of `ootbot serve`
+
+
+BACKENDS = ("example-org/riscv", "example-org/npu", "example-org/gpu")
+
+
+JOBS = (PlannedJob(name="build", counts={"passed": 12, "failed": 0, "skipped": 1}), PlannedJob(name="test"))
+
+
+async def serve(port: int) -> None:
+    """Serve until interrupted; no App is registered yet."""
+    github, issuer = SimulatedGitHub(), Issuer()
+    github.extra_routes = lambda application: issuer.add_to(application, ISSUER_PATH)
+    await github.start(port)
+    issuer.url = github.url + ISSUER_PATH
+    backends = Backends(github, issuer)
+    for name in (UPSTREAM, *BACKENDS):
+        github.add_repo(name)
+    for name in BACKENDS:
+        backends.add(name, *JOBS)
+    click.echo(f"a GitHub at {github.url}, its API at {github.api_url}; Ctrl-C stops it and deletes its data")
+    click.echo("next, in another terminal, register an App on it (docs/install.md has the further steps):")
+    click.echo(f"  ootbot init --upstream {UPSTREAM} --public-url {BOT} --github-api-url {github.api_url}")
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    try:
+        await stop.wait()
+    finally:
+        await backends.stop()
+        await github.stop()

@@ -1,0 +1,86 @@
+"""Participants in the demo: repositories, the allowlist that names them, the jobs their CIs run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.demo.backends import PlannedJob
+
+if TYPE_CHECKING:
+    from bot.demo.report_action import FailedTest
+
+UPSTREAM = "pytorch/pytorch"
+AUTHOR = "octocat"
+WATCHER = "org/watcher"
+RISCV = "org/riscv-backend"
+FPGA = "org/fpga-backend"
+NPU = "org/npu-backend"
+TPU = "org/tpu-backend"
+BACKENDS = (WATCHER, RISCV, FPGA, NPU, TPU)
+
+NPU_LABEL = "ciflow/oot/npu"
+GATE, NPU_CHECK, TPU_CHECK = "oot / gate", "oot / npu", "oot / tpu"
+TPU_ONCALL = "bob"
+
+MATMUL: FailedTest = {
+    "name": "test_matmul_bfloat16",
+    "classname": "TestMatmul",
+    "file": "test/test_matmul.py",
+    "line": 214,
+    "message": "AssertionError: tensors are not close: 3 of 4096 elements differ by up to 0.031",
+    "stacktrace": (
+        "test/test_matmul.py:214: in test_matmul_bfloat16\n"
+        "    assert_close(actual, expected, rtol=0.016)\n"
+        "AssertionError: tensors are not close: 3 of 4096 elements differ by up to 0.031"
+    ),
+}
+SCATTER: FailedTest = {
+    "name": "test_scatter_add_empty",
+    "classname": "TestScatter",
+    "file": "test/test_scatter.py",
+    "line": 87,
+    "message": "RuntimeError: index out of range: dimension 0 has size 0",
+}
+
+TPU_TESTS, TPU_SKIPPED = 8_452, 20  # in its suite; the skipped ones are among them
+
+RISCV_JOBS = (PlannedJob(name="test", seconds=0.5, counts={"passed": 512, "failed": 0, "skipped": 4}),)
+NPU_PASSES = (PlannedJob(name="test", seconds=1.0, counts={"passed": 3_140, "failed": 0, "skipped": 11}),)
+NPU_FAILS = (
+    PlannedJob(
+        name="test",
+        seconds=1.0,
+        conclusion="failure",
+        counts={"passed": 3_139, "failed": 1, "skipped": 11},
+        failed_tests=(SCATTER,),
+    ),
+)
+
+
+def tpu_jobs(*failed: FailedTest) -> tuple[PlannedJob, ...]:
+    """Return the jobs of the blocking backend, with these tests failing."""
+    passed = TPU_TESTS - TPU_SKIPPED - len(failed)
+    return (
+        PlannedJob(name="build", seconds=0.5),
+        PlannedJob(
+            name="test",
+            seconds=1.5,
+            conclusion="failure" if failed else "success",
+            counts={"passed": passed, "failed": len(failed), "skipped": TPU_SKIPPED},
+            failed_tests=failed,
+        ),
+    )
+
+
+def allowlist(start_timeout: str) -> str:
+    """Return the allowlist; a backend that starts nothing within `start_timeout` counts as never started."""
+    return f"""\
+L1: [{WATCHER}]                       # receives every event, reports nothing
+L2:
+  - {RISCV}: alice              # results on the HUD
+  - repo: {FPGA}                # listed, but never starts a run
+    oncalls: [alice]
+    start_timeout: {start_timeout}
+L3: {{npu: {{{NPU}: [alice]}}}}          # a check run where the label {NPU_LABEL} is set
+L4: {{tpu: {{{TPU}: [{TPU_ONCALL}]}}}}            # a blocking check run on every pull request
+"""

@@ -1,0 +1,195 @@
+"""The demo's scenario: steps on two pull requests, each waiting for its expected effects before the next."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.demo import participants
+from bot.demo.participants import GATE, MATMUL, NPU, NPU_CHECK, SCATTER, TPU, TPU_CHECK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bot.demo.environment import Environment
+    from bot.demo.github import CheckRun, Pull
+
+
+# Labels and pushes are at least a second apart, as GitHub's timestamps have whole seconds.
+PAUSE = 1.1
+
+
+class Scenario:
+    """The scenario's progress: its pull requests, and the expectations that came true."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.pulls: list[Pull] = []
+        self.fulfilled: list[str] = []  # in order
+
+    async def play(self) -> None:
+        """Play it to the end; raise ExpectationError at the first expectation that does not come true."""
+        await self.environment.ready()
+        await self.open_pull_request()
+        await self.blocking_failure()
+        await self.add_label()
+        await self.push_commit()
+        await self.rerun()
+        await self.second_pull_request()
+
+    async def open_pull_request(self) -> None:
+        """A pull request is opened and dispatched to every backend; an L2 backend reports for the HUD alone."""
+        self.environment.backends[TPU].plan(*participants.tpu_jobs(MATMUL, SCATTER), attempt=1)
+        self.pulls.append(
+            await self.environment.github.open_pull(
+                participants.UPSTREAM,
+                title="Multiply small matrices without a copy",
+                author=participants.AUTHOR,
+                body="Twice as fast for matrices below 64 by 64.",
+            )
+        )
+        await self.expect("the pull request is dispatched to every listed backend", self._all_dispatched)
+        await self.expect("the L2 backend reports its success", lambda: self._reported(participants.RISCV))
+
+    async def blocking_failure(self) -> None:
+        """The blocking backend fails; its check, the gate and the comment show it."""
+        await self.expect(
+            "the L4 backend's check fails with the two failed tests in its title",
+            lambda: self._check_is(TPU_CHECK, "failure", "2 failed"),
+        )
+        await self.expect("the gate fails", lambda: self._check_is(GATE, "failure", "tpu failed"))
+        await self.expect(
+            "a comment names the failed tests and mentions the on-call",
+            lambda: self._comment_has(
+                MATMUL["name"], SCATTER["name"], f"@{participants.TPU_ONCALL}", self._short_sha()
+            ),
+        )
+
+    async def add_label(self) -> None:
+        """The check of the non-blocking backend appears with its label, even if the backend is done by then."""
+        await self.expect("the L3 backend has no check without its label", lambda: not self._check(NPU_CHECK))
+        await asyncio.sleep(PAUSE)
+        await self.environment.github.label(self.pull, participants.NPU_LABEL)
+        await self.expect("the label makes the L3 check appear", lambda: self._check(NPU_CHECK))
+        await self.expect("the L3 check passes", lambda: self._check_is(NPU_CHECK, "success", "3140 passed"))
+
+    async def push_commit(self) -> None:
+        """A commit is pushed while no runner is free; the old verdict stays until the first report."""
+        await self._tpu_idle()
+        before = self._short_sha()
+        self.environment.backends[TPU].plan(*participants.tpu_jobs(MATMUL), attempt=1)
+        self.environment.runners.clear()
+        await asyncio.sleep(PAUSE)
+        await self.environment.github.push_commit(self.pull)
+        await self.expect("a new commit is dispatched to every backend", self._all_dispatched)
+        await self.expect(
+            "the new commit's checks wait",
+            lambda: self._check_is(TPU_CHECK, "queued") and self._check_is(GATE, "in_progress", "tpu"),
+        )
+        await self.expect(
+            "meanwhile the comment keeps the previous commit's verdict",
+            lambda: self._comment_has("previous commit", before, self._short_sha(), SCATTER["name"]),
+        )
+        self.environment.runners.set()
+        await self.expect("one test still fails", lambda: self._check_is(TPU_CHECK, "failure", "1 failed"))
+        await self.expect(
+            "the comment is about the new commit now",
+            lambda: (
+                self._comment_has(self._short_sha(), MATMUL["name"])
+                and not self._comment_has("previous commit")
+            ),
+        )
+        await self.expect("the L3 check passes again", lambda: self._check_is(NPU_CHECK, "success"))
+
+    async def rerun(self) -> None:
+        """Re-run is pressed; the second attempt passes, and so does the gate."""
+        await self._tpu_idle()
+        failed = self._check(TPU_CHECK)
+        assert failed is not None
+        await self._press_rerun(failed)
+        await self.expect(
+            "Re-run makes a new check of the same name, which passes",
+            lambda: self._check_is(TPU_CHECK, "success") and self._check(TPU_CHECK) is not failed,
+        )
+        await self.expect("the gate passes", lambda: self._check_is(GATE, "success", "1 blocking"))
+        await self.expect(
+            "the comment says that all have passed",
+            lambda: self._comment_has("2 passed") and not self._comment_has(MATMUL["name"]),
+        )
+
+    async def second_pull_request(self) -> None:
+        """A second pull request stays red, for the visitor to press Re-run on."""
+        self.environment.backends[TPU].plan(*participants.tpu_jobs(MATMUL, SCATTER), attempt=1)
+        self.environment.backends[NPU].plan(*participants.NPU_FAILS, attempt=1)
+        self.pulls.append(
+            await self.environment.github.open_pull(
+                participants.UPSTREAM,
+                title="Reject empty indices in scatter_add",
+                author=participants.AUTHOR,
+                labels=[participants.NPU_LABEL],
+                body="Press **Re-run** below: the second attempt passes.",
+            )
+        )
+        await self.expect(
+            "on a second pull request the L4 check fails",
+            lambda: self._check_is(TPU_CHECK, "failure", "2 failed"),
+        )
+        await self.expect(
+            "an L3 failure is shown as neutral", lambda: self._check_is(NPU_CHECK, "neutral", "1 failed")
+        )
+        await self.expect("its gate fails", lambda: self._check_is(GATE, "failure", "tpu failed"))
+        await self.expect(
+            "its comment names both backends",
+            lambda: self._comment_has("tpu", "npu", MATMUL["name"], "2 failed"),
+        )
+        await self._tpu_idle()
+
+    async def expect(self, expectation: str, condition: Callable[[], object]) -> None:
+        """Wait until the condition holds, then record the expectation."""
+        await self.environment.wait_until(expectation, condition)
+        self.fulfilled.append(expectation)
+
+    @property
+    def pull(self) -> Pull:
+        """The pull request of the current step."""
+        return self.pulls[-1]
+
+    def _short_sha(self) -> str:
+        return self.pull.head_sha[:7]
+
+    def _check(self, name: str) -> CheckRun | None:
+        return self.environment.checks(self.pull).get(name)
+
+    def _check_is(self, name: str, outcome: str, title: str = "") -> bool:
+        run = self._check(name)
+        return run is not None and run.outcome == outcome and title in (run.output.title or "")
+
+    def _comment_has(self, *texts: str) -> bool:
+        comments = self.environment.comments(self.pull)
+        return bool(comments) and all(text in comments[-1].body for text in texts)
+
+    def _all_dispatched(self) -> bool:
+        sha = self.pull.head_sha
+        dispatched = {
+            dispatch.repo.full_name
+            for dispatch in self.environment.github.dispatches
+            if dispatch.client_payload["payload"]["pull_request"]["head"]["sha"] == sha
+        }
+        return dispatched == set(participants.BACKENDS)
+
+    def _reported(self, backend: str) -> bool:
+        reports = self.environment.backends[backend].reports
+        return any(report.status == "completed" and report.exit_code == 0 for report in reports)
+
+    async def _tpu_idle(self) -> None:
+        """Wait until GitHub has completed the runs: a run in progress cannot be re-run."""
+        runs = self.environment.github.state.repo(TPU).runs
+        await self.environment.wait_until(
+            f"the runs of {TPU} end", lambda: all(run.status == "completed" for run in runs.values())
+        )
+
+    async def _press_rerun(self, run: CheckRun) -> None:
+        """Press the button on the pull request's page, as a browser does."""
+        url = f"{self.environment.github.url}/{run.repo.full_name}/runs/{run.id}/rerequest"
+        async with self.environment.http.post(url) as page:
+            page.raise_for_status()

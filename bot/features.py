@@ -1,0 +1,29 @@
+"""The one list of capabilities. `bot.app` and the console read it and pass it on; tests pass lists of their own."""
+
+from __future__ import annotations
+
+from bot.ingest.feature import FEATURE as INGEST
+from bot.oot.allowlist.feature import FEATURE as ALLOWLIST
+from bot.oot.commands.feature import FEATURE as COMMANDS
+from bot.oot.dispatch.feature import FEATURE as DISPATCH
+from bot.oot.pages.feature import FEATURE as PAGES
+from bot.oot.publish.feature import FEATURE as PUBLISH
+from bot.oot.reports.feature import FEATURE as REPORTS
+from bot.oot.results.feature import FEATURE as RESULTS
+from bot.oot.statistics.feature import FEATURE as STATISTICS
+from bot.oot.verdict.feature import FEATURE as VERDICT
+from bot.ops.feature import FEATURE as OPS
+
+FEATURES = (
+    INGEST,
+    ALLOWLIST,
+    RESULTS,
+    STATISTICS,
+    VERDICT,
+    REPORTS,
+    DISPATCH,
+    PUBLISH,
+    COMMANDS,
+    PAGES,
+    OPS,
+)

@@ -1,0 +1,138 @@
+"""The manifests of our GitHub Apps (app.yml, app.relay.yml): permissions and their reasons, events, what is missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import yaml
+
+from bot.core import package_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Role = Literal["one", "upstream", "relay"]
+FILES = {"upstream": "app.yml", "relay": "app.relay.yml"}
+RANKS = {"read": 1, "write": 2, "admin": 3}
+MAX_NAME = 34  # characters GitHub allows in an App's name
+HOOK = "/api/github/webhooks"
+_REASONED = re.compile(r"^  (\w+): (\w+) +# (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permission:
+    """One permission, such as checks: write, and the reason for it."""
+
+    name: str
+    level: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One App's manifest. `role`: where it works, on upstream, on the backends (relay), or on both (one)."""
+
+    role: Role
+    name: str
+    description: str
+    public: bool
+    permissions: tuple[Permission, ...]
+    events: tuple[str, ...]
+
+    @property
+    def granted(self) -> dict[str, str]:
+        """The permissions as GitHub writes them: name -> level."""
+        return {each.name: each.level for each in self.permissions}
+
+    def as_sent(self, *, name: str, public_url: str, redirect_url: str) -> dict[str, Any]:
+        """Return the JSON that GitHub's form for new Apps takes."""
+        return {
+            "name": name,
+            "url": public_url,
+            "description": self.description,
+            "public": self.public,
+            "redirect_url": redirect_url,
+            "hook_attributes": {"url": public_url + HOOK, "active": True},
+            "default_permissions": self.granted,
+            "default_events": list(self.events),
+        }
+
+
+def read(role: Role, *, workflow_dispatch: bool = False) -> Manifest:
+    """Return the manifest for an App.
+
+    With `workflow_dispatch` no backend gets a repository_dispatch, so none has to grant write access to contents.
+    """
+    if role == "one":
+        return _combined(_file("upstream"), _relay(_file("relay"), workflow_dispatch=workflow_dispatch))
+    found = _file(role)
+    return _relay(found, workflow_dispatch=workflow_dispatch) if role == "relay" else found
+
+
+def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
+    """Return the permissions that are wanted but not granted, as `checks: write`."""
+    return [
+        f"{name}: {level}"
+        for name, level in wanted.items()
+        if RANKS.get(granted.get(name, ""), 0) < RANKS[level]
+    ]
+
+
+def unneeded(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
+    """Return the permissions that are granted but not wanted, or beyond the level wanted."""
+    return [
+        f"{name}: {level}"
+        for name, level in granted.items()
+        if RANKS.get(level, 0) > RANKS.get(wanted.get(name, ""), 0)
+    ]
+
+
+def _file(role: str) -> Manifest:
+    text = package_files.manifest(FILES[role]).read_text()
+    content = yaml.safe_load(text)
+    reasons = {name: reason for name, _, reason in _REASONED.findall(text)}
+    return Manifest(
+        role="relay" if role == "relay" else "upstream",
+        name=content["name"],
+        description=content["description"],
+        public=content["public"],
+        permissions=tuple(
+            Permission(name=name, level=level, reason=reasons[name])
+            for name, level in content["default_permissions"].items()
+        ),
+        events=tuple(content["default_events"]),
+    )
+
+
+def _relay(found: Manifest, *, workflow_dispatch: bool) -> Manifest:
+    """Return the backends' manifest, without the write access to contents where nobody needs it."""
+    if not workflow_dispatch:
+        return found
+    less = Permission(
+        name="contents", level="read", reason="to notice pushes to an allowlist that lies there"
+    )
+    kept = [less if each.name == "contents" else each for each in found.permissions]
+    return replace(found, permissions=tuple(kept))
+
+
+def _combined(upstream: Manifest, relay: Manifest) -> Manifest:
+    """Return one App with the permissions of both."""
+    merged: dict[str, Permission] = {}
+    for each in (*upstream.permissions, *relay.permissions):
+        before = merged.get(each.name)
+        if before is None:
+            merged[each.name] = each
+        elif each.name != "metadata":
+            level = max(before.level, each.level, key=RANKS.__getitem__)
+            reason = f"{before.reason}; on backends: {each.reason}"
+            merged[each.name] = Permission(name=each.name, level=level, reason=reason)
+    return Manifest(
+        role="one",
+        name=upstream.name,
+        description=upstream.description,
+        public=relay.public,
+        permissions=tuple(merged.values()),
+        events=tuple(dict.fromkeys((*upstream.events, *relay.events))),
+    )

@@ -1,0 +1,112 @@
+"""The rate budget of one installation: how much of GitHub's limits it has used, and when its next write may go.
+
+Nobody waits long: what cannot go within seconds is sent back to the queue, so that a burst of one kind never occupies
+the worker's slots while a gate waits for one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from bot.github.responses import MAX_WAIT
+
+MINUTE, HOUR = 60_000, 3_600_000  # milliseconds
+DISPATCHES_PER_MIN = 180  # at once or spread out: GitHub counts by the minute
+CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses the 501st
+RESERVED = 4  # one creation in so many is reserved for gates and verdicts
+MAX_BLOCK = round(MAX_WAIT * 1000)  # milliseconds: GitHub asks for no longer wait
+SHORT_WAIT = 2_000  # milliseconds that any write may wait in its slot
+LONG_WAIT = 30_000  # milliseconds that gates and verdicts may wait for the writes before them
+MAX_WAITING = 6  # calls of one installation that wait at once: each occupies a slot of the worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """The writes one installation may make."""
+
+    per_minute: int
+
+    @property
+    def per_hour(self) -> int:
+        """New checks and comments in an hour."""
+        return CREATIONS_PER_HOUR * self.per_minute // 60
+
+    @property
+    def interval(self) -> int:
+        """Milliseconds between two writes."""
+        return math.ceil(MINUTE / self.per_minute)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deferral:
+    """A call may not go now, nor soon."""
+
+    kind: str  # asked | budget | pace
+    reason: str
+    after: int  # milliseconds until it is worth trying
+
+
+@dataclass(kw_only=True)
+class RateBudget:
+    """The use of one installation; times in epoch milliseconds, oldest first."""
+
+    next_write: int = 0
+    blocked_until: int = 0
+    precedence_until: int = 0  # gates and verdicts were deferred until then: the rest lets them go first
+    creations: list[int] = field(default_factory=list)
+    dispatches: list[int] = field(default_factory=list)
+
+    def drop_impossible_times(self, now: int) -> None:
+        """Forget times too far ahead for any wait: the clock was ahead when they were stored."""
+        latest = now + LONG_WAIT + MINUTE
+        if max(self.next_write, self.precedence_until) > latest:
+            self.next_write = self.precedence_until = now
+        if self.blocked_until > now + MAX_BLOCK:
+            self.blocked_until = now
+        self.creations = [at for at in self.creations if at <= latest]
+        self.dispatches = [at for at in self.dispatches if at <= latest]
+
+    def reserve_dispatch(self, now: int) -> int | Deferral:
+        """Return `now`, or a deferral: a dispatch never waits in its slot, its subject may be outdated by then."""
+        self.dispatches = self.dispatches[-DISPATCHES_PER_MIN:]
+        full = len(self.dispatches) == DISPATCHES_PER_MIN
+        if full and (wait := self.dispatches[0] + MINUTE - now) > 0:
+            return Deferral(kind="budget", reason="the budget for dispatches is used up", after=wait)
+        self.dispatches.append(now)
+        return now
+
+    def reserve_write(
+        self, now: int, allowed: Allowance, *, creating: bool, low_priority: bool, waiting: int
+    ) -> int | Deferral:
+        """Return when a write may go, and count it; with `low_priority` only while there is budget to spare.
+
+        `waiting` is the number of calls that wait for their turn in this process already.
+        """
+        at = max(now, self.next_write)
+        budget_wait = self._wait_for_budget(at, allowed, low_priority=low_priority) if creating else 0
+        if budget_wait > 0:
+            reason = "the budget for new checks and comments is used up"
+            return Deferral(kind="budget", reason=reason, after=at - now + budget_wait)
+        if low_priority:
+            deferred_to = max(self.precedence_until, at if at - now > SHORT_WAIT else 0)
+        else:
+            crowded = at - now > LONG_WAIT or (at > now and waiting >= MAX_WAITING)
+            deferred_to = at if crowded else 0
+            self.precedence_until = max(self.precedence_until, deferred_to and deferred_to + SHORT_WAIT)
+        if deferred_to > now:
+            return Deferral(kind="pace", reason="earlier writes go first", after=deferred_to - now)
+        if creating:
+            self.creations.append(at)
+        self.next_write = at + allowed.interval
+        return at
+
+    def _wait_for_budget(self, at: int, allowed: Allowance, *, low_priority: bool) -> int:
+        """Return the milliseconds until one more creation fits both budgets."""
+        self.creations = [one for one in self.creations if one > at - HOUR]
+        wait = 0
+        for limit, window in ((allowed.per_minute, MINUTE), (allowed.per_hour, HOUR)):
+            most = max(limit - limit // RESERVED, 1) if low_priority else limit
+            if len(self.creations) >= most:
+                wait = max(wait, self.creations[-most] + window - at)
+        return wait

@@ -1,0 +1,222 @@
+"""Handled deliveries and old rows: compressing, reading for a replay, deleting.
+
+Rows to be changed are looked up in a snapshot that blocks nobody, then changed in short transactions.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ingest.inbox import StoredDelivery, decompress
+from bot.ingest.tables import delivery, records
+from bot.queue.tables import task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Transaction
+
+Retained = Callable[[sa.Table], sa.ColumnElement[bool] | None]  # which rows of a table are still needed
+SETTLED = ("handled", "ignored", "foreign", "parked")
+REPLAYABLE = ("handled", "ignored", "stored", "parked")
+KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access depends on these records
+MOST_BYTES = 16 * 1024 * 1024  # of stored bodies read at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchivedDelivery(StoredDelivery):
+    """A delivery of the archive."""
+
+    state: str
+
+
+class ArchivedRow(TypedDict):
+    """A delivery as stored, its body perhaps compressed."""
+
+    id: int
+    guid: str
+    event: str
+    received_at: int
+    attempts: int
+    codec: str | None
+    body: bytes
+    state: str
+
+
+class CompressedBody(TypedDict):
+    """A body to be stored in place of the delivery's own."""
+
+    delivery_id: int
+    packed: bytes
+
+
+class _CountRow(TypedDict):
+    event: str
+    number: int
+
+
+class _SizeRow(TypedDict):
+    id: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which deliveries are to be replayed; what is None does not restrict them."""
+
+    since: int | None = None  # epoch milliseconds
+    event: str | None = None
+    repo: str | None = None
+
+
+async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[ArchivedDelivery]:
+    """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen."""
+    matching = sa.and_(delivery.c.id > after, *_matches(chosen))
+    rows = await _bounded(tx, matching, order=(delivery.c.id,), limit=limit)
+    return [
+        ArchivedDelivery(
+            id=row["id"],
+            guid=row["guid"],
+            event=row["event"],
+            received_at=row["received_at"],
+            attempts=row["attempts"],
+            body=decompress(row["body"], row["codec"]),
+            state=row["state"],
+        )
+        for row in rows
+    ]
+
+
+async def count(tx: Transaction, chosen: Selection) -> dict[str, int]:
+    """Return how many deliveries are to be replayed, by event."""
+    query = sa.select(delivery.c.event, sa.func.count().label("number")).where(*_matches(chosen))
+    rows = await tx.rows_as(_CountRow, query.group_by(delivery.c.event).order_by(delivery.c.event))
+    return {row["event"]: row["number"] for row in rows}
+
+
+def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
+    conditions: list[sa.ColumnElement[bool]] = [delivery.c.state.in_(REPLAYABLE)]
+    if chosen.since is not None:
+        conditions.append(delivery.c.received_at >= chosen.since)
+    if chosen.event is not None:
+        conditions.append(delivery.c.event == chosen.event)
+    if chosen.repo is not None:
+        conditions.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
+    return conditions
+
+
+async def settled_until(tx: Transaction, before: int) -> int:
+    """Return the time before which every delivery is settled, at most `before`; epoch milliseconds."""
+    waiting = await oldest_unhandled(tx)
+    return before if waiting is None else min(before, waiting)
+
+
+async def uncompressed(tx: Transaction, *, since: int, before: int, limit: int) -> list[ArchivedRow]:
+    """Return the settled deliveries of a period that are not compressed yet, oldest first."""
+    matching = sa.and_(
+        delivery.c.received_at >= since,
+        delivery.c.received_at < before,
+        delivery.c.codec.is_(None),
+        delivery.c.state.in_(SETTLED),
+    )
+    return await _bounded(tx, matching, order=(delivery.c.received_at, delivery.c.id), limit=limit)
+
+
+async def _bounded(
+    tx: Transaction, matching: sa.ColumnElement[bool], *, order: Sequence[sa.Column[Any]], limit: int
+) -> list[ArchivedRow]:
+    """Return the first rows that match: at most `limit`, and no more than MOST_BYTES of bodies."""
+    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body).label("size")).where(matching)
+    chosen: list[int] = []
+    total = 0
+    for row in await tx.rows_as(_SizeRow, sizes.order_by(*order).limit(limit)):
+        total += row["size"]
+        if chosen and total > MOST_BYTES:
+            break
+        chosen.append(row["id"])
+    columns = [delivery.c[name] for name in ArchivedRow.__annotations__]
+    return await tx.rows_as(
+        ArchivedRow, sa.select(*columns).where(delivery.c.id.in_(chosen)).order_by(*order)
+    )
+
+
+async def oldest_unhandled(tx: Transaction) -> int | None:
+    """Return when the oldest delivery still to be handled was received (epoch milliseconds)."""
+    # for min() alone SQLite would scan all deliveries in the order received
+    query = sa.select(sa.func.min(delivery.c.received_at), sa.func.count()).where(
+        delivery.c.state == "stored"
+    )
+    at: int | None = (await tx.run(query)).scalar()
+    return at
+
+
+def compress(rows: Sequence[ArchivedRow]) -> list[CompressedBody]:
+    """Return ids and compressed bodies; takes processor time: not for the event loop."""
+    return [{"delivery_id": row["id"], "packed": zlib.compress(row["body"])} for row in rows]
+
+
+async def store_compressed(tx: Transaction, packed: Sequence[CompressedBody]) -> None:
+    """Replace bodies by their compressed form."""
+    change = sa.update(delivery).where(
+        delivery.c.id == sa.bindparam("delivery_id"), delivery.c.codec.is_(None)
+    )
+    await tx.run(change.values(codec="zlib", body=sa.bindparam("packed")), list(packed))
+
+
+async def old_deliveries(
+    tx: Transaction, *, before: int, limit: int, retained: Sequence[Retained] = ()
+) -> list[int]:
+    """Return ids of settled deliveries received before a time that nothing needs any more."""
+    pending = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
+    query = sa.select(delivery.c.id).where(
+        delivery.c.received_at < before,
+        delivery.c.state.in_(SETTLED),
+        *_not_retained(delivery, retained),
+        delivery.c.guid.not_in(pending),
+    )
+    return list((await tx.run(query.order_by(delivery.c.received_at).limit(limit))).scalars())
+
+
+async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete deliveries, except those that are to be handled again meanwhile."""
+    settled = delivery.c.state.in_(SETTLED)
+    await tx.run(sa.delete(delivery).where(delivery.c.id.in_(ids), settled))
+
+
+async def old_records(
+    tx: Transaction, *, name: str, before: int, limit: int, retained: Sequence[Retained] = ()
+) -> list[tuple[Any, ...]]:
+    """Return keys of records first received before a time, except of what is still open."""
+    table = records[name]
+    query = sa.select(*table.primary_key.columns).where(table.c.received_at < before)
+    if "closed_at" in table.c:
+        query = query.where(table.c.state.is_distinct_from("open"))
+    query = query.where(*_not_retained(table, retained))
+    return [tuple(row) for row in await tx.run(query.limit(limit))]
+
+
+async def delete_records(tx: Transaction, keys: Sequence[tuple[Any, ...]], *, name: str) -> None:
+    """Delete records by their keys."""
+    table = records[name]
+    await tx.run(sa.delete(table).where(tx.among(list(table.primary_key.columns), keys)))
+
+
+async def old_tasks(tx: Transaction, *, before: int, limit: int) -> list[int]:
+    """Return ids of tasks done before a time; dead ones stay for the operator to look at."""
+    query = sa.select(task.c.id).where(task.c.state == "done", task.c.finished_at < before)
+    return list((await tx.run(query.order_by(task.c.id).limit(limit))).scalars())
+
+
+async def delete_tasks(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete tasks that are done."""
+    await tx.run(sa.delete(task).where(task.c.id.in_(ids), task.c.state == "done"))
+
+
+def _not_retained(table: sa.Table, retained: Sequence[Retained]) -> list[sa.ColumnElement[bool]]:
+    needed = [condition for each in retained if (condition := each(table)) is not None]
+    return [~condition for condition in needed]

@@ -1,0 +1,35 @@
+"""What ingest adds to the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind; the log is pulled only where no webhook can reach us."""
+    pulling = {"pull": float(settings.pull_interval)} if settings.pulls else {}
+    return {"prune": 3600.0, "reconcile": 600.0, "redeliver": 600.0} | pulling
+
+
+FEATURE = Feature(
+    name="ingest",
+    tables="bot.ingest.tables",
+    tasks={
+        "prune": "bot.ingest.prune:run",
+        "pull": "bot.ingest.redeliver:pull",
+        "reconcile": "bot.ingest.reconcile:run",
+        "redeliver": "bot.ingest.redeliver:run",
+    },
+    periodic="bot.ingest.feature:periodic",
+    routes="bot.ingest.api:setup",
+    openapi="bot.ingest.openapi:OPERATIONS",
+    commands={
+        "replay": "bot.console.replay:replay",
+        "redeliver": "bot.console.redeliver:redeliver",
+    },
+)

@@ -1,0 +1,201 @@
+"""Inbox of deliveries: storing them, claiming them for the worker, marking them. One table is archive and queue.
+
+A delivery is stored before it is acknowledged, and marked in the transaction that writes what it causes: after a crash
+in between it is still `stored`, and claimed again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ingest.rows import DeliveryRow
+from bot.ingest.tables import delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Transaction
+
+LARGE = 256 * 1024  # bytes: a larger body is read by a query of its own
+MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, plus the one that exceeds it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """A delivery as received, with the members that are cheap to read."""
+
+    guid: str
+    event: str
+    body: bytes
+    source: str = "webhook"
+    action: str | None = None
+    repo: str | None = None
+    repository_id: int | None = None
+    installation_id: int | None = None
+    app_id: int | None = None
+    headers: dict[str, str] | None = None  # those worth storing
+    foreign: bool = False  # meant for another App
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDelivery:
+    """A delivery claimed from the inbox."""
+
+    id: int
+    guid: str
+    event: str
+    received_at: int
+    attempts: int
+    body: bytes
+
+
+class _ClaimedRow(TypedDict):
+    id: int
+    guid: str
+    event: str
+    received_at: int
+    attempts: int
+    codec: str | None
+    body: bytes | None  # None: large, not read yet
+
+
+COLUMNS = {  # of a new delivery, with PostgreSQL's names of their types; the body comes last
+    "guid": "text",
+    "event": "text",
+    "action": "text",
+    "repo": "text",
+    "repository_id": "bigint",
+    "installation_id": "bigint",
+    "app_id": "bigint",
+    "source": "text",
+    "received_at": "bigint",
+    "due_at": "bigint",
+    "state": "text",
+    "headers": "text",
+    "body": "bytea",
+}
+
+
+def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
+    """Return a delivery's row in the order of COLUMNS; `now` is epoch milliseconds."""
+    return (
+        incoming.guid,
+        incoming.event,
+        incoming.action,
+        incoming.repo,
+        incoming.repository_id,
+        incoming.installation_id,
+        incoming.app_id,
+        incoming.source,
+        now,
+        now,
+        "foreign" if incoming.foreign else "stored",
+        msgspec.json.encode(incoming.headers).decode() if incoming.headers else None,
+        incoming.body,
+    )
+
+
+async def put(tx: Transaction, incoming: Incoming) -> bool:
+    """Store a delivery within a transaction; returns False when its GUID is stored already."""
+    row = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
+    tx.wakes_workers = True
+    done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
+    return bool(done.rowcount)
+
+
+async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list[StoredDelivery]:
+    """Return the deliveries to be handled next, their rows locked until this transaction ends.
+
+    Large bodies are read one by one, as many as memory allows; the rest are left to the next call.
+    """
+    columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
+    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
+    query = sa.select(*columns, small).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
+    if only is not None:
+        query = query.where(delivery.c.id == only)
+    query = query.order_by(delivery.c.due_at, delivery.c.id).limit(limit)
+    rows = await tx.rows_as(_ClaimedRow, query if tx.sqlite else query.with_for_update(skip_locked=True))
+    await _add_large_bodies(tx, [row for row in rows if row["body"] is None])
+    return [
+        StoredDelivery(
+            id=row["id"],
+            guid=row["guid"],
+            event=row["event"],
+            received_at=row["received_at"],
+            attempts=row["attempts"],
+            body=decompress(body, row["codec"]),
+        )
+        for row in rows
+        if (body := row["body"]) is not None
+    ]
+
+
+async def _add_large_bodies(tx: Transaction, rows: Sequence[_ClaimedRow]) -> None:
+    size = 0
+    for row in rows:
+        if size > MOST_BYTES:
+            return
+        query = sa.select(delivery.c.body).where(delivery.c.id == row["id"])
+        body: bytes = (await tx.run(query)).scalar_one()
+        row["body"] = body
+        size += len(body)
+
+
+async def settle(
+    tx: Transaction, claimed: Sequence[StoredDelivery], state: str, error: str | None = None
+) -> None:
+    """Mark deliveries handled, ignored or parked."""
+    change = {"state": state, "error": error, "attempts": delivery.c.attempts + 1}
+    ids = [one.id for one in claimed]
+    if ids:
+        await tx.run(sa.update(delivery).where(delivery.c.id.in_(ids)).values(change))
+
+
+async def park(tx: Transaction, claimed: StoredDelivery, error: str) -> bool:
+    """Give a delivery up; returns False when another process has settled it meanwhile."""
+    change = {"state": "parked", "error": error, "attempts": claimed.attempts + 1}
+    still = (delivery.c.id == claimed.id, delivery.c.state == "stored")
+    return bool((await tx.run(sa.update(delivery).where(*still).values(change))).rowcount)
+
+
+async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, error: str) -> None:
+    """Leave a delivery stored, to be retried later."""
+    change = {"due_at": due_at, "error": error, "attempts": claimed.attempts + 1}
+    still = (delivery.c.id == claimed.id, delivery.c.state == "stored")
+    await tx.run(sa.update(delivery).where(*still).values(change))
+
+
+async def find(tx: Transaction, guid: str) -> DeliveryRow | None:
+    """Return a stored delivery by GitHub's GUID, its body as received."""
+    row = await tx.row_as(DeliveryRow, sa.select(delivery).where(delivery.c.guid == guid))
+    if row is not None:
+        row["body"], row["codec"] = decompress(row["body"], row["codec"]), None
+    return row
+
+
+def decompress(body: bytes, codec: str | None) -> bytes:
+    """Return a stored body as it was received."""
+    return zlib.decompress(body) if codec == "zlib" else body
+
+
+async def stored(tx: Transaction, guids: Sequence[str]) -> set[str]:
+    """Return which of these GUIDs are stored."""
+    return set((await tx.run(sa.select(delivery.c.guid).where(delivery.c.guid.in_(guids)))).scalars())
+
+
+async def replay(tx: Transaction, guid: str) -> DeliveryRow | None:
+    """Have the worker handle a delivery once more; returns it as it was, None when it is not stored.
+
+    Handling is idempotent: nothing is done twice. A delivery to another App is left alone.
+    """
+    found = await find(tx, guid)
+    if found is not None and found["state"] != "foreign":
+        tx.wakes_workers = True
+        change = {"state": "stored", "due_at": tx.now, "attempts": 0, "error": None}
+        await tx.run(sa.update(delivery).where(delivery.c.guid == guid).values(change))
+    return found

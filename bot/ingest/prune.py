@@ -1,0 +1,111 @@
+"""Task prune: compresses handled deliveries after an hour and deletes what is past its retention, in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from bot.core.feature import load_each
+from bot.ingest import archive, sweeps
+from bot.ingest.records import TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.ingest.prune")
+
+T = TypeVar("T")
+HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
+BATCH = 200  # rows changed in one transaction
+PAUSE = 0.02  # seconds between two batches: lets other writers in
+TASKS_KEPT = 7 * DAY  # once they are done
+
+
+async def run(context: Context, _task: Task) -> None:
+    """Compress and delete whatever is due."""
+    await _compress(context)
+    deleted = {
+        "deliveries": await _deliveries(context),
+        "tasks": await _tasks(context),
+    }
+    for prune in load_each(context.features, "prune"):
+        deleted |= await prune(context)
+    async with context.store.transaction() as tx:
+        last = await sweeps.begin(tx, 0, "records")
+        due = (last["finished_at"] or 0) <= tx.now - DAY
+    if due:  # once a day: finding old records reads every row
+        deleted["records"] = await _records(context)
+        async with context.store.transaction() as tx:
+            await sweeps.finish(tx, 0, "records", reached=tx.now, found=deleted["records"])
+    if any(deleted.values()):
+        log.info("pruned", **deleted)
+
+
+async def _compress(context: Context) -> None:
+    """Compress what was received over an hour ago, from where the last run stopped."""
+    before = context.clock.now() - HOUR
+    async with context.store.transaction() as tx:
+        reached = (await sweeps.begin(tx, 0, "archive"))["reached"] or 0
+    while True:
+        async with context.store.read() as tx:
+            until = await archive.settled_until(tx, before)
+            rows = await archive.uncompressed(tx, since=reached, before=until, limit=BATCH)
+        if not rows:
+            break
+        packed = await asyncio.to_thread(archive.compress, rows)
+        reached = rows[-1]["received_at"]
+        async with context.store.transaction() as tx:
+            await archive.store_compressed(tx, packed)
+            await sweeps.finish(tx, 0, "archive", reached=reached)
+        await context.clock.sleep(PAUSE)
+    async with context.store.transaction() as tx:  # this period need not be read again
+        await sweeps.finish(tx, 0, "archive", reached=max(reached, until))
+
+
+async def _deliveries(context: Context) -> int:
+    before = context.clock.now() - context.settings.raw_retention_days * DAY
+    find = partial(archive.old_deliveries, before=before, limit=BATCH, retained=_retained(context))
+    return await in_batches(context, find, archive.delete_deliveries)
+
+
+async def _tasks(context: Context) -> int:
+    find = partial(archive.old_tasks, before=context.clock.now() - TASKS_KEPT, limit=BATCH)
+    return await in_batches(context, find, archive.delete_tasks)
+
+
+async def _records(context: Context) -> int:
+    before = context.clock.now() - context.settings.record_retention_days * DAY
+    deleted, retained = 0, _retained(context)
+    for name in sorted(TYPES.keys() - archive.KEPT_TYPES):
+        find = partial(archive.old_records, name=name, before=before, limit=BATCH, retained=retained)
+        deleted += await in_batches(context, find, partial(archive.delete_records, name=name))
+    return deleted
+
+
+def _retained(context: Context) -> list[archive.Retained]:
+    return list(load_each(context.features, "retained"))
+
+
+async def in_batches(
+    context: Context,
+    find: Callable[[Transaction], Awaitable[Sequence[T]]],
+    delete: Callable[[Transaction, Sequence[T]], Awaitable[None]],
+) -> int:
+    """Find and delete until nothing is left; returns how many were deleted."""
+    deleted = 0
+    while True:
+        async with context.store.read() as tx:
+            found = await find(tx)
+        if not found:
+            return deleted
+        async with context.store.transaction() as tx:
+            await delete(tx, found)
+        deleted += len(found)
+        await context.clock.sleep(PAUSE)

@@ -1,0 +1,88 @@
+"""Writing the records gathered by a transaction, each merged with the row that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.db.transaction import Slot
+from bot.ingest import repository_names
+from bot.ingest.merging import Record, Values, merge
+from bot.ingest.tables import records as tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Changed, Transaction
+
+KEYS_PER_QUERY = 200  # SQLite limits expression depth and bound parameters
+Key = tuple[Any, ...]
+RECORDS: Slot[list[Record]] = Slot("records", list)
+
+
+def record(tx: Transaction, one: Record) -> None:
+    """Have a record merged into its table before the transaction ends."""
+    tx.slot(RECORDS).append(one)
+
+
+async def write(tx: Transaction, _changed: Changed) -> None:
+    """Merge every record into its table: the first hook before a commit, so that later ones see the merged rows."""
+    gathered = tx.empty(RECORDS)
+    by_table: dict[str, dict[Key, list[Record]]] = {}
+    for record in gathered:
+        by_table.setdefault(record.type.table, {}).setdefault(record.key, []).append(record)
+    # always in one order, so that two transactions never wait for each other
+    for table in sorted(by_table):
+        await _merge(tx, table, by_table[table])
+    await repository_names.note(tx, gathered)
+
+
+async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -> None:
+    """Merge records into one table; rows inserted by another process meanwhile are read and merged again."""
+    table = tables[name]
+    keys = list(table.primary_key.columns)
+    while pending:
+        present = await _present(tx, table, sorted(pending))
+        inserts, updates, retry = [], [], {}
+        for key, versions in pending.items():
+            row = merged = present.get(key)
+            for version in versions:
+                merged = merge(merged, version) or merged
+            if row is None:
+                inserts.append(merged)
+            elif merged is not row:
+                updates.append(merged)
+        if inserts:
+            statement = tx.insert(table).on_conflict_do_nothing()
+            if tx.sqlite:  # the only writer: no other process can insert
+                await tx.run(statement, inserts)
+            else:
+                done = await tx.run(statement.returning(*keys), inserts)
+                written = {tuple(row) for row in done}
+                retry = {key: versions for key, versions in pending.items()
+                         if key not in present and key not in written}  # fmt: skip
+        if updates:
+            matches = [column == sa.bindparam(f"key_{column.name}") for column in keys]
+            values: dict[str, Any] = {
+                c.name: sa.bindparam(c.name) for c in table.columns if c not in set(keys)
+            }
+            named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates if row]
+            await tx.run(sa.update(table).where(*matches).values(values), named)
+        tx.note_changed(name, (row for row in [*inserts, *updates] if row and _key(keys, row) not in retry))
+        pending = retry
+
+
+def _key(columns: Sequence[sa.Column[Any]], row: Values) -> Key:
+    return tuple(row[column.name] for column in columns)
+
+
+async def _present(tx: Transaction, table: sa.Table, keys: Sequence[Key]) -> dict[Key, Values]:
+    columns = list(table.primary_key.columns)
+    found = {}
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        wanted = tx.among(columns, keys[start : start + KEYS_PER_QUERY])
+        query = sa.select(table).where(wanted).order_by(*columns)
+        for row in await tx.rows(query if tx.sqlite else query.with_for_update()):
+            found[_key(columns, row)] = row
+    return found

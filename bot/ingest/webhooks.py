@@ -1,0 +1,167 @@
+"""POST /api/github/webhooks: verifies and stores deliveries; answers 202 only after the commit."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from bot.core import metrics
+from bot.core.errors import Rejected
+from bot.core.json_fields import as_int, as_text, clean
+from bot.ingest.inbox import Incoming
+from bot.web.answers import Answer, Yes
+from bot.web.app_keys import CONTEXT
+from bot.web.bodies import LARGE, decode_object, read_body, require_utf8
+from bot.web.parameters import IDENTIFIER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from multidict import CIMultiDictProxy
+
+    from bot.core.settings import Settings
+
+LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
+EVENT = re.compile(r"[a-z_]{1,60}")
+KEPT_HEADERS = (
+    "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
+    "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
+    "User-Agent",
+)  # fmt: skip
+MOST_HEADER = 200  # characters of a kept header's value
+
+
+class Stored(Answer, frozen=True, kw_only=True):
+    """Stored, or stored already (`duplicate`)"""
+
+    delivery: str
+    duplicate: Yes | UnsetType = UNSET
+
+
+class Reference(msgspec.Struct):
+    """What identifies a member of a body."""
+
+    id: Any = None
+    full_name: Any = None
+
+
+class Summary(msgspec.Struct):
+    """The members of a body that the inbox stores."""
+
+    action: Any = None
+    repository: Reference | None = None
+    installation: Reference | None = None
+
+
+_decoder = msgspec.json.Decoder(Summary)
+
+
+async def receive(request: web.Request) -> web.Response:
+    """Verify, store, acknowledge."""
+    context = request.app[CONTEXT]
+    body = await read_body(request, limit=LIMIT)
+    if len(body) > LARGE:
+        incoming = await asyncio.to_thread(admit, request.headers, body, context.settings)
+    else:
+        incoming = admit(request.headers, body, context.settings)
+
+    new = await context.intake.put(incoming)
+    (metrics.STORED if new else metrics.DUPLICATES).inc()
+    return acknowledge(incoming.guid, new=new)
+
+
+def admit(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
+    """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415."""
+    target = headers.get("X-GitHub-Hook-Installation-Target-ID")
+    verify(body, headers.get("X-Hub-Signature-256", ""), secrets_for(settings, target))
+    return read_delivery(headers, body, settings)
+
+
+def acknowledge(guid: str, *, new: bool) -> web.Response:
+    """Return the 202 for a stored delivery."""
+    body = msgspec.json.encode(Stored(delivery=guid, duplicate=UNSET if new else True))
+    return web.Response(body=body, status=202, content_type="application/json")
+
+
+def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
+    """Check `sha256=<hex HMAC of the raw bytes>` against every secret in force; raises Rejected 401.
+
+    https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+    """
+    received = signature.encode("utf-8", "replace")
+    matches = [
+        hmac.compare_digest(
+            received, b"sha256=" + hmac.digest(secret.encode(), body, "sha256").hex().encode()
+        )
+        for secret in secrets
+    ]
+    if not any(matches):
+        problem = "does not match" if signature else "is missing"
+        raise Rejected(
+            401,
+            "invalid_signature",
+            f"X-Hub-Signature-256 {problem}: check the App's webhook secret (WEBHOOK_SECRET)",
+        )
+
+
+def secrets_for(settings: Settings, target: str | None) -> tuple[str, ...]:
+    """Return the secrets a delivery to this App may be signed with."""
+    if settings.relay_app_id is not None and target == str(settings.relay_app_id):
+        return settings.relay_webhook_secret or settings.webhook_secret
+    if target == str(settings.app_id):
+        return settings.webhook_secret
+    return settings.webhook_secret + settings.relay_webhook_secret
+
+
+def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
+    """Read what the inbox stores; raises Rejected 400 or 415."""
+    if headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
+        raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")
+    guid, event = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
+    for name, value, pattern in (("X-GitHub-Delivery", guid, IDENTIFIER), ("X-GitHub-Event", event, EVENT)):
+        if not pattern.fullmatch(value):
+            raise Rejected(400, "invalid_header", f"the header {name} is missing or malformed")
+    summary = peek(body)
+    target = headers.get("X-GitHub-Hook-Installation-Target-ID")
+    ours = {str(settings.app_id), str(settings.relay_app_id)}
+    return Incoming(
+        guid=guid,
+        event=event,
+        body=body,
+        action=as_text(summary.action),
+        repo=as_text(summary.repository.full_name) if summary.repository else None,
+        repository_id=as_int(summary.repository.id) if summary.repository else None,
+        installation_id=as_int(summary.installation.id) if summary.installation else None,
+        app_id=int(target) if target and target.isdecimal() and len(target) < 19 else None,
+        headers=kept_headers(headers),
+        foreign=target is not None and target not in ours,
+    )
+
+
+def peek(body: bytes) -> Summary:
+    """Read the few members that the inbox stores, skipping the rest; raises Rejected 400 unless it is a JSON object."""
+    try:
+        require_utf8(body)
+        return _decoder.decode(body)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _lenient(decode_object(body))
+
+
+def _lenient(data: dict[str, Any]) -> Summary:
+    """Read what is readable of a body whose members do not have the types GitHub documents."""
+    summary = Summary(action=data.get("action"))
+    for name in ("repository", "installation"):
+        if isinstance(inner := data.get(name), dict):
+            setattr(summary, name, Reference(id=inner.get("id"), full_name=inner.get("full_name")))
+    return summary
+
+
+def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers worth storing, cut and cleaned for any database; never a signature, never a token."""
+    return {name: clean(value[:MOST_HEADER]) for name in KEPT_HEADERS if (value := headers.get(name))}

@@ -1,0 +1,3 @@
+"""The loop with the out-of-tree backends."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Which backends take part, at which level, on which terms."""
+
+from __future__ import annotations

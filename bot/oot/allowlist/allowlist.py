@@ -1,0 +1,246 @@
+"""The allowlist: which backends take part, at which level, on which terms. Text in, value or all errors out.
+
+The grammar is written down in docs/allowlist.md; docs/allowlist.schema.json is for editors. Every short form becomes
+the full mapping:
+
+    SECTION at L1, L2:  nothing | list of ENTRY
+    SECTION at L3, L4:  nothing | list of ENTRY | mapping of DEVICE: BACKEND
+    ENTRY:              BACKEND | one-key mapping DEVICE: BACKEND (L3, L4)
+    BACKEND:            owner/repo | one-key mapping owner/repo: TERMS | mapping of keys with `repo`
+    TERMS:              on-calls | mapping of keys without `repo`
+
+One key decides which form a mapping is: a key of the grammar makes it the full mapping, else a slash makes it a
+repository, else it is a device. Devices may not be named like a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+from bot.oot.allowlist.entry import CHECKED, KEYS, Entry, Level, nearest, read_entry
+from bot.oot.allowlist.yaml_values import (
+    AllowlistError,
+    Field,
+    Problem,
+    Problems,
+    compose,
+    described,
+    is_empty,
+    pairs,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from yaml.nodes import Node
+
+    from bot.oot.allowlist.entry import Fields
+
+__all__ = [
+    "Allowlist",
+    "AllowlistError",
+    "Entry",
+    "Level",
+    "Problem",
+    "parse",
+    "render_errors",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowlist:
+    """All entries in the order of the file; no repository, id or device comes twice."""
+
+    entries: tuple[Entry, ...]
+
+    def find(self, repo: str) -> Entry | None:
+        """Return the entry of a repository, whatever the case of `repo`."""
+        return self._by_key.get(repo.casefold())
+
+    def at(self, level: int) -> tuple[Entry, ...]:
+        """Return the entries of exactly this level."""
+        return tuple(entry for entry in self.entries if entry.level == level)
+
+    def for_event(self, event: str, ref: str | None = None) -> tuple[Entry, ...]:
+        """Return the entries that take part in `event`; see Entry.wants for `ref`."""
+        return tuple(entry for entry in self.entries if entry.wants(event, ref))
+
+    @cached_property
+    def _by_key(self) -> dict[str, Entry]:
+        return {entry.key: entry for entry in self.entries}
+
+
+def parse(text: str | bytes) -> Allowlist:
+    """Read an allowlist file; AllowlistError holds everything that is wrong with it.
+
+    A file that names no level at all is an error: it would switch every backend off unnoticed.
+    """
+    problems = Problems()
+    root = compose(text)
+    found: list[dict[str, Any]] = []
+    if root is None or is_empty(root) or (isinstance(root, MappingNode) and not root.value):
+        problems.add(1, "the file is empty: write `L1: []` if nobody is to take part")
+    elif isinstance(root, MappingNode):
+        found = [read_entry(*entry, problems) for entry in spelled_out(root, problems)]
+    else:
+        problems.add(root, "the file has to be a mapping: begin with a level, as in `L1:`")
+    for key, what in _UNIQUE.items():
+        _refuse_duplicates(found, key, what, problems)
+    problems.raise_if_any()
+    return Allowlist(entries=tuple(_with_defaults(values) for values in found))
+
+
+def render_errors(error: AllowlistError) -> str:
+    """Return all problems for people, one a line, in the order of the file."""
+    return "\n".join(map(str, error.problems))
+
+
+_UNIQUE = {
+    "repo": "the repository",
+    "repository_id": "the repository_id",
+    "device": "the device",
+}
+
+
+def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, problems: Problems) -> None:
+    first: dict[str, dict[str, Any]] = {}
+    for values in found:
+        if values.get(key) is None or "line" not in values:
+            continue
+        other = first.setdefault(str(values[key]).casefold(), values)
+        if other is not values:
+            where = f"line {other['line']} ({other['level'].name})"
+            name = shown(str(values[key]))
+            problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")
+
+
+def _with_defaults(values: dict[str, Any]) -> Entry:
+    level = values["level"]
+    defaults = {
+        "confirm": level is Level.L4,
+        "callback_token": "required" if level >= Level.L3 else "optional",
+        "static_key": "refused" if level >= Level.L3 else "allowed",
+    }
+    return Entry(**{**defaults, **values})
+
+
+def spelled_out(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, Fields]]:
+    """Yield every entry with its level as the full mapping it stands for, in the file's order."""
+    for name, field in pairs(root, problems).items():
+        if name in Level.__members__:
+            level = Level[name]
+            for fields in _section(field.value, level, problems):
+                yield level, fields
+        else:
+            guess = nearest(name, Level.__members__)
+            hint = f"did you mean `{guess}`?" if guess else "the levels are L1, L2, L3 and L4"
+            problems.add(field.at, f"{shown(name)} is no level: {hint}")
+
+
+def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields]:
+    found: list[Fields | None] = []
+    if isinstance(section, SequenceNode):
+        found = [_list_item(item, level, problems) for item in section.value]
+    elif isinstance(section, MappingNode) and level in CHECKED:
+        devices = pairs(section, problems)
+        found = [_of_section(name, devices[name], level, problems) for name in devices]
+    elif not is_empty(section):
+        allowed = "a list or a mapping by device" if level in CHECKED else "a list"
+        problems.add(section, f"{level.name} has to be {allowed}: write `- owner/repo` below it")
+    yield from (fields for fields in found if fields is not None)
+
+
+def _of_section(name: str, field: Field, level: Level, problems: Problems) -> Fields | None:
+    if name.casefold() in KEYS:
+        fix = f"begin the entry with `- ` to make {level.name} a list"
+        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
+        return None
+    if "/" in name:
+        fix = "write it below `- `, or put its device's name above it"
+        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
+        return None
+    return _by_device(field, problems)
+
+
+def _list_item(node: Node, level: Level, problems: Problems) -> Fields | None:
+    if not isinstance(node, MappingNode):
+        return _word(node, problems)
+    keys = pairs(node, problems)
+    only = next(iter(keys.values())) if len(keys) == 1 else None
+    if only is None or level not in CHECKED or _says_repository(keys):
+        return _mapping(node, keys, problems)
+    return _by_device(only, problems)
+
+
+def _by_device(device: Field, problems: Problems) -> Fields | None:
+    if is_empty(device.value) or isinstance(device.value, SequenceNode):
+        fix = "write its `owner/repo` after the colon; a device belongs to one backend"
+        problems.add(device.at, f"{described(device.at)} has to name one repository: {fix}")
+        return None
+    fields = _backend(device.value, problems)
+    if fields is None:
+        return None
+    stated = fields.get("device")
+    if stated is not None and described(stated.value) != described(device.at):
+        outer, inner = described(device.at), described(stated.value)
+        problems.add(stated.at, f"the device is {inner} here and {outer} above: keep one of the two")
+    return {**fields, "device": Field(device.at, device.at)}
+
+
+def _backend(node: Node, problems: Problems) -> Fields | None:
+    if isinstance(node, MappingNode):
+        return _mapping(node, pairs(node, problems), problems)
+    return _word(node, problems)
+
+
+def _word(node: Node, problems: Problems) -> Fields | None:
+    if isinstance(node, ScalarNode) and not is_empty(node):
+        return {"repo": Field(node, node)}
+    found = "nothing" if is_empty(node) else described(node)
+    problems.add(node, f"{found} stands where an entry is expected: write `owner/repo`")
+    return None
+
+
+def _mapping(node: MappingNode, keys: Fields, problems: Problems) -> Fields | None:
+    if any(name.casefold() in KEYS for name in keys):
+        return _full(keys, problems)
+    if len(keys) == 1:
+        (name, field), *_ = keys.items()
+        if "/" in name:
+            return _by_repository(field, problems)
+        problems.add(field.at, f"{shown(name)} is not a repository: write `owner/repo`")
+        return None
+    found = " and ".join(map(shown, [*keys][:3])) or "an empty mapping"
+    problems.add(node, f"{found} cannot be one entry: begin each repository with its own `- `")
+    return None
+
+
+def _full(keys: Fields, problems: Problems) -> Fields:
+    fields: Fields = {}
+    for name, field in keys.items():
+        if "/" in name:
+            fix = "indent the other keys below it, or put `repo: ` before it"
+            problems.add(field.at, f"{shown(name)} stands beside keys of an entry: {fix}")
+            fields.setdefault("repo", Field(field.at, field.at))
+        else:
+            fields[name] = field
+    return fields
+
+
+def _by_repository(repo: Field, problems: Problems) -> Fields:
+    named: Fields = {"repo": Field(repo.at, repo.at)}
+    if not isinstance(repo.value, MappingNode):
+        return {**named, "oncalls": Field(repo.at, repo.value)}
+    terms = pairs(repo.value, problems)
+    if "repo" in terms:
+        problems.add(terms["repo"].at, f"{described(repo.at)} is named already: remove this `repo`")
+    return {**terms, **named}
+
+
+def _says_repository(keys: Fields) -> bool:
+    return any("/" in name or name.casefold() in KEYS for name in keys)

@@ -1,0 +1,235 @@
+"""One backend's entry: its values once it is read, and the keys it may have at which level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from bot.oot.allowlist import yaml_values
+from bot.oot.allowlist.yaml_values import is_empty, line_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.oot.allowlist.yaml_values import Field, Problems
+
+EVENTS = ("pull_request", "push", "nightly")
+POLICIES = ("all", "trusted")
+CHECKS = ("backend", "jobs")
+CONCLUSIONS = ("neutral", "failure")
+CALLBACK_TOKENS = ("required", "optional")
+STATIC_KEYS = ("refused", "allowed")
+DISPATCHES = ("repository", "workflow")
+
+
+class Level(IntEnum):
+    """How far a backend takes part; each level includes the ones below it."""
+
+    L1 = 1  # events go out, nothing comes back
+    L2 = 2  # results on the HUD
+    L3 = 3  # check runs that never block, on pull requests that carry the device's label
+    L4 = 4  # blocking check runs on every pull request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One backend and its terms.
+
+    The parser fills in what depends on the level; the defaults here are the strict ones, so that
+    an entry made by hand never trusts more than one that was read.
+    """
+
+    repo: str  # owner/name as written; compare by `key`
+    level: int  # a Level
+    line: int  # where the file names the repository, counted from 1
+    device: str | None = None  # always present at L3
+    oncalls: tuple[str, ...] = ()  # logins, without @, none twice
+    repository_id: int | None = None  # when present, the only repository this name may stand for
+    events: frozenset[str] = frozenset({"pull_request"})  # of EVENTS, never empty
+    refs: tuple[str, ...] = ()  # globs a pushed ref must match; empty: every ref
+    policy: str = "all"  # all | trusted
+    checks: str = "backend"  # backend | jobs
+    conclusion: str = "neutral"  # neutral | failure: how an L3 failure concludes
+    confirm: bool = True  # whether green needs GitHub's own word; as read, true only at L4
+    callback_token: str = "required"  # noqa: S105 - a choice of words, not a secret
+    static_key: str = "refused"  # refused | allowed: whether one is good for reports; as read, allowed at L2
+    dispatch: str = "repository"  # repository | workflow
+    workflow_file: str | None = None  # present exactly with dispatch: workflow
+    job_timeout: int | None = None  # seconds; None: the JOB_TIMEOUT setting
+    start_timeout: int | None = None  # seconds; None: the START_TIMEOUT setting
+    rate_limit: int | None = None  # reports a minute; None: the RATE_LIMIT_PER_MIN setting
+
+    @property
+    def key(self) -> str:
+        """The name to compare and index by: GitHub ignores the case of repository names."""
+        return self.repo.casefold()
+
+    @property
+    def label(self) -> str:
+        """The name people know it by: the device where it has one, else owner/repo."""
+        return self.device or self.repo
+
+    def wants(self, event: str, ref: str | None = None) -> bool:
+        """Whether this backend takes part in `event`; `ref` (full) is looked at for pushes only.
+
+        A pattern that starts with `refs/` is held against the full ref, any other against the
+        branch name, so `v*` never lets a tag through. Without `ref` no pattern is consulted.
+        """
+        if event not in self.events:
+            return False
+        if event != "push" or ref is None or not self.refs:
+            return True
+        return any(_matches(ref, pattern) for pattern in self.refs)
+
+
+def _matches(ref: str, pattern: str) -> bool:
+    full = pattern if pattern.startswith("refs/") else f"refs/heads/{pattern}"
+    return fnmatchcase(ref, full)
+
+
+Fields = dict[str, "Field"]  # an entry spelled out: key -> where it is named, what it holds
+
+EVERY = frozenset(Level)
+REPORTING = frozenset({Level.L2, Level.L3, Level.L4})
+CHECKED = frozenset({Level.L3, Level.L4})
+
+MAX_ID = 2**63 - 1
+MAX_RATE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """One key: how its value is read, where it may stand, and why not elsewhere."""
+
+    read: yaml_values.Reader
+    levels: frozenset[Level] = EVERY
+    why: str = ""
+
+
+_SILENT = "nothing comes back from L1"
+_UNCHECKED = "only L3 and L4 have check runs"
+
+KEYS = MappingProxyType(
+    {
+        "repo": Key(
+            read=yaml_values.matching(yaml_values.REPO, "a repository: write `owner/repo`, without URL")
+        ),
+        "repository_id": Key(read=yaml_values.number(MAX_ID)),
+        "device": Key(
+            read=yaml_values.matching(
+                yaml_values.DEVICE,
+                "a device: use up to 50 of A-Z a-z 0-9 . _ -, first a letter or digit",
+            ),
+            levels=CHECKED,
+            why=_UNCHECKED,
+        ),
+        "oncalls": Key(read=yaml_values.logins),
+        "events": Key(read=yaml_values.choices(EVENTS)),
+        "refs": Key(read=yaml_values.refs),
+        "policy": Key(read=yaml_values.choice(POLICIES)),
+        "checks": Key(read=yaml_values.choice(CHECKS), levels=CHECKED, why=_UNCHECKED),
+        "conclusion": Key(
+            read=yaml_values.choice(CONCLUSIONS),
+            levels=frozenset({Level.L3}),
+            why="a failure at L4 always blocks, and L1 and L2 have no check run",
+        ),
+        "confirm": Key(
+            read=yaml_values.truth,
+            levels=frozenset({Level.L4}),
+            why="only a green L4 is confirmed with GitHub",
+        ),
+        "callback_token": Key(read=yaml_values.choice(CALLBACK_TOKENS), levels=REPORTING, why=_SILENT),
+        "static_key": Key(
+            read=yaml_values.choice(STATIC_KEYS),
+            levels=CHECKED,
+            why="at L2 every static key is good, and L1 reports nothing",
+        ),
+        "dispatch": Key(read=yaml_values.choice(DISPATCHES)),
+        "workflow_file": Key(
+            read=yaml_values.matching(
+                yaml_values.WORKFLOW_FILE, "a workflow's file name: write it without folder, as `ci.yml`"
+            )
+        ),
+        "job_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
+        "start_timeout": Key(read=yaml_values.timeout, levels=REPORTING, why=_SILENT),
+        "rate_limit": Key(read=yaml_values.number(MAX_RATE), levels=REPORTING, why=_SILENT),
+    }
+)
+
+# `gate` is the aggregate check's name; a device named like a key could be read both ways.
+RESERVED_DEVICES = frozenset({"gate", *KEYS})
+
+
+def read_entry(level: Level, fields: Fields, problems: Problems) -> dict[str, Any]:
+    """Return an entry's values by key; what is wrong with them or their company is added."""
+    found: dict[str, Any] = {"level": level}
+    for name, field in fields.items():
+        key = KEYS.get(name)
+        if key is None:
+            problems.add(field.at, f"{shown(name)} is no key of an entry: {_instead(name, level)}")
+        elif level not in key.levels:
+            problems.add(field.at, f"`{name}` means nothing at {level.name}, {key.why}: remove it")
+        elif name != "oncalls" and field.value is not field.at and is_empty(field.value):
+            problems.add(field.at, f"`{name}` has no value: write one, or leave the key out")
+        else:
+            found[name] = key.read(field.value, problems)
+    _check_names(found, fields, problems)
+    _check_company(found, fields, problems)
+    return found
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `word`, whatever its case, if any is like it."""
+    close = get_close_matches(word.casefold(), {name.casefold() for name in known}, n=1)
+    return next((name for name in known if [name.casefold()] == close), None)
+
+
+def _instead(name: str, level: Level) -> str:
+    here = [key for key in KEYS if level in KEYS[key].levels]
+    guess = nearest(name, KEYS)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
+    return f"{level.name} knows {', '.join(here)}"
+
+
+def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
+    start = next(iter(fields.values())).at
+    if "repo" not in fields:
+        problems.add(start, "the entry names no repository: add `repo: owner/repo`")
+        return
+    found["line"] = line_of(fields["repo"].at)
+    if found["level"] is Level.L3 and "device" not in fields:
+        repo = found["repo"] or "owner/repo"
+        fix = f"write `npu: {repo}` or add `device: npu`, with your device's name"
+        problems.add(start, f"an L3 entry needs a device, the name of its label: {fix}")
+    device = found.get("device")
+    if device is not None and device.casefold() in RESERVED_DEVICES:
+        problems.add(fields["device"].at, f"{shown(device)} is reserved: name the device otherwise")
+
+
+def _check_company(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
+    events = found.get("events", frozenset({"pull_request"}))
+    if events is not None:  # None: not readable, and said so
+        _check_events(found["level"], events, fields, problems)
+    by_workflow = found.get("dispatch") == "workflow"
+    if by_workflow and "workflow_file" not in fields:
+        fix = "add the file's name, as in `workflow_file: ci.yml`"
+        problems.add(fields["dispatch"].at, f"`dispatch: workflow` starts one workflow: {fix}")
+    if "workflow_file" in fields and not by_workflow:
+        fix = "add `dispatch: workflow`, or remove it"
+        problems.add(fields["workflow_file"].at, f"`workflow_file` is not used: {fix}")
+
+
+def _check_events(level: Level, events: frozenset[str], fields: Fields, problems: Problems) -> None:
+    if level is Level.L1 and "nightly" in events:
+        problems.add(fields["events"].at, f"`nightly` means nothing at L1, {_SILENT}: remove it")
+    if level in CHECKED and "pull_request" not in events:
+        fix = "add `pull_request`, or move the entry to L2"
+        problems.add(fields["events"].at, f"{level.name} is about pull requests: {fix}")
+    if "refs" in fields and "push" not in events:
+        fix = "add `push` to `events`, or remove `refs`"
+        problems.add(fields["refs"].at, f"`refs` filters pushes, and none are asked for: {fix}")

@@ -1,0 +1,160 @@
+"""The task `command`: the commands of one comment (key: the delivery's GUID).
+
+Each is recorded before it is carried out, by its comment and position: however often the comment is delivered, it is
+carried out once. Reactions answer at once; what needs words is in our comment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.core.errors import GitHubRefused, GiveUp, RetryLater
+from bot.core.json_fields import as_time
+from bot.oot.commands import parsing
+from bot.oot.commands.execute_command import Request, execute_command
+from bot.oot.dispatch.approval import may_write
+from bot.oot.results import commands, task_keys
+from bot.oot.results.task_keys import request_publish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.context import Context
+    from bot.oot.commands.parsing import Command
+    from bot.oot.results.rows import CommandRow
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.oot.commands.comment_commands")
+
+MOST_PER_PERSON = 60  # commands in an hour of one person in one repository; further ones get no answer at all
+MOST_ON_PULL = (
+    100  # commands in an hour on one pull request; then only people with write access may give more
+)
+HOUR = 3_600_000  # milliseconds
+REACTION_SEEN = "eyes"
+REACTIONS = {"done": "rocket", "refused": "confused"}  # by the command's state
+NEEDS_NO_ROLE = frozenset({"help", "status", ""})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    """The comment with the commands."""
+
+    repo: str
+    number: int  # the pull request's
+    id: int
+    guid: str  # the delivery's
+    login: str
+    by_author: bool  # of the pull request
+    created_at: int  # epoch milliseconds
+    body: str
+
+    @classmethod
+    def read(cls, event: dict[str, Any], guid: str) -> Comment:
+        """Read an issue_comment event; raises GiveUp."""
+        try:
+            comment, issue = event["comment"], event["issue"]
+            created_at, login = as_time(comment["created_at"]), comment["user"]["login"]
+            if created_at is None:
+                raise GiveUp("the comment does not say when it was made")
+            return cls(
+                repo=event["repository"]["full_name"],
+                number=issue["number"],
+                id=comment["id"],
+                guid=guid,
+                login=login,
+                by_author=issue["user"] is not None and issue["user"]["login"] == login,
+                created_at=created_at,
+                body=comment["body"],
+            )
+        except (KeyError, TypeError) as error:
+            raise GiveUp(f"the comment lacks what a command needs: {error!r}") from error
+
+
+async def run(context: Context, task: Task) -> None:
+    """Carry out every command of one comment."""
+    async with context.store.read() as tx:
+        _, event = await task_keys.delivery_of(context, tx, task)
+    comment = Comment.read(event, task.key)
+    if not context.settings.is_upstream(comment.repo):
+        return
+    recorded = await _record(context, comment, await asyncio.to_thread(parsing.parse, comment.body))
+    fresh = [(row, command) for row, command in recorded if row["state"] == "seen"]
+    if fresh:
+        with contextlib.suppress(RetryLater):  # the reaction delays nothing
+            await _react(context, comment, REACTION_SEEN)
+    states = [row["state"] for row, _ in recorded if row["state"] != "seen"]
+    for row, command in fresh:
+        states.append(await _execute(context, comment, row, command))
+    for state, reaction in REACTIONS.items():
+        if state in states:
+            await _react(context, comment, reaction)
+
+
+async def _record(
+    context: Context, comment: Comment, given: Sequence[Command]
+) -> list[tuple[CommandRow, Command]]:
+    """Record the commands of a comment within the limits; those recorded before are returned in any case."""
+    repo, login = comment.repo, comment.login
+    async with context.store.read() as tx:
+        on_pull = await commands.count_on_pull(tx, repo, comment.number, since=tx.now - HOUR)
+    accepted = on_pull < MOST_ON_PULL or may_write(await context.github.role(repo, login))
+    recorded: list[tuple[CommandRow, Command]] = []
+    async with context.store.transaction() as tx:
+        for position, command in enumerate(given):
+            row = {
+                "upstream_repo": repo,
+                "comment_id": comment.id,
+                "position": position,
+                "pr_number": comment.number,
+                "login": login,
+                "verb": command.verb,
+                "text": command.text,
+                "delivery_id": comment.guid,
+            }
+            by_person = await commands.count_by_person(tx, repo, login, since=tx.now - HOUR)
+            within = accepted and by_person < MOST_PER_PERSON
+            if known := (await commands.record(tx, row) if within else await commands.find(tx, row)):
+                recorded.append((known, command))
+    if len(recorded) < len(given):
+        log.warning("too many commands", repo=repo, login=login, pull=comment.number)
+    return recorded
+
+
+async def _execute(context: Context, comment: Comment, row: CommandRow, command: Command) -> str:
+    """Carry one command out; returns its state."""
+    repo, login, number = comment.repo, comment.login, comment.number
+    request = Request(
+        repo=repo,
+        number=number,
+        login=login,
+        by_author=comment.by_author,
+        role=None if command.verb in NEEDS_NO_ROLE else await context.github.role(repo, login),
+        cause=f"comment {comment.id} command {row['position']}",
+        commented_at=comment.created_at,
+    )
+    async with context.store.transaction() as tx:
+        outcome = await execute_command(tx, context.settings, request, command)
+        state = "done" if outcome.done else "refused"
+        await commands.settle(tx, row, state=state, answer=outcome.answer, head_sha=outcome.head_sha)
+        request_publish(tx, repo, number)
+    log.info("command", repo=repo, pull=number, login=login, verb=command.verb, state=state)
+    return state
+
+
+async def _react(context: Context, comment: Comment, content: str) -> None:
+    """Add a reaction to the comment, which GitHub does once; a comment that was deleted needs none.
+
+    Anybody can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
+    """
+    client = context.github.low_priority(comment.repo, pull_requests="write")
+    url = client.path(f"issues/comments/{comment.id}/reactions")
+    try:
+        await client.post(url, data={"content": content})
+    except GitHubRefused as error:
+        log.info("no reaction", reason=str(error))

@@ -1,0 +1,251 @@
+"""Commands: what each one does and who may give it. All this happens in one transaction; tasks do the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.core import text
+from bot.oot.commands import rerun
+from bot.oot.commands.parsing import USAGE
+from bot.oot.dispatch.approval import is_held, may_write
+from bot.oot.dispatch.redispatch import redispatch
+from bot.oot.results import commands, dispatches
+from bot.oot.verdict import pull_state, words
+from bot.oot.verdict.verdict import is_finished
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.commands.parsing import Command
+    from bot.oot.results.rows import DispatchRow
+    from bot.oot.verdict.head import Head
+    from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Backend
+
+FOR_AUTHORS = frozenset({"rerun", "cancel"})
+FOR_WRITERS_ONLY = frozenset({"ignore"})
+
+
+class Refused(Exception):
+    """The command has no effect; the message is the answer that says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Who gave a command and where, and what GitHub says they may do."""
+
+    repo: str
+    number: int
+    login: str
+    by_author: bool  # of the pull request
+    role: str | None  # admin | write | read | none
+    cause: str  # identifies the command
+    commented_at: int  # epoch milliseconds, by GitHub's clock and in its whole seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a command."""
+
+    done: bool
+    answer: str
+    head_sha: str | None
+
+
+async def execute_command(tx: Transaction, settings: Settings, request: Request, command: Command) -> Outcome:
+    """Carry a command out, if the person may give it."""
+    await dispatches.lock_pull(tx, request.repo, request.number)
+    state = await pull_state.read_pull(tx, settings, request.repo, request.number, newest=1)
+    head = state.current
+    sha = head.view.head_sha if head else None
+    try:
+        return Outcome(done=True, answer=await _answer(tx, state, request, command), head_sha=sha)
+    except Refused as reason:
+        return Outcome(done=False, answer=str(reason), head_sha=sha)
+
+
+async def _answer(tx: Transaction, state: PullState, request: Request, command: Command) -> str:
+    if command.problem:
+        raise Refused(command.problem)
+    if command.verb == "help":
+        return USAGE
+    head = state.current
+    if head is None or state.record is None:
+        raise Refused("nothing is known of this pull request yet: try again in a minute")
+    chosen = [_find(head, name) for name in command.backends]
+    if command.verb == "status":
+        return _status(head, chosen)
+    if state.record["state"] != "open":
+        raise Refused("this pull request is closed")
+    chosen = chosen or _implied(head, command.verb, request)
+    forbidden = [
+        _label(head, key) for key in chosen if not _may(request, command.verb, head.entries.get(key))
+    ]
+    if forbidden:
+        raise Refused(
+            f"{request.login} may not {command.verb} {text.listing(forbidden)}: {_requirement(command.verb)}"
+        )
+    done, refused = [], []
+    for key in chosen:
+        try:
+            done.append(await _do(tx, state, key, request, command))
+        except Refused as reason:
+            refused.append(f"{reason}.")
+    if not done:
+        raise Refused(" ".join(refused))
+    return " ".join([*done, *refused])
+
+
+async def _do(tx: Transaction, state: PullState, key: str, request: Request, command: Command) -> str:
+    head = state.heads[0]
+    match command.verb:
+        case "run":
+            return await _run(tx, state, key, request)
+        case "rerun":
+            return await _rerun(tx, head, key, request, "all" if command.everything else "failed")
+        case "cancel":
+            return await _cancel(tx, head, key, request)
+        case "ignore":
+            _refuse_if_changed(state, request)
+            return await _ignore(tx, state, key, request, command.reason)
+    raise ValueError(f"unknown command {command.verb}")
+
+
+def _status(head: Head, chosen: Sequence[str]) -> str:
+    shown = [one for one in head.view.backends if not chosen or one.repo.casefold() in chosen]
+    if not chosen:
+        return f"{words.tally(shown) or 'nothing was dispatched'} on commit {text.short(head.view.head_sha)}"
+    if not shown:
+        raise Refused(f"nothing is known of {_label(head, chosen[0])} on this commit")
+    return "; ".join(f"{one.label}: {words.headline(one)}" for one in shown)
+
+
+async def _run(tx: Transaction, state: PullState, key: str, request: Request) -> str:
+    """Dispatch to a backend again, whatever became of it before."""
+    head = state.heads[0]
+    label, entry = _label(head, key), head.entries.get(key)
+    if entry is None or not entry.wants("pull_request"):
+        raise Refused(f"{label} does not take part in pull requests any more")
+    like = head.facts.get(key) or next(iter(head.facts.values()), None)
+    if like is None:
+        raise Refused("no event of this commit was dispatched: push again, or close and reopen")
+    dispatch: DispatchRow = like.dispatch | {"backend": entry.repo}
+    await _refuse_if_held(tx, dispatch, label)
+    await redispatch(tx, dispatch, request.cause)
+    return f"{label} is dispatched again."
+
+
+async def _rerun(tx: Transaction, head: Head, key: str, request: Request, scope: str) -> str:
+    facts, label = head.facts.get(key), _label(head, key)
+    if facts is None:
+        raise Refused(f"this commit was not dispatched to {label}: /oot run {label}")
+    await _refuse_if_held(tx, facts.dispatch, label)
+    if not await rerun.request(tx, facts, scope, cause=request.cause):
+        return f"{label} is about to run already."
+    return f"{label} is run again."
+
+
+async def _refuse_if_held(tx: Transaction, dispatch: DispatchRow, label: str) -> None:
+    if await is_held(tx, dispatch):
+        raise Refused(f"{label} is held back: it needs the label {words.OK_TO_TEST}")
+
+
+async def _cancel(tx: Transaction, head: Head, key: str, request: Request) -> str:
+    facts, label = head.facts.get(key), _label(head, key)
+    if facts is None:
+        raise Refused(f"this commit was not dispatched to {label}")
+    if facts.dispatch["state"] == "held":
+        raise Refused(f"{label} is held back: nothing of it runs")
+    unsent, identifier = facts.dispatch["state"] == "pending", facts.dispatch["id"]
+    reason = (
+        f"dropped by {request.login} before it was sent"  # with a reason it is not dispatched again later
+    )
+    # settled only if it was not sent meanwhile
+    if unsent and await dispatches.settle(tx, identifier, state="superseded", error=reason):
+        return f"{label} is not run on this commit."
+    runs = {row["run_id"] for row in facts.latest if not is_finished(row)}
+    ours = sorted(run for run in runs if run.isascii() and run.isdigit())
+    if not ours:
+        raise Refused(f"{label} has reported no run that GitHub could cancel")
+    for run in ours:
+        tx.enqueue("cancel", f"{facts.dispatch['id']}/{run}")
+    return words.being_cancelled(label)
+
+
+def _refuse_if_changed(state: PullState, request: Request) -> None:
+    """Refuse a command older than the newest event of the pull request: it may be at a commit nobody has seen.
+
+    Any event counts, as its time is GitHub's own; which of two within one second was first is unknown.
+    """
+    changed_at = state.record["updated_at"] if state.record else None
+    if changed_at is None or changed_at >= request.commented_at:
+        sha = text.short(state.heads[0].view.head_sha)
+        raise Refused(
+            f"the pull request, now at {sha}, has changed since this command was given: "
+            "check it, and give the command again"
+        )
+
+
+async def _ignore(tx: Transaction, state: PullState, key: str, request: Request, reason: str) -> str:
+    head = state.heads[0]
+    row = {
+        "upstream_repo": request.repo,
+        "pr_number": request.number,
+        "head_sha": head.view.head_sha,
+        "base_ref": state.base_ref,
+        "backend_key": key,
+        "login": request.login,
+        "reason": reason,
+    }
+    await commands.ignore(tx, row)
+    return f"{_label(head, key)} is ignored on commit {text.short(head.view.head_sha)}."
+
+
+def _find(head: Head, name: str) -> str:
+    """Return the backend (case folded) of that name: its device or its owner/repo; raises Refused."""
+    wanted = name.casefold()
+    for key in (*head.entries, *head.facts):
+        if wanted in {key, _label(head, key).casefold()}:
+            return key
+    known = sorted(_label(head, key) for key in {*head.entries, *head.facts})
+    raise Refused(f"no backend is called {name}; there are: {text.listing(known, limit=20)}")
+
+
+def _implied(head: Head, verb: str, request: Request) -> list[str]:
+    """Return the backends of a command that names none: those it fits, only the person's own if there are any."""
+    fits = [one for one in head.view.backends if _fits(one, verb)]
+    if not fits:
+        raise Refused("nothing has failed here" if verb == "rerun" else "nothing runs here")
+    keys = [one.repo.casefold() for one in fits if one.repo.casefold() in head.facts]
+    return [key for key in keys if _may(request, verb, head.entries.get(key))] or keys
+
+
+def _fits(backend: Backend, verb: str) -> bool:
+    return backend.state.red if verb == "rerun" else any(not job.finished for job in backend.jobs)
+
+
+def _may(request: Request, verb: str, entry: Entry | None) -> bool:
+    if may_write(request.role):
+        return True
+    if verb in FOR_WRITERS_ONLY:
+        return False
+    on_call = entry is not None and request.login.casefold() in {name.casefold() for name in entry.oncalls}
+    return on_call or (request.by_author and verb in FOR_AUTHORS)
+
+
+def _requirement(verb: str) -> str:
+    if verb in FOR_WRITERS_ONLY:
+        return "that takes write access"
+    author = ", or being the author" if verb in FOR_AUTHORS else ""
+    return f"that takes write access, or being on call for it{author}"
+
+
+def _label(head: Head, key: str) -> str:
+    if key in head.entries:
+        return head.entries[key].label
+    dispatch = head.facts[key].dispatch
+    return str(dispatch["device"] or dispatch["backend"])

@@ -1,0 +1,15 @@
+"""The feature `commands`: commands in comments, and the buttons of check runs."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="commands",
+    tasks={
+        "cancel": "bot.oot.commands.cancel:run",
+        "command": "bot.oot.commands.comment_commands:run",
+        "rerun": "bot.oot.commands.rerun:handle_button",
+        "run_again": "bot.oot.commands.rerun:run_again",
+    },
+)

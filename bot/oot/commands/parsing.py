@@ -1,0 +1,114 @@
+"""Parsing of commands in comments: `/oot <verb>` at the start of a line, with Markdown read as GitHub reads it.
+
+Nothing in code, quotes, lists or HTML comments is a command: a real Markdown parser finds the plain lines of text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it.token import Token
+
+MOST_COMMANDS = 5  # of one comment that are carried out
+MOST_BACKENDS = 20  # named in one command
+LONGEST_PARAGRAPH = 4000  # characters: parsing much longer ones as Markdown can take a second
+LONGEST_LINE = 500  # characters of a line that are kept
+LONGEST_REASON = 300  # characters
+VERBS = ("help", "status", "run", "rerun", "cancel", "ignore")
+USAGE = (
+    "/oot help | status [backend] | run <backend..> | rerun [backend..] [--all] | cancel [backend..] | "
+    "ignore <backend> <reason>"
+)
+_LIKE_COMMAND = re.compile(r"^ {0,3}/oot(?!\S)", re.MULTILINE)
+_WORD = "/oot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command; `problem` is the reason why it cannot be carried out as written, if it cannot."""
+
+    text: str  # the line
+    verb: str = ""  # of VERBS; empty when there is a problem
+    backends: tuple[str, ...] = ()  # as they were named: device or owner/repo
+    everything: bool = False  # --all
+    reason: str = ""
+    problem: str = ""
+
+
+def may_hold(body: str) -> bool:
+    """Return whether a comment is worth parsing: most are not, and this costs nothing."""
+    return _LIKE_COMMAND.search(body.replace("\r", "\n")) is not None
+
+
+def parse(body: str) -> tuple[Command, ...]:
+    """Return the commands of a comment in order, at most MOST_COMMANDS."""
+    if not may_hold(body):
+        return ()
+    lines = (line for line in _plain_lines(body) if line.split(maxsplit=1)[:1] == [_WORD])
+    return tuple(_parse_line(line) for line, _ in zip(lines, range(MOST_COMMANDS), strict=False))
+
+
+def _plain_lines(body: str) -> Iterator[str]:
+    """Yield the lines of the comment's own paragraphs, markup left out."""
+    # quotes and lists are not parsed: nothing in them is a command, and deep nesting takes long
+    blocks = MarkdownIt("commonmark", {"maxNesting": 1}).disable("inline")
+    spans = MarkdownIt("commonmark").disable(["escape", "entity"])
+    defined: dict[str, Any] = {}  # link references, anywhere in the comment
+    own = False
+    for token in blocks.parse(body, defined):
+        if own and len(token.content) <= LONGEST_PARAGRAPH and may_hold(token.content):
+            for inline in spans.parseInline(token.content, defined):
+                yield from _lines(inline.children or [])
+        own = token.type == "paragraph_open" and token.level == 0
+
+
+def _lines(children: list[Token]) -> Iterator[str]:
+    """Yield a paragraph's lines; anything but text keeps its markup, so a line that begins with it is no command."""
+    line = ""
+    for child in children:
+        if child.type in {"softbreak", "hardbreak"}:
+            yield line
+            line = ""
+        elif child.type == "text":
+            line += child.content
+        else:
+            line += f"{child.markup or '['}{child.content}"
+    yield line
+
+
+def _parse_line(line: str) -> Command:
+    text = line.strip()[:LONGEST_LINE]
+    _, *words = text.split()
+    verb, rest = (words[0].lower(), words[1:]) if words else ("help", [])
+    if verb not in VERBS:
+        return Command(text=text, problem=f"there is no such command; there are: {USAGE}")
+    if verb == "ignore":
+        return _parse_ignore(text, rest)
+    named = tuple(dict.fromkeys(word.removeprefix("@").strip(",") for word in rest if word != "--all"))
+    everything = "--all" in rest
+    problem = ""
+    if any(name.startswith("-") for name in named) or (everything and verb != "rerun"):
+        problem = "only rerun has an option, --all"
+    elif verb == "run" and not named:
+        problem = "name the backends to run: /oot run <backend..>"
+    elif verb == "status" and len(named) > 1:
+        problem = "name one backend, or none: /oot status [backend]"
+    elif len(named) > MOST_BACKENDS:
+        problem = f"name at most {MOST_BACKENDS} backends"
+    if problem:
+        return Command(text=text, problem=problem)
+    return Command(text=text, verb=verb, backends=() if verb == "help" else named, everything=everything)
+
+
+def _parse_ignore(text: str, rest: list[str]) -> Command:
+    reason = " ".join(rest[1:])[:LONGEST_REASON]
+    if not reason:
+        return Command(text=text, problem="say which backend and why: /oot ignore <backend> <reason>")
+    return Command(text=text, verb="ignore", backends=(rest[0],), reason=reason)

@@ -1,0 +1,28 @@
+"""The feature `dispatch`: upstream events are dispatched to backends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind."""
+    return {"sweep": 60.0}
+
+
+FEATURE = Feature(
+    name="dispatch",
+    tasks={
+        "approve": "bot.oot.dispatch.approval:run",
+        "dispatch": "bot.oot.dispatch.send_dispatch:run",
+        "relay": "bot.oot.dispatch.plan_dispatches:run",  # records dispatches; databases hold it by this name
+        "sweep": "bot.oot.dispatch.timeouts:run",
+    },
+    periodic="bot.oot.dispatch.feature:periodic",
+    reconcile="bot.oot.dispatch.reconcile_pulls:reconcile",
+)

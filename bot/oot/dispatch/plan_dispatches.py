@@ -1,0 +1,272 @@
+"""The task that records dispatches: a stored upstream delivery (key: its GUID) -> one dispatch per backend.
+
+Its kind is `relay`, not a form of *dispatch*, because databases hold tasks by that name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.core.errors import GiveUp, RetryLater
+from bot.core.json_fields import Kind, decode, read
+from bot.ingest import inbox, pull_records
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.dispatch import approval
+from bot.oot.dispatch.rows import EventColumns, backend_columns, new_dispatch
+from bot.oot.results import dispatches, task_keys
+from bot.oot.results.task_keys import request_publish
+from bot.oot.verdict.facts import newest, read_facts
+from bot.oot.verdict.verdict import State, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import PullRow
+    from bot.oot.allowlist.allowlist import Allowlist, Entry
+    from bot.oot.results.rows import DispatchRow
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
+
+NO_COMMIT = "0" * 40  # GitHub's SHA for a ref that did not exist before, or no longer exists
+SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})  # actions that bring no commit
+WORTHLESS = frozenset({State.CANCELLED, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED})
+MOST_REOPENED = 3  # dispatches of one commit by reopening, to a backend that has not finished
+MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullEvent:
+    """An event of a pull request."""
+
+    guid: str
+    repo: str
+    number: int
+    action: str
+    head_sha: str
+    base_sha: str
+    base_ref: str
+    labels: list[str]
+    author_association: str | None
+    updated_at: int | None  # epoch milliseconds, in GitHub's whole seconds
+
+    @classmethod
+    def read(cls, guid: str, body: dict[str, Any]) -> PullEvent:
+        """Read a delivery's body; raises KeyError, TypeError or AttributeError."""
+        pull = body["pull_request"]
+        return cls(
+            guid=guid,
+            repo=body["repository"]["full_name"],
+            number=pull["number"],
+            action=body["action"],
+            head_sha=pull["head"]["sha"],
+            base_sha=pull["base"]["sha"],
+            base_ref=pull["base"]["ref"],
+            labels=[label["name"] for label in pull.get("labels") or ()],
+            author_association=pull.get("author_association"),
+            updated_at=_updated_at(body),
+        )
+
+    @property
+    def columns(self) -> EventColumns:
+        """What all its dispatches have in common."""
+        return {
+            "delivery_id": self.guid,
+            "source_guid": self.guid,
+            "upstream_repo": self.repo,
+            "event_type": "pull_request",
+            "action": self.action,
+            "pr_number": self.number,
+            "head_sha": self.head_sha,
+            "base_sha": self.base_sha,
+            "base_ref": self.base_ref,
+            "labels": self.labels,
+        }
+
+
+async def run(context: Context, task: Task) -> None:
+    """Record the dispatches of one delivery."""
+    async with context.store.transaction() as tx:
+        tx.cause = task.key
+        event, body = await task_keys.delivery_of(context, tx, task)
+        try:
+            await PLANNERS[event](tx, context.settings, task.key, body)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise GiveUp(f"the {event} event lacks what a dispatch needs: {error!r}") from error
+
+
+async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body: dict[str, Any]) -> None:
+    """Record one dispatch per backend of the allowlist for an event of a watched repository's pull request.
+
+    Raises RetryLater while no allowlist is in force: the event is kept until there are backends to send it to.
+    """
+    if not settings.is_upstream(body["repository"]["full_name"]):
+        return
+    allowlist = await _allowlist(tx)
+    event = PullEvent.read(guid, body)
+    repo, number = event.repo, event.number
+    await dispatches.lock_pull(tx, repo, number)
+    record = await pull_records.get(tx, repo, number)
+    now = _head_and_base_now(record, event)
+    await dispatches.supersede_unsent(tx, repo, number, but_head=now[0] if now else None)
+    # also a closing that is over, which would make backends cancel what runs
+    outdated = now != (None if event.action == "closed" else (event.head_sha, event.base_ref))
+    trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
+    done = await _already_dispatched(tx, event, allowlist)
+    recorded = 0
+    for entry in allowlist.for_event("pull_request"):
+        if entry.key not in done:
+            state = await _state(tx, event, entry, trusted=trusted, outdated=outdated)
+            if state and await _record(tx, event.columns, entry, state):
+                recorded += 1
+    for one in {number, *await _gate_deciders(tx, repo, number, record)}:
+        request_publish(tx, repo, one)
+    log.info(
+        "dispatches recorded",
+        repo=repo,
+        pull=number,
+        action=event.action,
+        backends=recorded,
+        outdated=outdated,
+    )
+
+
+async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[str, Any]) -> None:
+    """Record one dispatch per backend that wants pushes to this ref.
+
+    Deletions are never dispatched, tags only to backends whose `refs` name tags.
+    """
+    repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
+    if not settings.is_upstream(repo) or body.get("deleted") or after == NO_COMMIT:
+        return
+    allowlist = await _allowlist(tx)
+    columns: EventColumns = {
+        "delivery_id": guid,
+        "source_guid": guid,
+        "upstream_repo": repo,
+        "event_type": "push",
+        "action": body.get("action"),
+        "pr_number": None,
+        "head_sha": after,
+        "base_sha": None if body["before"] == NO_COMMIT else body["before"],
+        "base_ref": None,
+        "labels": [],
+    }
+    recorded = 0
+    for entry in allowlist.for_event("push", ref):
+        if ref.startswith("refs/heads/") or entry.refs:
+            recorded += await _record(tx, columns, entry, "pending")
+    log.info("dispatches recorded", repo=repo, ref=ref, backends=recorded)
+
+
+PLANNERS = {"pull_request": plan_pull_request, "push": plan_push}
+
+
+async def _allowlist(tx: Transaction) -> Allowlist:
+    allowlist = await allowlists.in_force(tx)
+    if allowlist is None:
+        raise RetryLater("no valid allowlist has been read yet", after=5)
+    return allowlist
+
+
+def _head_and_base_now(record: PullRow | None, event: PullEvent) -> tuple[str | None, str | None] | None:
+    """Return the head and base branch of a pull request now, None if it is closed.
+
+    Events can arrive late: a record that is newer than the event decides.
+    """
+    if record is not None and _is_newer(record, event):
+        return (record["head_sha"], record["base_ref"]) if record["state"] == "open" else None
+    return None if event.action == "closed" else (event.head_sha, event.base_ref)
+
+
+def _is_newer(record: PullRow, event: PullEvent) -> bool:
+    """Whether a record is certainly later than an event: within a second either may be, but `opened` comes first."""
+    at, recorded_at = event.updated_at, record["updated_at"]
+    if at is None or recorded_at is None:
+        return False
+    return recorded_at > at or (event.action == "opened" and recorded_at == at)
+
+
+async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allowlist) -> set[str]:
+    """Return the backends (case folded) that an event is not dispatched to, as they need not run once more.
+
+    If the event brought no commit or arrives late, these are the backends whose last dispatch of this commit for this
+    base branch counts: closing and reopening would otherwise run them again and again. The end of a draft is
+    dispatched once all the same: some run nothing before it.
+    """
+    action = event.action
+    if action == "closed":
+        return set()
+    rows = await dispatches.of_pull(tx, event.repo, event.number, heads={event.head_sha})
+    rows = [row for row in rows if row["base_ref"] == event.base_ref]
+    late = await _is_late(tx, rows, event)
+    if not late and action not in SAME_COMMIT:
+        return set()
+    same_action = Counter(row["backend_key"] for row in rows if row["action"] == action)
+    facts = await read_facts(tx, list(newest(rows).values()))
+    found = set()
+    for known in facts.values():
+        key = known.dispatch["backend_key"]
+        state = state_of(known, allowlist.find(key), now=tx.now)
+        reopened = action == "reopened" and not late
+        # closing makes a backend cancel its run, which it need not report
+        may_be_cancelled = reopened and not state.finished and same_action[key] < MOST_REOPENED
+        if state not in WORTHLESS and not may_be_cancelled:
+            found.add(key)
+    return found & set(same_action) if action == "ready_for_review" and not late else found
+
+
+async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEvent) -> bool:
+    """Whether a later event, or what was read from GitHub in place of this one, has dispatched the commit already."""
+    at = event.updated_at
+    if at is None:
+        return False
+    others = dict.fromkeys(row["source_guid"] for row in reversed(rows) if row["source_guid"] != event.guid)
+    for guid in [*others][:MOST_EVENTS]:
+        source = await inbox.find(tx, guid)
+        other_at = _updated_at(decode(source["body"])) if source else None
+        # GitHub's times are whole seconds: of two events in one second neither is known to be later
+        if source and other_at and (other_at > at or (other_at == at and source["source"] == "api")):
+            return True
+    return False
+
+
+def _updated_at(body: dict[str, Any]) -> int | None:
+    found: int | None = read(body, ("pull_request", "updated_at"), Kind.TIME)
+    return found
+
+
+async def _state(
+    tx: Transaction, event: PullEvent, entry: Entry, *, trusted: bool, outdated: bool
+) -> str | None:
+    """Return the state in which a dispatch to a backend is recorded; None if it gets none."""
+    closing, held = event.action == "closed", entry.policy == "trusted" and not trusted
+    if held and closing and not await dispatches.was_dispatched(tx, event.repo, event.number, entry.key):
+        return None  # nothing of this pull request was ever sent there
+    if outdated:
+        return "superseded"
+    return "held" if held and not closing else "pending"
+
+
+async def _record(tx: Transaction, event: EventColumns, entry: Entry, state: str) -> bool:
+    """Record one dispatch and have it sent; returns False when it was recorded before."""
+    row = new_dispatch(tx, event, backend_columns(entry), state=state)
+    added = await dispatches.add(tx, row)
+    if added and state == "pending":
+        tx.enqueue("dispatch", row["id"])
+    return added
+
+
+async def _gate_deciders(tx: Transaction, repo: str, number: int, record: PullRow | None) -> set[int]:
+    """Return the other pull requests that publish the gates of commits this one is, or was, at."""
+    if record is None:
+        return set()
+    deciders = await pull_records.deciders(tx, repo, await pull_records.heads(tx, record))
+    return {first for first, *_ in deciders.values()} - {number}

@@ -1,0 +1,198 @@
+"""Open pull requests compared with our records: what no delivery brought is stored as if one had."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.core.errors import GitHubRefused
+from bot.core.json_fields import as_time
+from bot.ingest import inbox, synthetic_deliveries
+from bot.ingest.watched import canonical_name
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.dispatch import rows
+from bot.oot.dispatch.redispatch import redispatch_superseded
+from bot.oot.results.task_keys import request_publish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.github.client import Client
+    from bot.ingest.reconcile import Window
+    from bot.oot.dispatch.rows import RecordedPull
+
+log = structlog.get_logger("bot.oot.dispatch.reconcile_pulls")
+
+MOST_PULLS = 100  # read one by one in a run; the others' turn comes ten minutes later
+PAGE = 50  # pull requests per page: each has 25 KB, and two pages are held at a time
+SOON = 5.0  # seconds after which the stored delivery has certainly been recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPull:
+    """An open pull request as GitHub lists it."""
+
+    number: int
+    repository_id: int
+    head: str
+    base_ref: str
+    title: str
+    draft: bool
+    labels: frozenset[str]
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissedEvent:
+    """An event of a pull request that our records lack."""
+
+    number: int
+    action: str  # as GitHub would have named it; `reconciled` where only the record is behind
+    guid: str
+    dispatched: bool = False  # so our check runs are on the pull request
+
+
+async def reconcile(context: Context, repo: str, window: Window) -> int:
+    """Repair our records of one repository's pull requests; returns how many were behind.
+
+    Raises GitHubRefused when they cannot be listed, RetryLater when GitHub stops answering, even halfway.
+    """
+    async with context.store.read() as tx:
+        dispatching = await allowlists.in_force(tx) is not None
+    settled = (
+        window.settled if dispatching else 0
+    )  # without an allowlist even recorded events wait to be dispatched
+    client = context.github.client(repo, pull_requests="read")
+    listed = await _list(client)
+    comparable = [pull for pull in listed if pull.updated_at < settled]
+    async with context.store.read() as tx:
+        missed = await _missed(tx, repo, listed, comparable, since=window.since)
+        unsent = await rows.superseded_unsent(tx, repo, [pull.number for pull in comparable])
+    superseded = {(row["pr_number"], row["head_sha"], row["base_ref"]) for row in unsent}
+    for pull in comparable:
+        if (pull.number, pull.head, pull.base_ref) in superseded:
+            async with context.store.transaction() as tx:
+                await redispatch_superseded(tx, repo, pull.number)
+    # a random choice, as some may be refused, or end this run, every time
+    chosen = random.sample(missed, min(len(missed), MOST_PULLS))
+    return sum([await _store(context, client, event, settled) for event in chosen])
+
+
+async def _list(client: Client) -> list[ListedPull]:
+    url = client.path("pulls{?state,per_page}")
+    pages = client.getiter(url, {"state": "open", "per_page": str(PAGE)})
+    return [_listed(pull) async for pull in pages]
+
+
+def _listed(pull: dict[str, Any]) -> ListedPull:
+    return ListedPull(
+        number=pull["number"],
+        repository_id=pull["base"]["repo"]["id"],
+        head=pull["head"]["sha"],
+        base_ref=pull["base"]["ref"],
+        title=pull["title"],
+        draft=pull["draft"],
+        labels=frozenset(label["name"] for label in pull["labels"]),
+        created_at=as_time(pull["created_at"]) or 0,
+        updated_at=as_time(pull["updated_at"]) or 0,
+    )
+
+
+async def _missed(
+    tx: Transaction, repo: str, listed: Sequence[ListedPull], comparable: Sequence[ListedPull], *, since: int
+) -> list[MissedEvent]:
+    """Return what was missed of a repository's pull requests and is not stored yet."""
+    numbers = [pull.number for pull in comparable]
+    recorded = await rows.recorded_pulls(tx, repo, numbers)
+    dispatched = await rows.dispatched_heads(tx, repo, numbers)
+    missed = [
+        _missed_event(pull, recorded.get(pull.number), dispatched.get(pull.number, set()), since=since)
+        for pull in comparable
+    ]
+    open_now = {pull.number for pull in listed}
+    missed += [
+        _closed(row) for number, row in recorded.items() if row["state"] == "open" and number not in open_now
+    ]
+    found = [event for event in missed if event is not None]
+    stored = await inbox.stored(tx, [event.guid for event in found])
+    return [event for event in found if event.guid not in stored]
+
+
+def _missed_event(
+    pull: ListedPull, record: RecordedPull | None, dispatched: set[tuple[str, str | None]], *, since: int
+) -> MissedEvent | None:
+    """Return what was missed of an open pull request, given its record and its dispatched heads; None if nothing.
+
+    One that was open before this bot first looked (`since`) and whose head has not changed is not dispatched.
+    """
+    moved = record is not None and record["head_sha"] != pull.head
+    due = pull.created_at >= since // 1000 * 1000 or bool(dispatched) or moved
+    if (pull.head, pull.base_ref) not in dispatched and due:
+        action = "synchronize" if dispatched or moved else "opened"
+    elif record is None or _is_behind(record, pull):
+        action = _missed_action(record, pull) if record and dispatched else "reconciled"
+    else:
+        return None
+    guid = synthetic_deliveries.guid(
+        f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
+    )
+    return MissedEvent(number=pull.number, action=action, guid=guid, dispatched=bool(dispatched))
+
+
+def _missed_action(record: RecordedPull, pull: ListedPull) -> str:
+    """Return which event of an already dispatched commit was missed."""
+    if (record["updated_at"] or 0) < pull.updated_at:  # else only the record is wrong
+        if record["state"] != "open":
+            return "reopened"
+        if record["draft"] and not pull.draft:
+            return "ready_for_review"
+    return "reconciled"
+
+
+def _is_behind(record: RecordedPull, pull: ListedPull) -> bool:
+    """Whether a record differs in anything that is shown or decides; the number of comments does neither."""
+    same = (record["state"], record["head_sha"], record["base_ref"], record["title"], record["draft"]) == (
+        "open", pull.head, pull.base_ref, pull.title, pull.draft,
+    )  # fmt: skip
+    same = same and frozenset(record["labels"] or ()) == pull.labels
+    return not same and (record["updated_at"] or 0) <= pull.updated_at
+
+
+def _closed(record: RecordedPull) -> MissedEvent:
+    """Return the closing of a pull request that GitHub no longer lists as open."""
+    guid = synthetic_deliveries.guid(
+        f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
+    )
+    return MissedEvent(number=record["number"], action="closed", guid=guid)
+
+
+async def _store(context: Context, client: Client, event: MissedEvent, settled: int) -> bool:
+    """Read the whole pull request and store it as the missed delivery; returns False when that is not needed."""
+    try:
+        pull = await client.getitem(client.path("pulls/{number}"), {"number": str(event.number)})
+    except GitHubRefused as error:
+        log.info("a pull request cannot be read", pull=event.number, reason=str(error))
+        return False
+    is_other_state = (event.action == "closed") != (pull["state"] == "closed")
+    if is_other_state or (as_time(pull["updated_at"]) or 0) >= settled:
+        return False  # it has changed meanwhile: its own delivery is on the way
+    repository = pull["base"]["repo"]
+    body = {
+        "action": event.action,
+        "number": pull["number"],
+        "pull_request": pull,
+        "repository": repository,
+        "sender": pull["user"],
+    }
+    async with context.store.transaction() as tx:
+        if event.dispatched:
+            repo = canonical_name(context.settings, repository["full_name"])
+            request_publish(tx, repo, event.number, delay=SOON)
+        incoming = synthetic_deliveries.as_incoming(event.guid, "pull_request", body, source="api")
+        return await inbox.put(tx, incoming)

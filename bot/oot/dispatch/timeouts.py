@@ -1,0 +1,81 @@
+"""The task `sweep`: jobs, dispatches and re-runs without news past their limit are concluded, visibly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.text import duration
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.reports import lifecycle, quotas
+from bot.oot.results import dispatches, jobs, reruns
+from bot.oot.results.task_keys import request_publish
+from bot.oot.results.waiting import Timeouts
+from bot.queue import tasks
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.results.rows import DispatchRow, JobRow, SilentRerunRow
+    from bot.queue.tasks import Task
+
+PROBES = 2  # tasks that are tried early, each time, while GitHub is unavailable
+
+
+async def run(context: Context, _task: Task) -> None:
+    """Conclude every overdue job, dispatch and re-run, a page of each per transaction.
+
+    While GitHub is unavailable, a few waiting tasks probe it: one success releases all the others.
+    """
+    async with context.store.transaction() as tx:
+        await tasks.wake_after_outage(tx, most=PROBES)
+    more = True
+    while more:
+        async with context.store.transaction() as tx:
+            allowlist = await allowlists.in_force(tx)
+            start = _timeouts(allowlist, "start_timeout", context.settings.start_timeout)
+            more = await _jobs(tx, _timeouts(allowlist, "job_timeout", context.settings.job_timeout))
+            more |= await _dispatches(tx, start)
+            more |= await _reruns(tx, start)
+            await quotas.forget(tx)
+
+
+async def _jobs(tx: Transaction, timeouts: Timeouts) -> bool:
+    """Time out a page of jobs; returns whether there may be more."""
+    silent = await jobs.timed_out(tx, timeouts)
+    for job in jobs.in_lock_order(silent):
+        moved = await jobs.change_if_unchanged(tx, job, lifecycle.swept(job, now=tx.now))
+        if moved and job["dispatch_id"]:  # an outside relay's jobs never reach the pull request
+            _publish(tx, job)
+    return len(silent) == jobs.PAGE
+
+
+async def _dispatches(tx: Transaction, timeouts: Timeouts) -> bool:
+    silent = await dispatches.timed_out(tx, timeouts)
+    for dispatch in silent:
+        reason = f"no report within {duration(timeouts.of(dispatch['backend']) / 1000)}"
+        if await dispatches.never_started(tx, dispatch["id"], reason):
+            _publish(tx, dispatch)
+    for identifier in await dispatches.unsent_for_too_long(tx, timeouts):
+        tx.enqueue("dispatch", identifier)  # which fails for good now; its own task may be gone
+    return len(silent) == dispatches.PAGE
+
+
+async def _reruns(tx: Transaction, timeouts: Timeouts) -> bool:
+    await reruns.mark_begun(tx)
+    silent = await reruns.timed_out(tx, timeouts)
+    for rerun in silent:
+        await reruns.settle(tx, rerun, "never_started")
+        _publish(tx, rerun)
+    return len(silent) == reruns.PAGE
+
+
+def _publish(tx: Transaction, row: JobRow | DispatchRow | SilentRerunRow) -> None:
+    request_publish(tx, row["upstream_repo"], row["pr_number"])
+
+
+def _timeouts(allowlist: Allowlist | None, name: str, default: int) -> Timeouts:
+    """Return a timeout of every backend, from its entry's field of that name or the setting, both in seconds."""
+    entries = allowlist.entries if allowlist else ()
+    own = {entry.key: seconds * 1000 for entry in entries if (seconds := getattr(entry, name))}
+    return Timeouts(default=default * 1000, own=own)

@@ -1,0 +1,3 @@
+"""The HUD's pages and JSON."""
+
+from __future__ import annotations

@@ -1,0 +1,341 @@
+"""Answers of the API about results. Columns keep their names; times are formatted as GitHub formats them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.oot.allowlist import entry as terms
+from bot.oot.reports.bodies import Conclusion, FailedTest, Status
+from bot.oot.statistics.readiness import Word
+from bot.oot.statistics.stats import grade
+from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import History
+from bot.web.answers import Answer, Time, fill, one_of
+
+if TYPE_CHECKING:
+    from bot.oot.pages.health import Health
+    from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
+
+Level = Annotated[int, Meta(ge=0, le=4)]
+Source = Annotated[str, one_of(("callback", "relay"))]
+
+
+class Backend(Struct, frozen=True):
+    """A backend with its numbers of the window: one run is one job of one workflow run at its latest attempt."""
+
+    repo: str
+    level: Level
+    device: str | None
+    listed: bool
+    oncalls: list[str]
+    grade: Annotated[str, one_of(("green", "amber", "red", "none"))]
+    runs: int
+    success: int
+    failure: Annotated[int, Meta(description="also action_required, startup_failure and stale")]
+    timed_out: int
+    cancelled: int
+    skipped: int
+    neutral: int
+    running: int
+    never_started: Annotated[int, Meta(description="dispatches sent and never reported on")]
+    not_dispatched: Annotated[int, Meta(description="refused by GitHub, or without the App on the backend")]
+    superseded: Annotated[int, Meta(description="dropped for a newer commit before they were sent")]
+    pass_rate: Annotated[float | None, Meta(description="null when nothing counts")]
+    median_execution_time: float | None
+    p90_execution_time: float | None
+    median_queue_time: float | None
+    p90_queue_time: float | None
+    last_at: Annotated[Time | None, Meta(description="of the last report")]
+    trend: Annotated[
+        list[float | None], Meta(description="pass rates of the last 30 days and today, oldest first")
+    ]
+    turned: Annotated[
+        Annotated[str, one_of(("red", "green"))] | None, Meta(description="in the last 24 hours")
+    ]
+    waiting: Annotated[int, Meta(description="open pull requests that wait for it")]
+    stale: Annotated[bool, Meta(description="silent for 36 hours")]
+
+
+class Job(Struct, frozen=True):
+    """One attempt of one job of a backend's workflow run."""
+
+    status: Status
+    conclusion: Conclusion | None
+    downstream_repo: str
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    delivery_id: str
+    workflow_run_url: str | None
+    workflow_name: str
+    job_name: str
+    check_run_id: str | None
+    reporter_check_run_id: str | None
+    run_id: str
+    run_attempt: int
+    queue_time: float | None
+    execution_time: float | None
+    started_at: Time | None
+    completed_at: Time | None
+    total_tests: int | None
+    passed_tests: int | None
+    failed_tests: int | None
+    skipped_tests: int | None
+    failed_tests_json: list[FailedTest] | None
+    artifact_url: str | None
+    environment: dict[str, str] | None
+    downstream_repo_level: int
+    event_type: str
+    source: Source
+    flags: Annotated[dict[str, Any], Meta(description="what is unusual about it")]
+    received_at: Time
+
+
+class Unanswered(Struct, frozen=True):
+    """A dispatch that ended without a report, and why, as far as known."""
+
+    delivery_id: str
+    upstream_repo: str
+    event_type: str
+    pr_number: int | None
+    head_sha: str | None
+    state: Annotated[str, one_of(("never_started", "not_installed", "failed"))]
+    reason: str | None
+    created_at: Time
+    dispatched_at: Time | None
+
+
+class Entry(Struct, frozen=True):
+    """A backend of the allowlist and its terms."""
+
+    repo: str
+    level: Level
+    device: str | None
+    oncalls: list[str]
+    repository_id: int | None
+    events: list[Annotated[str, one_of(terms.EVENTS)]]
+    refs: list[str]
+    policy: Annotated[str, one_of(terms.POLICIES)]
+    checks: Annotated[str, one_of(terms.CHECKS)]
+    conclusion: Annotated[str, one_of(terms.CONCLUSIONS)]
+    confirm: bool
+    callback_token: Annotated[str, one_of(terms.CALLBACK_TOKENS)]
+    static_key: Annotated[str, one_of(terms.STATIC_KEYS)]
+    dispatch: Annotated[str, one_of(terms.DISPATCHES)]
+    workflow_file: str | None
+    job_timeout: int | None
+    start_timeout: int | None
+    rate_limit: int | None
+
+
+class PullRequest(Struct, frozen=True):
+    """The pull request itself, and which of its heads is shown."""
+
+    repo: str
+    number: int
+    head_sha: str | None
+    page_url: str
+    title: str | None
+    state: str | None
+    draft: bool | None
+    merged: bool | None
+    user_login: str | None
+    author_association: str | None
+    base_ref: str | None
+    labels: list[str] | None
+    html_url: str | None
+    created_at: Time | None
+    updated_at: Time | None
+    closed_at: Time | None
+    merged_at: Time | None
+
+
+class Head(Struct, frozen=True):
+    """A head of a pull request, with its backends by state where they were judged."""
+
+    sha: str
+    current: bool
+    backends: dict[Annotated[str, one_of(map(str, State))], int] | None
+
+
+class FailingJob(Struct, frozen=True):
+    """How a failing job compares with the same job elsewhere, and the run that shows it."""
+
+    workflow_name: str
+    job_name: str
+    run_id: str
+    run_attempt: int
+    history: History | None
+    evidence_url: str | None
+    evidence_elsewhere: bool
+
+
+class OnHead(Struct, frozen=True):
+    """Where one backend stands on the shown head."""
+
+    repo: str
+    level: Level
+    device: str | None
+    state: State
+    reason: str
+    finished: bool
+    attempt: int
+    dispatched_at: Time | None
+    finished_at: Time | None
+    run_url: str | None
+    page_url: str
+    oncalls: list[str]
+    ignored_by: str | None
+    ignored_reason: str | None
+    failing: list[FailingJob]
+    source: Source
+
+
+class AllowlistVersion(Struct, frozen=True):
+    """A version of the allowlist."""
+
+    source: str
+    valid: bool
+    errors: list[str]
+    loaded_at: Time
+
+
+class Measure(Struct, frozen=True):
+    """One measure of a backend, and how it compares with its threshold."""
+
+    name: str
+    value: float | None
+    shown: str
+    threshold: str
+    word: Word
+
+
+class Readiness(Struct, frozen=True):
+    """What a backend's numbers suggest about its level."""
+
+    repo: str
+    level: Level
+    device: str | None
+    since: Time | None
+    advice: str
+    promotion: Word
+    demotion: Word
+    measures: list[Measure]
+    demotion_measures: list[Measure]
+
+
+class BackendDay(Struct, frozen=True):
+    """One backend on one day."""
+
+    repo: str
+    day: str
+    runs: int
+    pass_rate: float | None
+    failed: int
+    median_execution_time: float | None
+    p90_execution_time: float | None
+    median_queue_time: float | None
+    p90_queue_time: float | None
+
+
+class Summary(Answer, frozen=True, kw_only=True):
+    """From L4 down, the worst first"""
+
+    days: int
+    backends: list[Backend]
+
+
+class BackendAnswer(Answer, frozen=True, kw_only=True):
+    """Its numbers, its newest jobs and unanswered dispatches; `next` as with records"""
+
+    days: int
+    backend: Backend
+    jobs: list[Job]
+    next: str | None
+    unanswered: list[Unanswered]
+
+
+class PullAnswer(Answer, frozen=True, kw_only=True):
+    """The backends on its newest head, or on `sha`; the newest jobs of all heads, or of it, and whether there are
+    `more`. Where very much was dispatched, other heads have null for their `backends`.
+    """  # noqa: D205 - one paragraph of the document
+
+    pull: PullRequest
+    heads: list[Head]
+    backends: list[OnHead]
+    jobs: list[Job]
+    more: bool
+
+
+class CommitAnswer(Answer, frozen=True, kw_only=True):
+    """Its jobs, the newest first"""
+
+    repo: str
+    jobs: list[Job]
+
+
+class Allowlist(Answer, frozen=True, kw_only=True):
+    """The entries in force, and whether the newest version is valid"""
+
+    in_force: bool
+    entries: list[Entry]
+    newest: AllowlistVersion | None
+
+
+class Levels(Answer, frozen=True, kw_only=True):
+    """Listed backends that report, with their measures and thresholds"""
+
+    backends: list[Readiness]
+
+
+class MetricsAnswer(Answer, frozen=True, kw_only=True):
+    """Some backends, a row for each day"""
+
+    days: int
+    backends: int
+    rows: list[BackendDay]
+
+
+def backend(one: Health) -> Backend:
+    """Return a backend with its numbers; rates are 0 to 1, durations seconds."""
+    return fill(
+        Backend,
+        one.stats,
+        repo=one.repo,
+        level=one.level,
+        device=one.device,
+        listed=one.listed,
+        oncalls=one.oncalls,
+        grade=grade(one.stats.pass_rate),
+        trend=one.trend,
+        turned=one.turned or None,
+        waiting=one.waiting,
+        stale=one.stale,
+    )
+
+
+def pull(page: PullPage) -> PullRequest:
+    """Return the pull request itself, with which of its heads is shown."""
+    known: dict[str, object] = dict.fromkeys(PullRequest.__struct_fields__)
+    if page.record is not None:
+        known |= page.record
+    named = {"repo": page.repo, "number": page.number, "head_sha": page.sha, "page_url": page.page_url}
+    return fill(PullRequest, known, **named)
+
+
+def head(line: HeadLine, *, current: bool) -> Head:
+    """Return a head with its backends by state."""
+    states = [backend.state for backend in line.backends]
+    counts = {str(state): states.count(state) for state in State if state in states}
+    return Head(sha=line.sha, current=current, backends=counts if line.judged else None)
+
+
+def section(one: BackendSection) -> OnHead:
+    """Return where one backend stands on the shown head."""
+    failing = [
+        fill(FailingJob, job, workflow_name=job.workflow, job_name=job.name) for job in one.backend.failing
+    ]
+    finished, source = one.backend.state.finished, "relay" if one.relayed else "callback"
+    return fill(OnHead, one.backend, finished=finished, failing=failing, source=source)

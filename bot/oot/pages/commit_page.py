@@ -1,0 +1,167 @@
+"""GET /{owner}/{repo}/commit/{sha}: the page of one commit, pushed or tested at night, with its results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.core.links import web_url
+from bot.oot.pages import rows, template_filters
+from bot.oot.pages.pulls import FULL, NOWHERE
+from bot.oot.verdict import upstream_checks
+from bot.oot.verdict.facts import latest
+from bot.oot.verdict.view import job_of
+from bot.web import access, parameters, refresh
+from bot.web.app_keys import CONTEXT
+from bot.web.html import page, render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.pages.rows import PullHead
+    from bot.oot.results.rows import DispatchRow, JobRow
+    from bot.oot.verdict.upstream_checks import UpstreamCheck
+    from bot.oot.verdict.view import Job
+
+MOST = 2_000  # rows of one commit
+RUNNING = 30  # seconds until a page on which something runs is reloaded
+WORD_OF_DISPATCH = {  # without a report
+    "pending": "queued",
+    "sent": "queued",
+    "held": "held back",
+    "failed": "could not be dispatched",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOnCommit:
+    """One backend on a commit."""
+
+    repo: str
+    level: int
+    events: tuple[str, ...]
+    jobs: tuple[Job, ...]
+    tone: str  # colour and sign
+    word: str  # its state in a word or two
+    counts: str  # of its jobs
+    full: bool = True  # with its jobs; of many backends only the most urgent ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Commit:
+    """What is known of a commit."""
+
+    sha: str
+    pull: PullHead | None  # a pull request it is a head of
+    backends: list[BackendOnCommit]
+    own: list[UpstreamCheck]  # upstream's own CI
+
+
+@page
+async def commit(request: web.Request) -> web.Response:
+    """Show a commit; one that is only the head of a pull request redirects there."""
+    repo, sha = parameters.repo(request), parameters.commit(request.match_info["sha"])
+    wanted = request.query.get("backend", "")
+    found = await _find(request, repo, sha)
+    if found is None:
+        return unknown(request, repo, f"commit {sha[:12]}")
+    if found.pull and not found.backends:
+        where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
+        return web.Response(status=302, headers={"Location": where})
+    context = request.app[CONTEXT]
+    unfinished = any(one.tone == "wait" for one in found.backends) or upstream_checks.running(found.own)
+    return render(
+        request,
+        "commit.html",
+        fresh=refresh.of(request, default=RUNNING if unfinished else 0),
+        repo=repo,
+        sha=found.sha,
+        github=web_url(context.settings.github_api_url),
+        pull=found.pull,
+        backends=_in_part(found.backends, wanted.casefold()),
+        wanted=wanted,
+        own=found.own,
+        own_counts=upstream_checks.counts(found.own),
+        json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
+    )
+
+
+async def _find(request: web.Request, repo: str, sha: str) -> _Commit | None:
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        # a hidden repository is searched for under a name that cannot exist: as slow as an unknown one
+        where = NOWHERE if hidden.has(repo) else repo
+        pull = await rows.pull_of_head(tx, where, sha)
+        backends = await _backends(tx, where, sha)
+        whole = pull["head_sha"] if pull else await rows.full_sha(tx, where, sha)
+        if whole is None:
+            return None
+        theirs = await upstream_ci(tx, where, whole, ours=context.settings.app_id)
+    return _Commit(sha=whole, pull=pull, backends=backends, own=theirs)
+
+
+async def upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:
+    """Return upstream's own workflow jobs, and the checks of other Apps, on a commit."""
+    jobs = await rows.upstream_jobs(tx, repo, sha, limit=MOST)
+    checks = await rows.upstream_checks(tx, repo, sha, limit=MOST)
+    return upstream_checks.merge_checks(jobs, checks, ours=ours)
+
+
+def unknown(request: web.Request, repo: str, what: str) -> web.Response:
+    """Answer the same for what is private and for what is unknown."""
+    return render(request, "unknown.html", status=404, repo=repo, what=what)
+
+
+async def _backends(tx: Transaction, repo: str, sha: str) -> list[BackendOnCommit]:
+    jobs: dict[str, list[JobRow]] = defaultdict(list)
+    for row in await rows.jobs_of_push(tx, repo, sha, limit=MOST):
+        if "refused" not in row["flags"]:
+            jobs[row["downstream_repo"].casefold()].append(row)
+    dispatches = await rows.dispatches_of_push(tx, repo, sha, limit=MOST)
+    dispatched = {row["backend_key"]: row for row in dispatches}
+    found = [_backend(jobs.get(key, []), dispatched.get(key)) for key in {**dispatched, **jobs}]
+    order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+    return sorted(found, key=lambda one: (order[one.tone], -one.level, one.repo.casefold()))
+
+
+def _in_part(backends: list[BackendOnCommit], wanted: str) -> list[BackendOnCommit]:
+    """Return the backends, of which only the `wanted` one and the first, most urgent ones are full."""
+    first = sorted(backends, key=lambda one: one.repo.casefold() != wanted)[:FULL]
+    chosen = {one.repo for one in first}
+    return [replace(one, full=one.repo in chosen) for one in backends]
+
+
+def _backend(reported: list[JobRow], dispatch: DispatchRow | None) -> BackendOnCommit:
+    repo, level, events = "", 0, {row["event_type"] for row in reported}
+    if dispatch:
+        repo, level = dispatch["backend"], dispatch["level"]
+        events.add(dispatch["event_type"])
+    if reported:
+        repo, level = reported[-1]["downstream_repo"], reported[-1]["downstream_repo_level"] or level
+    jobs = tuple(job_of(row) for row in latest(reported))
+    state = dispatch["state"] if dispatch and not reported else ""
+    tone = _tone(jobs, state)
+    word = {"bad": "failed", "wait": "running", "good": "passed"}.get(tone, "no verdict")
+    return BackendOnCommit(
+        repo=repo,
+        level=level,
+        events=tuple(sorted(events)),
+        jobs=jobs,
+        tone=tone,
+        word=word if jobs else WORD_OF_DISPATCH.get(state, state.replace("_", " ")),
+        counts=template_filters.job_counts(jobs) if jobs else "no report",
+    )
+
+
+def _tone(jobs: Sequence[Job], state: str) -> str:
+    """Return the tone of some jobs, or of a dispatch without a report."""
+    if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
+        return "bad"
+    if not jobs or not all(job.finished for job in jobs):
+        return "idle" if state == "superseded" else "wait"
+    return "good" if any(job.conclusion == "success" for job in jobs) else "idle"

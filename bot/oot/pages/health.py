@@ -1,0 +1,269 @@
+"""Health of backends: the allowlist combined with the days of a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bot.core.errors import Rejected
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.pages import rows
+from bot.oot.results import waiting
+from bot.oot.statistics import rollup, stats, trend
+from bot.oot.statistics.days import DAY, HOUR, Day
+from bot.oot.statistics.stats import BackendStats
+from bot.oot.statistics.tally import EMPTY, Tally, total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.statistics.day_sums_cache import DaySumsCache
+    from bot.oot.statistics.trend import Counts
+    from bot.web.access import Hidden
+
+CHANGING = 2  # newest days, cached apart because they change all the time
+HOURLY = 8  # days before today that are compared by the hour, for what turned red or green
+SPARK = 30  # days of the sparkline beside every backend
+SILENT = 36 * HOUR  # milliseconds after which a backend counts as stale
+GIVEN_UP = 7 * DAY  # milliseconds after which a dispatch no longer waits for a report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The days of the numbers: exactly 24 hours, or whole UTC days and today so far."""
+
+    days: int
+    now: int  # epoch milliseconds
+
+    @property
+    def first(self) -> int:
+        """The first day."""
+        return (self.now - self.days * DAY) // DAY
+
+    @property
+    def last(self) -> int:
+        """Today."""
+        return self.now // DAY
+
+    @property
+    def since(self) -> int:
+        """Its beginning, epoch milliseconds."""
+        return self.now - DAY if self.days == 1 else self.first * DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """One backend: its entry, its numbers of the window, and its trend."""
+
+    repo: str
+    level: int
+    device: str | None
+    oncalls: tuple[str, ...]
+    listed: bool
+    stats: BackendStats
+    trend: tuple[float | None, ...] = ()  # pass rates of the last days, oldest first
+    turned: str = ""  # red or green, in the last 24 hours
+    waiting: int = 0  # open pull requests that wait for it
+    last_report_at: int | None = None
+    stale: bool = False  # it has reported before, but not in the last 36 hours
+
+    @property
+    def label(self) -> str:
+        """The name people know it by."""
+        return self.device or self.repo
+
+    def matches(self, words: str) -> bool:
+        """Whether each of these words occurs in its name or device."""
+        names = f"{self.repo} {self.device or ''}".casefold()
+        return all(word in names for word in words.casefold().split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Numbers of one backend from its days."""
+
+    repo: str  # spelled as on its newest day
+    level: int
+    counts: bool  # whether it did anything in the window
+    stats: BackendStats
+    trend: tuple[float | None, ...]
+    turned: str
+    last_report_at: int  # 0: never
+
+
+NO_TREND = (None,) * (SPARK + 1)
+NO_FIGURES = Figures(
+    repo="", level=0, counts=False, stats=BackendStats(), trend=NO_TREND, turned="", last_report_at=0
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """Sums over some days of a backend; plain tuples, because very many are cached and compared."""
+
+    newest: Day | None
+    counted: tuple[Tally, ...]  # of the window: one, or none without runs
+    daily: Counts
+    hourly: Counts
+    last_at: int
+
+
+async def of_all(
+    tx: Transaction, hidden: Hidden, days: int, cache: DaySumsCache, events: frozenset[str] | None = None
+) -> list[Health]:
+    """Return every backend that is listed or reported in the window: from L4 down, worst first.
+
+    With `events` only these count.
+    """
+    window = Window(days=days, now=tx.now)
+    figures = await _figures(tx, _DayFilter(hidden=hidden, events=events), window, cache)
+    allowlist = await allowlists.in_force(tx)
+    entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
+    pulls = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
+    shown = {key: figures.get(key, NO_FIGURES) for key in entries}
+    shown |= {key: one for key, one in figures.items() if one.counts}
+    silent = [key for key, one in shown.items() if not one.last_report_at]
+    earlier = await rollup.last_reports(tx, silent, hidden=hidden.names)
+    found = [
+        _health(entries.get(key), _with_last_report(one, earlier.get(key)), window, pulls.get(key, 0))
+        for key, one in shown.items()
+    ]
+    return sorted(found, key=_worst_first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DayFilter:
+    """Which days count: those that may be shown, of some events or of any."""
+
+    hidden: Hidden
+    events: frozenset[str] | None = None
+
+    def of(self, days: Iterable[Day]) -> list[Day]:
+        """Return the days that count."""
+        return [
+            one
+            for one in days
+            if not self.hidden.has(one.upstream) and (self.events is None or one.event in self.events)
+        ]
+
+
+async def of_one(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> tuple[Health, Sequence[Day]]:
+    """Return one backend and its days. Raises Rejected (404) when it is not listed and has never reported."""
+    key, known = repo.casefold(), await _days(tx, hidden, repo, window)
+    allowlist = await allowlists.in_force(tx)
+    entry = allowlist.find(repo) if allowlist else None
+    if entry is None and not known:
+        row = next(iter(await rows.latest_jobs(tx, repo, since=0, limit=1, hidden=hidden.names)), None)
+        if row is None:
+            message = f"{repo[:200]} is not on the allowlist and has never reported"
+            raise Rejected(404, "unknown_backend", message)
+        figures = replace(NO_FIGURES, repo=row["downstream_repo"], level=row["downstream_repo_level"])
+        return replace(_health(None, figures, window, 0), trend=(), stale=True), known
+    pulls = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
+    day: tuple[Tally, ...] = ()
+    if window.days == 1:
+        day = _tallies(_DayFilter(hidden=hidden), (await rollup.since(tx, window.since, [key]))[key].days)
+    figures = _figures_of_parts(window, None, _part(_DayFilter(hidden=hidden), window, known), day)
+    if not figures.last_report_at:
+        figures = _with_last_report(
+            figures, (await rollup.last_reports(tx, [key], hidden=hidden.names)).get(key)
+        )
+    return _health(entry, figures, window, pulls.get(key, 0)), known
+
+
+async def _days(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> list[Day]:
+    """Return the days of one backend that may be shown: of the window and at least of the sparkline."""
+    first = min(window.first, window.last - SPARK)
+    return _DayFilter(hidden=hidden).of(await rollup.read(tx, first, backends=[repo.casefold()]))
+
+
+async def _figures(
+    tx: Transaction, wanted: _DayFilter, window: Window, cache: DaySumsCache
+) -> dict[str, Figures]:
+    """Return every backend's numbers; unchanged days are not added up again."""
+    kind, last_old = (window.days, window.last, wanted), window.last - CHANGING
+    old, new = (min(window.first, window.last - SPARK), last_old), (last_old + 1, window.last)
+    make = partial(_part, wanted, window)
+    before = await cache.of_days(tx, ("before", kind), old, make)
+    recent = await cache.of_days(tx, ("recent", kind), new, make)
+    day: dict[str, tuple[Tally, ...]] = {}
+    if window.days == 1:
+        day = await cache.since(tx, wanted, window.since, partial(_tallies, wanted))
+    parts = {key: (before.get(key), recent.get(key), day.get(key)) for key in {**before, **recent}}
+    # what turned red is judged by whole hours
+    return cache.combined(kind, parts, partial(_figures_of_parts, window), valid=tx.now // HOUR)
+
+
+def _part(wanted: _DayFilter, window: Window, days: Sequence[Day]) -> _Part:
+    days = wanted.of(days)
+    counted = [one.tally for one in days if one.day >= window.first]
+    newest = max(days, key=lambda one: one.day, default=None)
+    return _Part(
+        newest=newest and replace(newest, tally=EMPTY, hours={}),
+        counted=(total(counted),) if counted and window.days > 1 else (),
+        daily=trend.daily(days),
+        hourly=trend.hourly(days, first=window.last - HOURLY),
+        last_at=max((one.tally.last_at for one in days), default=0),
+    )
+
+
+def _tallies(wanted: _DayFilter, days: Sequence[Day]) -> tuple[Tally, ...]:
+    return tuple(one.tally for one in wanted.of(days))
+
+
+def _figures_of_parts(
+    window: Window, before: _Part | None, recent: _Part | None, day: tuple[Tally, ...] | None
+) -> Figures:
+    parts = [part for part in (before, recent) if part is not None]
+    counted = [*(day or ()), *(tally for part in parts for tally in part.counted)]
+    whole = _Part(
+        newest=next((part.newest for part in reversed(parts) if part.newest), None),
+        counted=(total(counted),) if counted else (),
+        daily=tuple(one for part in parts for one in part.daily),
+        hourly=tuple(one for part in parts for one in part.hourly),
+        last_at=max((part.last_at for part in parts), default=0),
+    )
+    return _figure(window, whole)
+
+
+def _figure(window: Window, part: _Part) -> Figures:
+    return Figures(
+        repo=part.newest.backend if part.newest else "",
+        level=part.newest.level if part.newest else 0,
+        counts=bool(part.counted),
+        stats=stats.numbers(total(part.counted)),
+        trend=tuple(trend.rates(part.daily, first=window.last - SPARK, last=window.last)),
+        turned=trend.turn(part.hourly, now=window.now),
+        last_report_at=max([part.last_at, *(one.last_at for one in part.counted)]),
+    )
+
+
+def _with_last_report(figures: Figures, at: int | None) -> Figures:
+    """Return the figures with the last report of all, where there was none in the days added up."""
+    return figures if figures.last_report_at else replace(figures, last_report_at=at or 0)
+
+
+def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls: int) -> Health:
+    level = entry.level if entry else figures.level
+    return Health(
+        repo=entry.repo if entry else figures.repo,
+        level=level,
+        device=entry.device if entry else None,
+        oncalls=entry.oncalls if entry else (),
+        listed=entry is not None,
+        stats=figures.stats,
+        trend=figures.trend,
+        turned=figures.turned,
+        waiting=waiting_pulls,
+        last_report_at=figures.last_report_at or None,
+        stale=level > 1 and 0 < figures.last_report_at < window.now - SILENT,
+    )
+
+
+def _worst_first(one: Health) -> tuple[int, bool, float, int, str]:
+    rate = one.stats.pass_rate
+    failed = one.stats.rated - one.stats.success
+    return -one.level, rate is None, rate or 0.0, -failed, one.label.casefold()

@@ -1,0 +1,252 @@
+"""One pull request as its page and its JSON show it: its heads, the backends on one of them, their jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bot.core.errors import Rejected
+from bot.ingest import pull_records
+from bot.oot.pages import rows
+from bot.oot.results import dispatches
+from bot.oot.verdict.comparing import explain
+from bot.oot.verdict.pull_state import read_pull
+from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import anchor_of, relayed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import PullRow
+    from bot.oot.results.rows import JobRow
+    from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Backend
+    from bot.web.access import Hidden
+
+NOWHERE = "-/-"  # no repository has this name
+MOST_JUDGED = 300  # dispatches; with more, only those of the shown head are judged
+FULL = 12  # backends shown with their jobs, where there are more
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendSection:
+    """One backend on the shown head."""
+
+    backend: Backend
+    anchor: str
+    relayed: bool = False  # reported by an outside relay: shown, never a check run
+    full: bool = True  # with its jobs; of many backends only the most urgent ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadLine:
+    """One head of the pull request."""
+
+    sha: str
+    backends: tuple[Backend, ...]
+    judged: bool = True  # False: its backends were not judged, there are too many heads
+
+    @property
+    def red(self) -> int:
+        """Number of backends a person should look at."""
+        return sum(one.state.red for one in self.backends)
+
+    @property
+    def unfinished(self) -> int:
+        """Number of backends that have not finished."""
+        return sum(not one.state.finished for one in self.backends)
+
+    @property
+    def passed(self) -> int:
+        """Number of backends that passed."""
+        return sum(one.state is State.SUCCESS for one in self.backends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullPage:
+    """A pull request as its page and its JSON show it."""
+
+    repo: str
+    number: int
+    page_url: str
+    record: PullRow | None
+    sha: str | None  # the head shown; None before any is known
+    heads: tuple[HeadLine, ...]  # newest first
+    sections: tuple[BackendSection, ...]  # of the head shown
+    names: tuple[str, ...]  # spellings of the repository in our rows
+
+    @property
+    def current(self) -> bool:
+        """Whether the head shown is the newest."""
+        return not self.heads or self.sha == self.heads[0].sha
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether any backend on the shown head has not finished."""
+        return any(not section.backend.state.finished for section in self.sections)
+
+
+async def read(
+    tx: Transaction,
+    settings: Settings,
+    hidden: Hidden,
+    *,
+    repo: str,
+    number: int,
+    sha: str | None,
+    full: int | None = None,
+    wanted: str = "",
+) -> PullPage:
+    """Return a pull request; raises Rejected 404 when it, or the head asked for, is unknown or hidden.
+
+    With `full` only so many backends are shown in full: the one `wanted`, then the red ones first.
+    """
+    # a hidden repository is searched for under a name that cannot exist: as slow as an unknown one
+    where = NOWHERE if hidden.has(repo) else repo
+    record = await pull_records.get(tx, where, number)
+    if record is not None and hidden.has(record["repo"], record["repository_id"]):
+        where, record = NOWHERE, None
+    names = _names(settings, where, record)
+    many = await dispatches.count_of_pull(tx, names[0], number) > MOST_JUDGED
+    state = await read_pull(tx, settings, names[0], number, newest=0 if many else None, shown=sha or "")
+    relayed = await rows.jobs_without_dispatch(tx, names, number)
+    seen = await pull_records.heads(tx, record) if record is not None else {}
+    if record is None and not state.heads and not relayed:
+        raise unknown(repo, number)
+    found = _in_part(
+        _shown(settings, state, names, relayed=relayed, seen=seen, sha=sha), full, wanted.casefold()
+    )
+    return await _explained(tx, state, found)
+
+
+def _in_part(found: PullPage, full: int | None, wanted: str) -> PullPage:
+    """Return the page with only `full` backends in full: the one `wanted`, then the most urgent ones."""
+    if full is None or len(found.sections) <= full:
+        return found
+    urgent = sorted(
+        found.sections,
+        key=lambda one: (
+            one.backend.repo.casefold() != wanted,
+            not one.backend.state.red,
+            one.backend.state.finished,
+            -one.backend.level,
+        ),
+    )
+    chosen = {one.anchor for one in urgent[:full]}
+    return replace(found, sections=tuple(replace(one, full=one.anchor in chosen) for one in found.sections))
+
+
+async def _explained(tx: Transaction, state: PullState, found: PullPage) -> PullPage:
+    """Return the page with the failures on the shown head compared with others."""
+    head = state.head(found.sha) if found.sha else None
+    if head is None:
+        return found
+    only = {one.backend.repo.casefold() for one in found.sections if one.full}
+    base_ref = state.record["base_ref"] if state.record else None
+    view = (await explain(tx, head, base_ref=base_ref, only=only)).view
+    known = {backend.repo: backend for backend in view.backends}
+    return replace(
+        found, sections=tuple(_with_history(one, known.get(one.backend.repo)) for one in found.sections)
+    )
+
+
+def _with_history(one: BackendSection, known: Backend | None) -> BackendSection:
+    if one.relayed or known is None or known is one.backend:
+        return one
+    return replace(one, backend=known)
+
+
+def unknown(repo: str, number: int) -> Rejected:
+    """Return the refusal for an unknown pull request."""
+    return Rejected(404, "unknown_pull_request", f"nothing is known of pull request {number} of {repo[:200]}")
+
+
+def _names(settings: Settings, repo: str, record: PullRow | None) -> tuple[str, ...]:
+    """Return the spellings of the upstream's name in our rows, the likeliest first."""
+    watched = [name for name in settings.upstream_repo if name.casefold() == repo.casefold()]
+    known = [record["repo"]] if record else []
+    return (*watched, *known, repo)
+
+
+def _shown(
+    settings: Settings,
+    state: PullState,
+    names: tuple[str, ...],
+    *,
+    relayed: Sequence[JobRow],
+    seen: Mapping[str, int],
+    sha: str | None,
+) -> PullPage:
+    known = {head.view.head_sha: head.view.backends for head in state.heads}
+    named = {head.view.head_sha for head in state.heads if not head.judged}
+    reported = (sha for row in reversed(relayed) if (sha := row["head_sha"]))
+    judged = list(dict.fromkeys([*known, *reported]))
+    shas = _newest_first(judged, seen)
+    page = f"{settings.url}/{state.repo}/pull/{state.number}"
+    lines = []
+    for head in shas:
+        others = _relayed([row for row in relayed if row["head_sha"] == head], page)
+        lines.append(
+            (HeadLine(sha=head, backends=(*known.get(head, ()), *others), judged=head not in named), others)
+        )
+    chosen = _choose(lines, sha)
+    line, others = chosen or (None, [])
+    return PullPage(
+        repo=state.repo,
+        number=state.number,
+        page_url=page,
+        record=state.record,
+        sha=line.sha if line else None,
+        heads=tuple(line for line, _ in lines),
+        sections=_sections(known.get(line.sha, ()) if line else (), others),
+        names=names,
+    )
+
+
+def _newest_first(judged: Sequence[str], seen: Mapping[str, int]) -> list[str]:
+    """Return every head by the time it was last seen, those of the same second in the order they were judged.
+
+    A head that was judged but never seen comes just before the one judged before it; the first one judged is current.
+    """
+    at, older = dict(seen), 0
+    for sha in reversed(judged):
+        older = at[sha] = seen.get(sha) or older
+    shas = dict.fromkeys([*judged, *seen])
+    return sorted(shas, key=lambda sha: (sha not in judged[:1], -at[sha]))
+
+
+def _choose(
+    lines: list[tuple[HeadLine, list[Backend]]], sha: str | None
+) -> tuple[HeadLine, list[Backend]] | None:
+    if sha is None:
+        return lines[0] if lines else None
+    for line, others in lines:
+        if line.sha.startswith(sha):
+            return line, others
+    heads = ", ".join(line.sha[:12] for line, _ in lines[:20])
+    raise Rejected(404, "unknown_commit", f"this pull request has no head {sha}; its heads: {heads}")
+
+
+def _sections(dispatched: Iterable[Backend], relayed: Iterable[Backend]) -> tuple[BackendSection, ...]:
+    return (
+        *(BackendSection(backend=one, anchor=anchor_of(one.repo)) for one in dispatched),
+        *(
+            BackendSection(backend=one, anchor=anchor_of(one.repo) + "-relay", relayed=True)
+            for one in relayed
+        ),
+    )
+
+
+def _relayed(reported: Iterable[JobRow], page: str) -> list[Backend]:
+    """Return the backends that an outside relay reported: judged as L2, without confirmation by GitHub."""
+    by_backend: dict[str, list[JobRow]] = {}
+    for row in reported:
+        by_backend.setdefault(row["downstream_repo"].casefold(), []).append(row)
+    found = []
+    for jobs in by_backend.values():
+        last = jobs[-1]
+        anchor = f"{page}?sha={last['head_sha']}#{anchor_of(last['downstream_repo'])}-relay"
+        found.append(relayed(jobs, page_url=anchor))
+    return sorted(found, key=lambda one: (-one.level, one.repo.casefold()))

@@ -1,0 +1,298 @@
+"""Queries of the pages and their JSON, with the types of their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ingest.record_reads import after
+from bot.ingest.tables import records
+from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, fitting, rows_with_tests
+from bot.oot.results.rows import DispatchRow
+from bot.oot.results.tables import BACKEND_OF_HEAD, ENDED_UNANSWERED, oot_dispatch, oot_workflow_job
+from bot.oot.statistics.countable_jobs import HAS_REPORTS, flagged
+from bot.oot.statistics.job_matrix import GridJob
+from bot.oot.verdict.upstream_checks import UpstreamCheckRow, UpstreamJobRow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from bot.db.transaction import Transaction
+    from bot.oot.results.rows import JobRow
+
+JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
+UPSTREAM_JOB, CHECK, PULL = records["workflow_job"].c, records["check_run"].c, records["pull_request"].c
+BACKEND = sa.func.lower(JOB.downstream_repo)
+NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
+GRID = (
+    JOB.job_key, JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.workflow_name, JOB.job_name, JOB.delivery_id,
+    JOB.run_id, JOB.run_attempt, JOB.status, JOB.conclusion, JOB.execution_time, JOB.received_at,
+)  # fmt: skip
+ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
+MOST_UNANSWERED = 20  # newest dispatches
+MOST_RELAYED = 2_000  # jobs reported by an outside relay that are shown of one pull request
+SEARCHED = (300, 2_000, 6_000)  # newest jobs searched for the newest commits, until there are enough
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs of a backend to read."""
+
+    backend: str
+    since: int  # epoch milliseconds
+    events: Collection[str]
+    hidden: Collection[str]  # case folded names of upstreams that may not be shown
+
+
+class FailedTestsRow(TypedDict):
+    """The failed tests of one job."""
+
+    failed_tests_json: Any  # as reported: each has a `name` and may have a `classname`
+    received_at: int
+    head_sha: str | None
+    run_id: str
+    workflow_run_url: str | None
+
+
+class UnansweredRow(TypedDict):
+    """A dispatch that ended without a report."""
+
+    delivery_id: str
+    upstream_repo: str
+    event_type: str
+    pr_number: int | None
+    head_sha: str | None
+    state: str
+    error: str | None
+    created_at: int
+    dispatched_at: int | None
+
+
+class PullTitle(TypedDict):
+    """Title and author of a pull request."""
+
+    number: int
+    title: str | None
+    user_login: str | None
+
+
+class PullHead(TypedDict):
+    """A pull request and one of its heads."""
+
+    repo: str
+    number: int
+    head_sha: str
+
+
+async def latest_jobs(
+    tx: Transaction,
+    backend: str,
+    *,
+    since: int,
+    limit: int,
+    hidden: Iterable[str] = (),
+    events: Iterable[str] | None = None,
+    before: tuple[str | int, ...] | None = None,
+) -> list[JobRow]:
+    """Return the newest jobs of a backend, without those of `hidden` upstreams (case folded).
+
+    `before` holds the values of `ORDER_OF_JOBS` of the last job already read.
+    """
+    query = WITHOUT_TESTS.where(
+        sa.func.lower(JOB.downstream_repo) == backend.lower(),
+        JOB.received_at >= since,
+        sa.func.lower(JOB.upstream_repo).not_in(list(hidden)),
+        _of_events(events),
+    )
+    if before:
+        query = query.where(after([JOB[name] for name in ORDER_OF_JOBS], before))
+    return await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit))
+
+
+async def jobs_of_pull(
+    tx: Transaction, names: Iterable[str], number: int, *, sha: str | None, limit: int
+) -> list[JobRow]:
+    """Return the newest jobs of a pull request or of one of its heads: every attempt, oldest first."""
+    query = _of_pull(names, number)
+    return await _newest_jobs(tx, query if sha is None else query.where(JOB.head_sha == sha), limit)
+
+
+async def jobs_without_dispatch(tx: Transaction, names: Iterable[str], number: int) -> list[JobRow]:
+    """Return the newest jobs of a pull request that an outside relay reported and we had not dispatched."""
+    return await _newest_jobs(tx, _of_pull(names, number).where(JOB.dispatch_id.is_(None)), MOST_RELAYED)
+
+
+async def jobs_of_push(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[JobRow]:
+    """Return the newest jobs on a commit (or the beginning of its SHA) outside pull requests, oldest first."""
+    query = WITHOUT_TESTS.where(
+        *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), JOB.pr_number.is_(None)
+    )
+    return await _newest_jobs(tx, query, limit)
+
+
+async def jobs_on_commit(
+    tx: Transaction, repo: str, sha: str, *, limit: int, events: Iterable[str] | None = None
+) -> list[JobRow]:
+    """Return the newest jobs on commits of a repository that begin with `sha`, of any event, newest first."""
+    query = WITHOUT_TESTS.where(
+        *_begins(JOB.head_sha, sha), sa.func.lower(JOB.upstream_repo) == repo.lower(), _of_events(events)
+    )
+    order = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key)
+    return await rows_with_tests(tx, query.order_by(*order).limit(limit))
+
+
+async def dispatches_of_push(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[DispatchRow]:
+    """Return the newest dispatches for a pushed commit, oldest first."""
+    query = sa.select(oot_dispatch).where(
+        *_begins(DISPATCH.head_sha, sha),
+        sa.func.lower(DISPATCH.upstream_repo) == repo.lower(),
+        DISPATCH.pr_number.is_(None),
+    )
+    order = (DISPATCH.created_at.desc(), DISPATCH.id.desc())
+    return (await tx.rows_as(DispatchRow, query.order_by(*order).limit(limit)))[::-1]
+
+
+async def grid_jobs(tx: Transaction, wanted: JobFilter, *, commits: int, limit: int) -> list[GridJob]:
+    """Return the jobs of the newest commits and one more, newest first; at most `limit`."""
+    query = _matching(GRID, wanted, backend=BACKEND_OF_HEAD)
+    query = query.where(await _on_newest_commits(tx, wanted, commits + 1))
+    rows = await tx.rows_as(GridJob, query.order_by(JOB.received_at.desc()).limit(limit))
+    began: dict[tuple[str, str], int] = {}
+    for row in reversed(rows):
+        began.setdefault((row["delivery_id"], row["run_id"]), row["received_at"])
+    for row in rows:
+        row["run_received_at"] = began[row["delivery_id"], row["run_id"]]
+    return rows
+
+
+async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> sa.ColumnElement[bool]:
+    """Return the condition of being on one of the newest commits; searches few jobs where these are enough."""
+    shas: list[str | None] = []
+    for searched in SEARCHED:
+        part = _matching((JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
+        newest = part.limit(searched).subquery().c
+        query = sa.select(newest.head_sha).group_by(newest.head_sha)
+        query = query.order_by(sa.func.max(newest.received_at).desc()).limit(most)
+        shas = list((await tx.run(query)).scalars())
+        if len(shas) == most:
+            break
+    known = JOB.head_sha.in_([sha for sha in shas if sha is not None])
+    return known | JOB.head_sha.is_(None) if None in shas else known
+
+
+async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> list[FailedTestsRow]:
+    """Return the failed tests of the newest jobs that have any, newest first, as far as they fit."""
+    failing = (JOB.failed_tests_json.is_not(None), JOB.failed_tests > 0)
+    sizes = _matching((JOB.job_key, SIZE), wanted).where(*failing)
+    keys = fitting(map(tuple, await tx.run(sizes.order_by(JOB.received_at.desc()).limit(limit))))
+    columns = (JOB.failed_tests_json, JOB.received_at, JOB.head_sha, JOB.run_id, JOB.workflow_run_url)
+    query = sa.select(*columns).where(JOB.job_key.in_(keys))
+    return await tx.rows_as(FailedTestsRow, query.order_by(JOB.received_at.desc()))
+
+
+async def unanswered(
+    tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
+) -> list[UnansweredRow]:
+    """Return the newest dispatches to a backend that ended without a report, except for `hidden` upstreams."""
+    query = sa.select(*(DISPATCH[name] for name in UnansweredRow.__annotations__)).where(
+        DISPATCH.backend_key == backend.casefold(),
+        DISPATCH.created_at >= since,
+        ENDED_UNANSWERED,
+        ~HAS_REPORTS,
+        sa.func.lower(DISPATCH.upstream_repo).not_in(sorted(hidden)),
+    )
+    order = (DISPATCH.created_at.desc(), DISPATCH.id.desc())
+    return await tx.rows_as(UnansweredRow, query.order_by(*order).limit(MOST_UNANSWERED))
+
+
+async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> list[PullTitle]:
+    """Return title and author of pull requests."""
+    query = sa.select(PULL.number, PULL.title, PULL.user_login).where(
+        sa.func.lower(PULL.repo) == repo.lower(), PULL.number.in_(sorted(numbers))
+    )
+    return await tx.rows_as(PullTitle, query)
+
+
+async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
+    """Return the newest pull request with a head that begins with `sha`."""
+    seen = records["pull_head"].c
+    sources = (
+        (seen.repo, seen.number, seen.head_sha, seen.received_at),
+        (DISPATCH.upstream_repo, DISPATCH.pr_number, DISPATCH.head_sha, DISPATCH.created_at),
+        (JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.received_at),
+    )
+    for name, number, head, at in sources:
+        query = sa.select(name.label("repo"), number.label("number"), head.label("head_sha")).where(
+            *_begins(head, sha), sa.func.lower(name) == repo.lower(), number.is_not(None)
+        )
+        if found := await tx.row_as(PullHead, query.order_by(at.desc()).limit(1)):
+            return found
+    return None
+
+
+async def full_sha(tx: Transaction, repo: str, sha: str) -> str | None:
+    """Return the whole SHA of a commit that any of our rows is about, given its beginning."""
+    push = records["push"].c
+    for column, name in (
+        (DISPATCH.head_sha, DISPATCH.upstream_repo), (JOB.head_sha, JOB.upstream_repo),
+        (UPSTREAM_JOB.head_sha, UPSTREAM_JOB.repo), (CHECK.head_sha, CHECK.repo),
+    ):  # fmt: skip
+        query = sa.select(column).where(*_begins(column, sha), sa.func.lower(name) == repo.lower())
+        if found := (await tx.run(query.limit(1))).scalar():
+            return str(found)
+    pushed = sa.select(push.after).where(push.after == sha, sa.func.lower(push.repo) == repo.lower())
+    found = (await tx.run(pushed.limit(1))).scalar()
+    return str(found) if found else None
+
+
+async def upstream_jobs(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[UpstreamJobRow]:
+    """Return the repository's own newest workflow jobs on a commit: every attempt, oldest first."""
+    query = sa.select(*(UPSTREAM_JOB[name] for name in UpstreamJobRow.__annotations__)).where(
+        UPSTREAM_JOB.head_sha == sha,
+        sa.func.lower(UPSTREAM_JOB.repo) == repo.lower(),
+        UPSTREAM_JOB.deleted_at.is_(None),
+    )
+    order = (UPSTREAM_JOB.received_at.desc(), UPSTREAM_JOB.id.desc())
+    return (await tx.rows_as(UpstreamJobRow, query.order_by(*order).limit(limit)))[::-1]
+
+
+async def upstream_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[UpstreamCheckRow]:
+    """Return the newest check runs on a commit, including ours and those of workflow jobs, oldest first."""
+    query = sa.select(*(CHECK[name] for name in UpstreamCheckRow.__annotations__)).where(
+        CHECK.head_sha == sha, sa.func.lower(CHECK.repo) == repo.lower(), CHECK.deleted_at.is_(None)
+    )
+    order = (CHECK.received_at.desc(), CHECK.id.desc())
+    return (await tx.rows_as(UpstreamCheckRow, query.order_by(*order).limit(limit)))[::-1]
+
+
+async def _newest_jobs(tx: Transaction, query: sa.Select[Any], limit: int) -> list[JobRow]:
+    """Return the newest jobs of a query, oldest first."""
+    return (await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit)))[::-1]
+
+
+def _of_pull(names: Iterable[str], number: int) -> sa.Select[Any]:
+    return WITHOUT_TESTS.where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
+
+
+def _of_events(events: Iterable[str] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if events is None else JOB.event_type.in_(sorted(events))
+
+
+def _begins(column: sa.Column[Any], sha: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return column >= sha, column < sha + "g"  # the first letter after the digits of a SHA
+
+
+def _matching(
+    columns: Iterable[Any], wanted: JobFilter, *, backend: sa.ColumnElement[str] = BACKEND
+) -> sa.Select[Any]:
+    query = sa.select(*columns).where(
+        backend == wanted.backend.lower(),
+        JOB.received_at >= wanted.since,
+        JOB.event_type.in_(sorted(wanted.events)),
+        ~flagged("refused"),
+    )
+    if wanted.hidden:
+        query = query.where(sa.func.lower(JOB.upstream_repo).not_in(sorted(wanted.hidden)))
+    return query

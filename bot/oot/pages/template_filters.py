@@ -1,0 +1,114 @@
+"""Filters and values of the HUD's templates: words, colours and counts of backends and jobs, cells of the grid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html import escape
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from bot.core.text import duration, percent, plural
+from bot.oot.publish import failure_text
+from bot.oot.statistics import job_matrix, stats
+from bot.oot.statistics.readiness import Word
+from bot.oot.verdict import words
+from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import anchor_of
+from bot.web.html import SIGNS, word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from bot.oot.statistics.job_matrix import Cell, Line, Matrix
+    from bot.oot.verdict.view import Backend, Job
+
+READY = {Word.MEETS: "good", Word.MISSES: "bad", Word.UNKNOWN: "idle"}
+GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
+
+
+def tone_of_state(state: State) -> str:
+    """Return the tone (colour and sign) of a backend's state."""
+    if state.red:
+        return "bad"
+    if not state.finished:
+        return "wait"
+    return "good" if state is State.SUCCESS else "idle"
+
+
+def tone_of_job(job: Job) -> str:
+    """Return the tone of a job."""
+    if job.red:
+        return "bad"
+    if not job.finished:
+        return "wait"
+    return "good" if job.conclusion == "success" else "idle"
+
+
+def tally(backends: Iterable[Backend]) -> list[tuple[State, int]]:
+    """Return the number of backends in each state: red ones first, then unfinished ones."""
+    counts = Counter(backend.state for backend in backends)
+    return sorted(counts.items(), key=lambda item: (not item[0].red, item[0].finished))
+
+
+def job_counts(jobs: Sequence[Job]) -> str:
+    """Return how a backend's jobs stand, as in "3 of 4 passed, 1 running"."""
+    failed = sum(job.red for job in jobs)
+    running = sum(not job.finished for job in jobs)
+    passed = sum(job.conclusion == "success" for job in jobs)
+    parts = [f"{passed} of {len(jobs)} passed"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{running} running"] if running else []
+    return ", ".join(parts)
+
+
+def spark_words(rates: Sequence[float | None]) -> str:
+    """Return a line of pass rates in words, for screen readers."""
+    known = [rate for rate in rates if rate is not None]
+    return f"lowest {percent(min(known))}, last {percent(known[-1])}" if known else "no data"
+
+
+def cells(grid: Matrix) -> Callable[[Line, str], Markup]:
+    """Return a function that makes the cells of a line, given the rest of the page's query.
+
+    Written here, not in a template: a page may have 1,500 cells.
+    """
+    names = [escape(word(column.name)) for column in grid.columns]
+
+    def cells_of(line: Line, rest: str) -> Markup:
+        pairs = zip(line.cells, names, strict=True)
+        end = escape(rest)
+        html = "".join([_link(one, name, end) if one else "<td>" for one, name in pairs])
+        return Markup(html)  # noqa: S704 - names and query are escaped above
+
+    return cells_of
+
+
+def _link(one: Cell, name: str, rest: str) -> str:
+    """Return a cell: a link to its jobs, with its content in words."""
+    seconds = one.seconds
+    took = "" if seconds is None else f", {duration(seconds)}"
+    again = f", {plural(len(one.earlier), 'earlier attempt')}" if one.earlier else ""
+    marks = SIGNS[one.tone]
+    marks += f"<sub>{len(one.rows)}</sub>" if len(one.rows) > 1 else ""
+    marks += f"<sup>+{len(one.earlier)}</sup>" if one.earlier else ""
+    title = f"{name}: {one.label}{took}{again}"
+    link = f'<a href="?cell={one.key}{rest}#cell" class="c {one.tone}" title="{title}">'
+    return f'<td>{link}{marks}<span class="hidden"> {one.label}</span></a>'
+
+
+FILTERS = {
+    "anchor": anchor_of,
+    "worst_tone": job_matrix.worst,
+    "spark_words": spark_words,
+    "tone_of_word": READY.__getitem__,
+    "state": words.word,
+    "job_word": words.job_word,
+    "tally": tally,
+    "tone_of_state": tone_of_state,
+    "tone_of_job": tone_of_job,
+    "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],
+    "job_counts": job_counts,
+    "by_urgency": failure_text.by_urgency,
+}
+VALUES = {"ok_to_test": words.OK_TO_TEST}

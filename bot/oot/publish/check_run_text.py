@@ -1,0 +1,291 @@
+"""Content of check runs: one per backend, one per job where its entry asks for them, and the gate.
+
+Pure: the same backend gives the same check run, byte for byte. The publish task sends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bot.core import escaping
+from bot.core import text as core_text
+from bot.oot.allowlist.entry import Level
+from bot.oot.publish import check_names, check_summary, failure_text
+from bot.oot.verdict import words
+from bot.oot.verdict.verdict import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from bot.oot.verdict.view import Backend, FailedTest, Job
+
+ANNOTATIONS_PER_REQUEST = 50  # GitHub accepts no more at once, and adds each batch to those it has
+MOST_ANNOTATIONS = 200  # of one check run
+LARGEST_LINE = 2**31 - 1
+OUTPUT_BYTES = 65_535  # of summary and of text, each; GitHub counts bytes
+
+RERUN_FAILED = {
+    "label": "Re-run failed",
+    "description": "Run the failed jobs again",
+    "identifier": "rerun-failed",
+}
+RERUN_ALL = {
+    "label": "Re-run all",
+    "description": "Run every job of this backend again",
+    "identifier": "rerun-all",
+}
+
+_CONCLUSIONS = {
+    State.SUCCESS: "success",
+    State.FAILURE: "failure",
+    State.TIMED_OUT: "timed_out",
+    State.CANCELLED: "cancelled",
+    State.NEUTRAL: "neutral",
+    State.NEVER_STARTED: "failure",
+    State.NOT_INSTALLED: "failure",
+    State.DISPATCH_FAILED: "failure",
+}
+_JOB_CONCLUSIONS = {"success", "failure", "timed_out", "cancelled", "skipped", "neutral"}
+_EVERYTHING = failure_text.Detail(jobs=50, tests=20)  # far more than fits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRun:
+    """One check run as it should be on GitHub: names and titles plain text, the rest Markdown."""
+
+    name: str
+    head_sha: str
+    external_id: str  # our own key, never parsed out of the name
+    status: str  # queued | in_progress | completed
+    conclusion: str | None = None  # when completed
+    title: str
+    summary: str  # Markdown
+    text: str = ""  # Markdown, shown below the summary
+    details_url: str | None = None
+    actions: tuple[dict[str, str], ...] = ()
+    started_at: int | None = None  # epoch milliseconds
+    completed_at: int | None = None  # epoch milliseconds
+    annotations: tuple[dict[str, Any], ...] = ()  # in GitHub's format; sent in batches
+
+    def body(self) -> dict[str, Any]:
+        """Return what is sent to GitHub, without the annotations, cut to its limits with a notice."""
+        output = {
+            "title": self.title,
+            "summary": escaping.cut(self.summary, OUTPUT_BYTES, all_of_it=self.details_url),
+            "text": escaping.cut(self.text, OUTPUT_BYTES, all_of_it=self.details_url),
+        }
+        fields = {
+            "name": self.name,
+            "head_sha": self.head_sha,
+            "external_id": self.external_id,
+            "status": self.status,
+            "conclusion": self.conclusion,
+            "details_url": self.details_url,
+            "started_at": _iso(self.started_at),
+            "completed_at": _iso(self.completed_at),
+            "output": {key: value for key, value in output.items() if value},
+            "actions": [dict(action) for action in self.actions],
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+def backend_check(
+    backend: Backend,
+    *,
+    prefix: str,
+    head_sha: str,
+    external_id: str,
+    failure_conclusion: str,
+) -> CheckRun:
+    """Return the check run of a backend; `failure_conclusion` is the conclusion of a failure at L3."""
+    finished = backend.state.finished
+    return CheckRun(
+        name=check_names.joined(prefix, backend.label),
+        head_sha=head_sha,
+        external_id=external_id,
+        status=_status(backend.state),
+        conclusion=_conclusion(backend, failure_conclusion) if finished else None,
+        title=escaping.title(words.headline(backend)),
+        summary=check_summary.of_backend(backend),
+        text="\n\n".join(failure_text.failing_jobs(backend, _EVERYTHING)),
+        details_url=escaping.url(backend.page_url),
+        actions=_actions(backend.state),
+        started_at=_first_start(backend),
+        completed_at=backend.finished_at if finished else None,
+    )
+
+
+def job_checks(
+    backend: Backend,
+    *,
+    prefix: str,
+    head_sha: str,
+    external_id: Callable[[Job], str],
+    failure_conclusion: str,
+) -> tuple[CheckRun, ...]:
+    """Return one check run per job of a backend, for entries with `checks: jobs`; all names differ."""
+    names = check_names.numbered(
+        check_names.joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs
+    )
+    return tuple(
+        CheckRun(
+            name=name,
+            head_sha=head_sha,
+            external_id=external_id(job),
+            status="completed" if job.finished else "in_progress",
+            conclusion=_job_conclusion(backend, job, failure_conclusion),
+            title=escaping.title(_job_title(backend, job)),
+            summary=check_summary.of_job(backend, job),
+            text=failure_text.failing_job(job, _EVERYTHING) if job.red else "",
+            details_url=escaping.url(job.url) or escaping.url(backend.page_url),
+            started_at=job.started_at,
+            completed_at=job.completed_at if job.finished else None,
+        )
+        for job, name in zip(backend.jobs, names, strict=True)
+    )
+
+
+def gate_check(
+    backends: Sequence[Backend],
+    *,
+    prefix: str,
+    head_sha: str,
+    external_id: str,
+    page_url: str,
+    unknown: str = "",
+) -> CheckRun:
+    """Return the aggregate that branch protection requires: green only when all of L4 is.
+
+    `unknown` is the reason why the blocking backends are unknown; the gate then waits.
+    """
+    blocking = sorted((b for b in backends if b.blocks), key=lambda b: (b.label, b.repo))
+    conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
+    ends = [b.finished_at for b in blocking if b.finished_at is not None]
+    return CheckRun(
+        name=check_names.gate(prefix),
+        head_sha=head_sha,
+        external_id=external_id,
+        status="completed" if conclusion else "in_progress",
+        conclusion=conclusion,
+        title=escaping.title(title),
+        summary=check_summary.of_gate(blocking, page_url),
+        details_url=escaping.url(page_url),
+        completed_at=max(ends, default=None) if conclusion else None,
+    )
+
+
+def annotated(check: CheckRun, failing: Iterable[Job], files: Collection[str]) -> CheckRun:
+    """Return the check run with an annotation for each failed test that was reported with a line in `files`."""
+    found = [_annotation(job, test) for job in failing for test in job.failed_tests if _path(test) in files]
+    return replace(check, annotations=tuple(found[:MOST_ANNOTATIONS])) if found else check
+
+
+def missing_annotations(
+    wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the annotations that a check run on GitHub does not have yet."""
+    known = {_identity(one) for one in present}
+    return [one for one in wanted if _identity(one) not in known]
+
+
+def batches(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
+    """Return annotations in batches of one request each; at least one batch, which may be empty."""
+    starts = range(0, max(len(annotations), 1), ANNOTATIONS_PER_REQUEST)
+    return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
+
+
+def _gate_verdict(blocking: Sequence[Backend]) -> tuple[str | None, str]:
+    """Return conclusion and title; the gate passes when every blocking backend has passed or is ignored."""
+    counted = [b for b in blocking if b.decides]
+    failed = [b for b in counted if b.state.finished and b.state is not State.SUCCESS]
+    missing = [b for b in counted if not b.state.finished or b.level_unknown]
+    if not blocking:
+        return "success", "no blocking backend"
+    if failed:
+        return "failure", core_text.listing([f"{b.label} {words.word(b.state)}" for b in failed])
+    if missing:
+        return None, _missing(missing)
+    passed = f"{core_text.plural(len(counted), 'blocking backend')} passed"
+    ignored = len(blocking) - len(counted)
+    return "success", f"{passed}, {ignored} ignored" if ignored else passed
+
+
+def _missing(backends: Sequence[Backend]) -> str:
+    awaited = [b.label for b in backends if b.state is not State.HELD]
+    parts = [f"waiting for {core_text.listing(awaited)}"] if awaited else []
+    if len(awaited) < len(backends):
+        parts.append(f"needs {words.OK_TO_TEST}")
+    return "; ".join(parts)
+
+
+def _status(state: State) -> str:
+    if state.finished:
+        return "completed"
+    return "in_progress" if state in {State.RUNNING, State.CONFIRMING} else "queued"
+
+
+def _conclusion(backend: Backend, failure_conclusion: str) -> str:
+    if backend.level == Level.L3 and backend.state.red and failure_conclusion != "failure":
+        return failure_conclusion  # L3 turns a pull request red only if its entry says so
+    return _CONCLUSIONS[backend.state]
+
+
+def _job_conclusion(backend: Backend, job: Job, failure_conclusion: str) -> str | None:
+    if not job.finished:
+        return None
+    conclusion = job.conclusion if job.conclusion in _JOB_CONCLUSIONS else "failure"
+    if (
+        backend.level == Level.L3
+        and conclusion in {"failure", "timed_out"}
+        and failure_conclusion != "failure"
+    ):
+        return failure_conclusion
+    return conclusion
+
+
+def _actions(state: State) -> tuple[dict[str, str], ...]:
+    if not state.finished:
+        return ()
+    return (RERUN_FAILED, RERUN_ALL) if state.red else (RERUN_ALL,)
+
+
+def _first_start(backend: Backend) -> int | None:
+    starts = [job.started_at for job in backend.jobs if job.started_at is not None]
+    return min(starts, default=None)
+
+
+def _job_title(backend: Backend, job: Job) -> str:
+    time = core_text.duration(job.execution_time)
+    outcome = words.job_word(job)
+    return (f"{outcome} in {time}" if time else outcome) + f" (L{backend.level})"
+
+
+def _iso(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    return datetime.fromtimestamp(milliseconds // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _path(test: FailedTest) -> str | None:
+    """Return the file of a test reported with a line; it is never guessed from the message."""
+    if test.file is None or test.line is None or not 0 < test.line <= LARGEST_LINE:
+        return None
+    return test.file.removeprefix("./")
+
+
+def _annotation(job: Job, test: FailedTest) -> dict[str, Any]:
+    name = f"{test.classname}.{test.name}" if test.classname else test.name
+    return {
+        "path": _path(test),
+        "start_line": test.line,
+        "end_line": test.line,
+        "annotation_level": "failure",
+        "title": escaping.title(f"{name} failed in {words.job_label(job)}"),
+        "message": escaping.title(test.message or "failed", limit=escaping.PROSE_LIMIT),
+    }
+
+
+def _identity(annotation: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(annotation.get(name) for name in ("path", "start_line", "title", "message"))

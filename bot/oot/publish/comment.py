@@ -1,0 +1,150 @@
+"""comment: writes the one comment of a pull request (key: `owner/repo#number`).
+
+It is found by its stored id, else by its marker and our App as author, so nobody else's comment is taken for ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core import metrics
+from bot.core.errors import GitHubRefused
+from bot.oot.publish import comment_text, github_reads, rows
+from bot.oot.publish.create_once import creating
+from bot.oot.results import task_keys
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.github.client import Client
+    from bot.oot.publish.rows import CommentRow
+    from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Pull
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.oot.publish.comment")
+
+GONE = frozenset({404, 410})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment:
+    """The comment as it should be."""
+
+    body: str
+    mentions: tuple[str, ...]  # backends (case folded) whose on-calls it mentions
+
+    @property
+    def digest(self) -> str:
+        """The hash its body is compared by."""
+        return hashlib.sha256(self.body.encode()).hexdigest()
+
+
+async def run(context: Context, task: Task) -> None:
+    """Write the comment when it differs from what was written last."""
+    repo, number = task_keys.pull_of(task)
+    state = await github_reads.read_state(context, repo, number)
+    async with context.store.read() as tx:
+        present = await rows.get_comment(tx, repo, number)
+        edited = await _desired(tx, state)
+        created = await _desired(tx, state, replacing=True)
+    if edited is None or created is None or state.current is None:
+        return
+    if present and present["digest"] == edited.digest:
+        return
+    client = context.github.low_priority(repo, pull_requests="write")
+    known = present["comment_id"] if present else None
+    edited_id = known if known is not None and await _edit(client, known, edited.body) else None
+    created_id = None
+    if edited_id is None:
+        async with creating(context, partial(rows.intend_comment, repo=repo, number=number)) as creation:
+            edited_id = await _edit_found(context, client, number, edited.body)
+            if edited_id is None and _is_due(context.settings, state.current.view, present):
+                created_id = await creation.create(partial(_create, client, state, created.body))
+    written, comment_id = created if created_id else edited, edited_id or created_id
+    async with context.store.transaction() as tx:
+        await rows.record_comment(tx, repo, number, comment_id=comment_id, digest=written.digest)
+        head, mentions = state.current.view.head_sha, written.mentions if comment_id else ()
+        await rows.record_mentions(tx, repo, number, head, mentions, new_comment=not edited_id)
+
+
+async def request(tx: Transaction, settings: Settings, state: PullState) -> None:
+    """Enqueue the comment's task when it should say something else."""
+    if settings.comment == "off" or state.current is None:
+        return
+    present = await rows.get_comment(tx, state.repo, state.number)
+    exists = present is not None and (present["comment_id"] is not None or not present["digest"])
+    if not exists and not _is_due(settings, state.current.view, present):
+        return
+    desired = await _desired(tx, state)
+    if desired is None or (present is not None and present["digest"] == desired.digest):
+        metrics.WRITES_SAVED.inc()
+        return
+    interval = settings.publish_interval
+    tx.enqueue("comment", task_keys.of_pull(state.repo, state.number), delay=interval, max_wait=6 * interval)
+
+
+def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:
+    """Whether a comment is created, not only edited, for what there is to say; also after it was deleted."""
+    since = present["written_at"] if present else 0
+    answering = any(one.awaited and one.at > since for one in pull.answers)
+    return settings.comment == "always" or comment_text.has_failures(pull) or answering
+
+
+async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False) -> Comment | None:
+    """Return the comment as it should be; `replacing`: created in place of a deleted one.
+
+    On-calls are mentioned from a backend's first failure on a head for as long as it holds. After that they are only
+    named: nobody is notified twice about one head.
+    """
+    if state.current is None:
+        return None
+    pull = state.current.view
+    over = await rows.mentions(tx, state.repo, state.number, pull.head_sha)
+    calling = [
+        one
+        for one in comment_text.needing_oncalls(pull)
+        if not over.get(one.repo.casefold(), False) and not (replacing and one.repo.casefold() in over)
+    ]
+    logins = {(one.repo, login) for one in calling for login in one.oncalls}
+    keys = tuple(one.repo.casefold() for one in calling)
+    return Comment(body=comment_text.render(pull, mention=logins), mentions=keys)
+
+
+async def _edit_found(context: Context, client: Client, number: int, body: str) -> int | None:
+    """Find and edit a comment of ours whose id was lost; returns its id, None when there is none."""
+    found = await _find(context, client, number)
+    return found if found is not None and await _edit(client, found, body) else None
+
+
+async def _create(client: Client, state: PullState, body: str) -> int:
+    created = await client.post(client.path(f"issues/{state.number}/comments"), data={"body": body})
+    log.info("comment made", repo=state.repo, pull=state.number)
+    return int(created["id"])
+
+
+async def _edit(client: Client, comment_id: int, body: str) -> bool:
+    """Edit a comment; returns False when it was deleted."""
+    try:
+        await client.patch(client.path(f"issues/comments/{comment_id}"), data={"body": body})
+    except GitHubRefused as error:
+        if error.status in GONE:
+            return False
+        raise
+    return True
+
+
+async def _find(context: Context, client: Client, number: int) -> int | None:
+    """Return the id of our comment, looked for on all pages."""
+    url = client.path(f"issues/{number}/comments{{?per_page}}")
+    async for one in client.getiter(url, {"per_page": "100"}):
+        app_id = (one.get("performed_via_github_app") or {}).get("id")
+        if app_id == context.github.app_id and str(one.get("body", "")).startswith(comment_text.MARKER):
+            return int(one["id"])
+    return None

@@ -1,0 +1,299 @@
+"""Text of the one comment on a pull request: whose failure, what failed, where to look.
+
+Pure: the same pull request gives the same bytes, so an unchanged comment is never edited. If not everything fits, the
+least important is left out first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bot.core import escaping, text
+from bot.oot.allowlist.entry import Level
+from bot.oot.publish import failure_text
+from bot.oot.verdict import words
+from bot.oot.verdict.verdict import State
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from bot.oot.verdict.view import Backend, Pull
+
+MARKER = "<!-- ootbot:summary -->"  # the first line, by which our comment is found
+MAX_CHARACTERS = 62_500  # of at most 4 bytes each; GitHub refuses 262,145 bytes
+
+_PAGE = "this pull request's page"
+_ANSWER = 700  # characters of an answer to a command
+_LISTED = 50  # backends in a list of running, passing or watched ones
+_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}(/[A-Za-z0-9_.-]{1,100})?")  # or org/team
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much of a pull request is shown, and what is left out, in words."""
+
+    left_out: str = ""
+    passing: bool = True
+    lists: bool = True  # of running, stopped and watched backends
+    sections: str = "all"  # all | blocking | none: which failing backends get one
+    detail: failure_text.Detail = field(default_factory=failure_text.Detail)
+    rows: int = 200  # of the table
+
+
+def render(pull: Pull, *, mention: Collection[tuple[str, str]] | None = None, limit: int = 60_000) -> str:
+    """Return the comment's Markdown in at most `limit` characters (and GitHub's bytes).
+
+    `mention` holds (backend repository, login) of the on-calls to be mentioned, which notifies them, where a backend
+    at L3 or L4 is red; None means all of them. Any other on-call is a name in a code span.
+    """
+    for extent in _extents():
+        body = _within(min(limit, MAX_CHARACTERS), _paragraphs(pull, extent, mention))
+        if body:
+            return body
+    return f"{MARKER}\n\n{escaping.link(_PAGE, pull.page_url)}\n"
+
+
+def has_failures(pull: Pull) -> bool:
+    """Whether a comment is due when only failures call for one: red now, or on the head still shown."""
+    shown = (*pull.backends, *_shown_head(pull).backends)
+    return any(
+        one.state.red and (one.level == Level.L2 or (one.requested and one.has_checks)) for one in shown
+    )
+
+
+def needing_oncalls(pull: Pull) -> list[Backend]:
+    """Return the backends whose on-calls are to be mentioned: red on this very head, at L3 or L4."""
+    backends = _listed(pull) if _shown_head(pull) is pull else []
+    return [one for one in backends if one.state.red and one.oncalls and not one.ignored_by]
+
+
+def _extents() -> Iterator[Extent]:
+    """Yield ever smaller extents: the least important goes first."""
+    yield (extent := Extent())
+    yield (extent := replace(extent, passing=False, left_out="passing backends"))
+    detail = replace(extent.detail, traces=False)
+    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, stack traces"))
+    detail = replace(detail, messages=False)
+    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, messages"))
+    detail = replace(detail, tests=0)
+    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, failed tests"))
+    yield (
+        extent := replace(extent, detail=replace(detail, jobs=5), left_out=f"{extent.left_out}, most jobs")
+    )
+    left_out = f"{extent.left_out}, non-blocking failures"
+    yield (extent := replace(extent, sections="blocking", left_out=left_out))
+    yield (extent := replace(extent, sections="none", lists=False, left_out="all but the table"))
+    yield replace(extent, rows=20)
+    yield replace(extent, rows=0, left_out="all backends")
+
+
+def _within(limit: int, paragraphs: Iterator[str]) -> str:
+    """Return the comment, empty if it does not fit: then the rest is never rendered."""
+    body = f"{MARKER}\n"
+    for paragraph in paragraphs:
+        body += f"\n{paragraph}\n"
+        if len(body) > limit:
+            return ""
+    return body
+
+
+def _shown_head(pull: Pull) -> Pull:
+    """Return the head whose verdict is shown: the previous one until this one has a report."""
+    return pull.previous if pull.previous and not pull.reported else pull
+
+
+def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]] | None) -> Iterator[str]:
+    shown = _shown_head(pull)
+    backends = _listed(shown)
+    yield _head(pull)
+    if shown is not pull:
+        mention = ()  # they were mentioned on their own commit
+        commit = escaping.code(text.short(shown.head_sha))
+        yield f"Until then, as on the **previous commit {commit}**: {_standing(shown)}."
+    yield from filter(None, [_weight(backends), _table(backends, extent, shown.page_url)])
+    for backend in backends:
+        if backend.state.red and _has_section(backend, extent):
+            yield _section(backend, extent.detail, mention)
+    yield from filter(None, [_other_oncalls(backends, extent, mention)])
+    if extent.lists:
+        yield from _lists(shown, backends, extent)
+    if pull.answers:
+        yield _answers(pull)
+    if extent.left_out:
+        page = escaping.link(_PAGE, pull.page_url)
+        yield f"Shortened to fit, without {extent.left_out}. Everything is on {page}."
+    yield _footer(pull)
+
+
+def _head(pull: Pull) -> str:
+    reported = "" if pull.reported else "nothing reported yet; "
+    commit = escaping.code(text.short(pull.head_sha))
+    held = [backend for backend in _listed(pull) if backend.state is State.HELD]
+    line = f"**Out-of-tree backends** on {commit}: {reported}{_standing(pull)}."
+    return f"{line} {failure_text.what_now(held[0])}" if held else line
+
+
+def _standing(pull: Pull) -> str:
+    return words.tally(_listed(pull)) or "none blocks or was asked for"
+
+
+def _listed(pull: Pull) -> list[Backend]:
+    """Return the backends of table and sections: red first, passed last, L4 before L3; only what was asked for."""
+
+    def order(backend: Backend) -> tuple[bool, bool, bool, int, str, str]:
+        urgent = backend.state.red and not backend.ignored_by
+        passed = backend.state is State.SUCCESS
+        stopped = backend.state.finished and not backend.state.red
+        return not urgent, passed, stopped, -backend.level, backend.label, backend.repo
+
+    return sorted((b for b in pull.backends if b.requested and b.has_checks), key=order)
+
+
+def _watched(pull: Pull) -> list[Backend]:
+    """Return the backends nobody waits for here: level 2, and level 3 without its label."""
+    watched = (b for b in pull.backends if b.level == Level.L2 or (b.level == Level.L3 and not b.requested))
+    return sorted(watched, key=lambda b: (b.label, b.repo))
+
+
+def _has_section(backend: Backend, extent: Extent) -> bool:
+    """Whether a red backend gets a section of its own."""
+    return extent.sections == "all" or (extent.sections == "blocking" and backend.blocks)
+
+
+def _weight(backends: Sequence[Backend]) -> str:
+    """Say which failures block merging, and whether they look like this change's."""
+    red = [backend for backend in backends if backend.state.red]
+    if not red:
+        return ""
+    blocking = [escaping.code(b.label) for b in red if b.decides]
+    line = f"Blocks merging: {text.listing(blocking)}." if blocking else "No failure blocks merging."
+    return f"{line} {failure_text.whose(red)}".rstrip()
+
+
+def _table(backends: Sequence[Backend], extent: Extent, page_url: str) -> str:
+    lines = ["| Backend | Result | Level | Jobs | Took | |", "|---|---|---|---|---:|---|"]
+    lines += [_row(backend) for backend in backends[: extent.rows]]
+    rest = len(backends) - extent.rows
+    if rest > 0:
+        more = f"{text.plural(rest, 'more backend')}: {words.tally(backends[extent.rows :])}"
+        lines += ["", f"…and {more}. {failure_text.links(('all of them', page_url))}".rstrip()]
+    return "\n".join(lines if extent.rows else lines[3:]) if backends else ""
+
+
+def _row(backend: Backend) -> str:
+    result = f"{words.sign(backend.state)} {words.word(backend.state)}"
+    if backend.ignored_by:
+        result += f", ignored by {escaping.code(backend.ignored_by)}"
+    cells = [
+        escaping.code(backend.label),
+        result,
+        f"L{backend.level}, blocking" if backend.decides else f"L{backend.level}",
+        words.job_counts(backend.jobs) if backend.jobs else "",
+        text.duration(words.took(backend)),
+        failure_text.links(("results", backend.page_url), ("run", backend.run_url)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _section(
+    backend: Backend, detail: failure_text.Detail, mention: Collection[tuple[str, str]] | None
+) -> str:
+    reason = escaping.text(backend.reason.strip().removesuffix("."))
+    sentences = [
+        failure_text.ignored(backend) if backend.ignored_by else failure_text.weight(backend),
+        f"{reason}." if reason and backend.failing else "",
+        _oncalls(backend, mention),
+        "" if backend.failing else failure_text.what_now(backend),
+    ]
+    line = " ".join(sentence for sentence in sentences if sentence)
+    blocks = [line, *failure_text.failing_jobs(backend, detail)]
+    return _folded(_named(backend), "\n\n".join(blocks), open_=backend.decides)
+
+
+def _oncalls(backend: Backend, mention: Collection[tuple[str, str]] | None) -> str:
+    names = [
+        f"@{login}"
+        if _LOGIN.fullmatch(login) and (mention is None or (backend.repo, login) in mention)
+        else escaping.code(login)
+        for login in dict.fromkeys(backend.oncalls)
+    ]
+    return f"On call: {', '.join(names)}." if names else ""
+
+
+def _other_oncalls(
+    backends: Sequence[Backend], extent: Extent, mention: Collection[tuple[str, str]] | None
+) -> str:
+    """Name the on-calls of red backends whose section was left out: they are still needed."""
+    lines = [
+        f"- {escaping.code(backend.label)}: {_oncalls(backend, mention)}"
+        for backend in backends[: extent.rows]
+        if backend.state.red and not _has_section(backend, extent) and backend.oncalls
+    ]
+    return "\n".join(lines)
+
+
+def _lists(pull: Pull, backends: Sequence[Backend], extent: Extent) -> Iterator[str]:
+    running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
+    stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL}]
+    passing = [b for b in backends if b.state is State.SUCCESS and extent.passing]
+    watched = _watched(pull)
+    whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"
+    for heading, listed in (
+        (words.tally(running), running),
+        (words.tally(stopped), stopped),
+        (words.tally(passing), passing),
+        (f"Also watching ({whom}): {words.tally(watched)}", watched),
+    ):
+        if listed:
+            yield _folded(heading, _list(listed, pull.page_url))
+
+
+def _answers(pull: Pull) -> str:
+    lines = [
+        f"- {escaping.code(given.login)}: {escaping.code(given.command)} {'✋' if given.refused else '→'} "
+        f"{escaping.text(given.text, limit=_ANSWER)}"
+        for given in pull.answers
+    ]
+    return _folded("Last commands", "\n".join(lines), open_=True)
+
+
+def _list(backends: Sequence[Backend], page_url: str) -> str:
+    lines = [
+        " · ".join(
+            part
+            for part in (
+                f"- {words.sign(b.state)} {escaping.code(b.label)}: {escaping.text(words.headline(b))}",
+                failure_text.links(("results", b.page_url)),
+            )
+            if part
+        )
+        for b in backends[:_LISTED]
+    ]
+    if len(backends) > _LISTED:
+        rest = text.plural(len(backends) - _LISTED, "more backend")
+        lines.append(f"- …and {rest}: {escaping.link('all of them', page_url)}")
+    return "\n".join(lines)
+
+
+def _named(backend: Backend) -> str:
+    name = escaping.html_code(backend.label)
+    return f"{words.sign(backend.state)} {name}: {escaping.html_text(words.headline(backend))}"
+
+
+def _folded(summary: str, body: str, *, open_: bool = False) -> str:
+    tag = "<details open>" if open_ else "<details>"
+    return f"{tag}\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def _footer(pull: Pull) -> str:
+    commands = "Run failed jobs again with `/oot rerun`; `/oot help` lists all commands."
+    return " ".join(
+        part
+        for part in (
+            commands,
+            failure_text.links(("All results", pull.page_url), ("What the words mean", pull.help_url)),
+        )
+        if part
+    )

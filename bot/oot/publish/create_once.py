@@ -1,0 +1,129 @@
+"""Creation of objects that GitHub would create twice: check runs and comments.
+
+An intent is recorded before the call and lasts longer than it. Whoever finds one that was never ended, because a
+process died, lost its lease or got no answer, waits until no call can still be in progress, then looks for the object
+before creating it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
+from bot.oot.publish.tables import oot_check, oot_comment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+
+CALL_TIMEOUT = 45.0  # seconds for all calls that find or create one object
+INTENT_LASTS = 75_000  # milliseconds: the calls, and the time GitHub may still work on one that timed out
+GITHUB_TIMEOUT = 10_000  # milliseconds after which GitHub ends any request
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """The right of this process alone to create an object now."""
+
+    table: sa.Table
+    key: tuple[Any, ...]
+    until: int  # epoch milliseconds; identifies this intent among later ones
+    fresh: bool  # the first intent for this object: there is nothing to look for
+    lost_until: int = 0  # epoch milliseconds: until then GitHub may still be executing an unanswered request
+
+
+@dataclass(kw_only=True)
+class Creation:
+    """One attempt to create an object."""
+
+    intent: Intent
+    now: int  # epoch milliseconds
+    requested: bool = False  # the request was sent to GitHub
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody tried to create it before: there is nothing to look for."""
+        return self.intent.fresh
+
+    async def create(self, request: Callable[[], Awaitable[int]]) -> int:
+        """Create it; raises RetryLater while GitHub may still be executing an earlier request without an answer."""
+        if self.intent.lost_until > self.now:
+            wait = (self.intent.lost_until - self.now) / 1000
+            raise RetryLater("GitHub may still be executing an earlier request", after=wait)
+        self.requested = True
+        return await request()
+
+
+@contextlib.asynccontextmanager
+async def creating(
+    context: Context, begin: Callable[[Transaction], Awaitable[Intent]]
+) -> AsyncIterator[Creation]:
+    """Let the block look for an object and create it while no other process does; `begin` records the intent.
+
+    Raises RetryLater while another process may be creating it, and on a timeout. On cancellation the intent stays:
+    GitHub may still be executing the request.
+    """
+    async with context.store.transaction() as tx:
+        intent = await begin(tx)
+        one = Creation(intent=intent, now=tx.now)
+    try:
+        async with asyncio.timeout(CALL_TIMEOUT):
+            yield one
+    except TimeoutError as error:
+        raise RetryLater(f"GitHub did not answer within {CALL_TIMEOUT:.0f} s") from error
+    except (GitHubRefused, RetryLater) as error:
+        lost = one.requested and isinstance(error, GitHubUnavailable)
+        async with context.store.transaction() as tx:
+            await (_lose if lost else _end)(tx, intent)
+        raise
+    async with context.store.transaction() as tx:
+        await _end(tx, intent)
+
+
+async def begin(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> Intent:
+    """Record that an object is about to be created; raises RetryLater while another process may be creating it."""
+    key = tuple(row[column.name] for column in table.primary_key)
+    until = tx.now + INTENT_LASTS
+    values = {**row, "writing_until": until, "lost_until": 0}
+    if (await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())).rowcount:
+        return Intent(table=table, key=key, until=until, fresh=True)
+    free = (*_is(table, key), table.c.writing_until <= tx.now)
+    mine = sa.update(table).where(*free).values(writing_until=until).returning(table.c.lost_until)
+    lost_until = (await tx.run(mine)).scalar()
+    if lost_until is None:
+        held = (await tx.run(sa.select(table.c.writing_until).where(*_is(table, key)))).scalar_one()
+        raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
+    return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
+
+
+async def lose_all(tx: Transaction) -> None:
+    """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
+    for table in (oot_check, oot_comment):
+        lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+        await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
+
+
+async def _end(tx: Transaction, intent: Intent) -> None:
+    """Record that a call is over, whatever its outcome; a later intent of another process stays."""
+    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(writing_until=0))
+
+
+async def _lose(tx: Transaction, intent: Intent) -> None:
+    """Record that a call will stay unanswered although GitHub may still be executing it."""
+    lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
+    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(lost))
+
+
+def _mine(intent: Intent) -> list[sa.ColumnElement[bool]]:
+    return [*_is(intent.table, intent.key), intent.table.c.writing_until == intent.until]
+
+
+def _is(table: sa.Table, key: tuple[Any, ...]) -> list[sa.ColumnElement[bool]]:
+    return [column == value for column, value in zip(table.primary_key, key, strict=True)]

@@ -1,0 +1,249 @@
+"""The check runs of backends a head should have, and what has to be written for them: desired against present.
+
+A check run is updated by its stored id and never reopened by a late report. A new one begins only with a new basis: a
+re-run or a new dispatch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bot.oot.allowlist.entry import Level
+from bot.oot.publish.check_run_text import CheckRun, annotated, backend_check, job_checks
+from bot.oot.publish.check_writes import Plan, needed
+from bot.oot.verdict.labels import asks_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.publish.check_writes import Terms, Write
+    from bot.oot.publish.rows import CheckRow
+    from bot.oot.results.rows import DispatchRow
+    from bot.oot.verdict.view import Backend, Job, Pull
+
+# GitHub allows 500 new check runs and comments an hour, shared by all backends
+MOST_JOB_CHECKS = 50  # of one dispatch
+MOST_ATTEMPTS = 20  # of one dispatch; later ones are written into the last check run
+LABEL_GONE = "the label was removed: this backend is not shown here any more"
+DELISTED = "this backend takes no part any more: it left the allowlist"
+SILENCED = "this backend only receives events now: its reports are refused"
+SUPERSEDED = "superseded: a newer run of this backend took its place"
+
+
+def backends(
+    pull: Pull,
+    dispatches: Mapping[str, DispatchRow],
+    entries: Mapping[str, Entry],
+    present: Sequence[CheckRow],
+    terms: Terms,
+) -> Plan:
+    """Return what has to be written of the backends' check runs.
+
+    `dispatches` and `entries` are keyed by the backend's case folded name; `present` holds this head's check runs,
+    oldest first.
+    """
+    cases = [
+        _Case(
+            backend=backend,
+            head_sha=pull.head_sha,
+            dispatch=dispatches[key],
+            entry=entries.get(key),
+            present=present,
+            terms=terms,
+        )
+        for backend in pull.backends
+        if (key := backend.repo.casefold()) in dispatches and backend.has_checks
+    ]
+    wanted = [write for case in cases for write in (*_of_backend(case), *_of_jobs(case))]
+    begun = [write.check for write in wanted if write and write.check_run_id is None]
+    newest = {row["name"]: row["external_id"] for row in present}
+    newest |= {check.name: check.external_id for check in begun}
+    latest = {_job_id(case.dispatch, job) for case in cases for job in case.backend.jobs}
+    return Plan.of([*wanted, *_superseded(present, terms, {*newest.values(), *latest})])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """One backend on one head, with all that decides on its check runs there."""
+
+    backend: Backend
+    head_sha: str
+    dispatch: DispatchRow
+    entry: Entry | None  # None: it left the allowlist
+    present: Sequence[CheckRow]  # all check runs of the head, oldest first
+    terms: Terms
+
+    @property
+    def per_job(self) -> bool:
+        """Whether its entry asks for a check run per job."""
+        return self.entry is not None and self.entry.checks == "jobs"
+
+    @property
+    def common_arguments(self) -> dict[str, str]:
+        """The arguments shared by all its check runs."""
+        return {
+            "prefix": self.terms.prefix,
+            "head_sha": self.head_sha,
+            "failure_conclusion": self.entry.conclusion if self.entry else "neutral",
+        }
+
+    @property
+    def may_report(self) -> bool:
+        """Whether its reports are accepted: otherwise no verdict will come."""
+        return self.entry is not None and self.entry.level > Level.L1
+
+    @property
+    def reason_ended(self) -> str:
+        """The title of an unfinished check run that is ended."""
+        if self.may_report:
+            return LABEL_GONE
+        return DELISTED if self.entry is None else SILENCED
+
+    @cached_property
+    def newest(self) -> dict[str, CheckRow]:
+        """The newest check run of each name."""
+        return {row["name"]: row for row in self.present}
+
+    @cached_property
+    def requested(self) -> bool:
+        """Whether its check runs are wanted now: it blocks, or the pull request has its label."""
+        return self.backend.blocks or asks_for(
+            self.backend.device, self.terms.labels, self.terms.label_prefixes
+        )
+
+    def may_begin(self, name: str) -> bool:
+        """Whether a check run of this name may begin: on an older head only to replace another."""
+        return self.terms.current or name in self.newest
+
+    def continues(self, row: CheckRow | None) -> bool:
+        """Whether a check run shows the backend's state, `row` if it has begun; otherwise it is ended."""
+        if not self.may_report and not self.backend.state.finished:
+            return False
+        begun_without_label = row is not None and self.dispatch["level"] >= Level.L4
+        return self.requested or begun_without_label
+
+
+def _of_backend(case: _Case) -> Iterator[Write | None]:
+    """Yield the write of the backend's own check run."""
+    basis = f"{case.dispatch['id']}/{case.backend.attempt}"
+    check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
+    if not case.per_job:
+        check = annotated(check, case.backend.failing, case.terms.files)
+    if case.may_begin(check.name):
+        yield _write(case, check, basis, _continued(case, check.name, basis))
+
+
+def _new_id(case: _Case, basis: str) -> str:
+    """Return our key of a new check run, numbered when an earlier one had the same basis."""
+    before = sum(row["basis"] == basis for row in case.present)
+    return f"{basis}/{before + 1}" if before else basis
+
+
+def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
+    """Return the check run that is updated; None where a new one begins, as the last had another basis."""
+    row = case.newest.get(name)
+    if row is None or row["basis"] == basis:
+        return row
+    attempts = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
+    if sum(one["name"] == name for one in attempts) >= MOST_ATTEMPTS:
+        return row
+    unwanted = row["status"] != "completed" and not case.requested
+    return row if unwanted else None  # it is ended, whatever its basis
+
+
+def _of_jobs(case: _Case) -> Iterator[Write | None]:
+    """Yield the writes of the jobs' check runs: if its entry asks for them, and of those that have begun."""
+    prefix = _job_prefix(case.dispatch)
+    begun = {row["external_id"]: row for row in case.present if row["external_id"].startswith(prefix)}
+    if not case.per_job and not begun:
+        return
+    allowed = MOST_JOB_CHECKS - len(begun)
+    checks = job_checks(
+        case.backend, external_id=lambda job: _job_id(case.dispatch, job), **case.common_arguments
+    )
+    for job, check in zip(case.backend.jobs, checks, strict=True):
+        row = begun.get(check.external_id)
+        begins = row is None and allowed > 0 and case.per_job and case.may_begin(check.name)
+        allowed -= begins
+        if begins or row is not None:
+            full = annotated(check, [job] if job.red else [], case.terms.files)
+            write = _write(case, full, full.external_id, row)
+            yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
+
+
+def _job_id(dispatch: DispatchRow, job: Job) -> str:
+    """Return our key of an attempt of a job, hashed so that no two jobs can have the same."""
+    parts = msgspec.json.encode([job.run_id, job.run_attempt, job.workflow, job.name])
+    return _job_prefix(dispatch) + hashlib.sha256(parts).hexdigest()[:32]
+
+
+def _job_prefix(dispatch: DispatchRow) -> str:
+    """Return the prefix of our keys of all jobs of a dispatch."""
+    return f"{dispatch['id']}/job/"
+
+
+def _write(case: _Case, check: CheckRun, basis: str, row: CheckRow | None) -> Write | None:
+    """Return the write that shows the state in a check run, or ends it; None when nothing has changed."""
+    if case.continues(row):
+        return _shown(check, basis, row, case.terms)
+    return _ended(check, row, case.terms, case.reason_ended)
+
+
+def _shown(check: CheckRun, basis: str, row: CheckRow | None, terms: Terms) -> Write | None:
+    """Return the write that makes a check run what it should be; concluded ones are not reopened."""
+    if row is None:
+        return needed(check, basis, None, terms)
+    if _is_final(row, check, terms):
+        return None
+    return needed(replace(check, external_id=row["external_id"]), basis, row, terms)
+
+
+def _is_final(row: CheckRow, check: CheckRun, terms: Terms) -> bool:
+    """Whether a check run stays as it was concluded, whatever the state is now."""
+    if (
+        row["conclusion"] == "neutral" and row["label_ended"]
+    ):  # ended by its label alone: it resumes with the label
+        return not terms.current  # nothing begins again on an older head
+    return row["status"] == "completed" and check.status != "completed"
+
+
+def _ended(check: CheckRun, row: CheckRow | None, terms: Terms, reason: str) -> Write | None:
+    """Return the write that ends an unfinished check run; none for one that has not begun."""
+    if row is None or row["status"] == "completed":
+        return None
+    ended = replace(
+        check,
+        status="completed",
+        conclusion="neutral",
+        title=reason,
+        external_id=row["external_id"],
+        annotations=(),
+    )
+    return needed(ended, row["basis"], row, terms, label_ended=True)
+
+
+def _superseded(present: Sequence[CheckRow], terms: Terms, standing: set[str]) -> Iterator[Write | None]:
+    """Yield the writes that end check runs that a newer one of the same name has replaced.
+
+    `standing` holds our keys of those that were not: the newest of each name, and those of the latest attempts of jobs,
+    whatever their names.
+    """
+    for row in present:
+        unfinished = row["status"] != "completed" and row["check_run_id"] is not None
+        if unfinished and row["external_id"] not in standing and row["name"] != terms.gate_name:
+            check = CheckRun(
+                name=row["name"],
+                head_sha=row["head_sha"],
+                external_id=row["external_id"],
+                status="completed",
+                conclusion="neutral",
+                title=SUPERSEDED,
+                summary=SUPERSEDED,
+            )
+            yield needed(check, row["basis"], row, terms)

@@ -1,0 +1,132 @@
+"""Reads from GitHub before publishing: labels when our record is in doubt, the merge base, changed files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core.errors import GitHubRefused, RetryLater
+from bot.ingest import pull_records
+from bot.oot.publish import rows
+from bot.oot.verdict import pull_state
+from bot.oot.verdict import rows as verdict_rows
+from bot.oot.verdict.labels import in_doubt
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.oot.verdict.pull_state import PullState
+
+log = structlog.get_logger("bot.oot.publish.github_reads")
+
+MOST_FILES = 3000  # GitHub lists no more files of a pull request
+
+
+async def read_state(context: Context, repo: str, number: int) -> PullState:
+    """Read and judge a pull request; GitHub is asked for its labels when our record may not be the latest."""
+    async with context.store.read() as tx:
+        record = await pull_records.get(tx, repo, number)
+        doubtful = in_doubt(record, await pull_records.label_events(tx, repo, number))
+        if not (doubtful and context.settings.is_upstream(repo)):
+            return await _state(tx, context, repo, number)
+    labels = await _labels(context, repo, number)
+    async with context.store.read() as tx:
+        return await _state(tx, context, repo, number, labels)
+
+
+async def _state(
+    tx: Transaction, context: Context, repo: str, number: int, labels: frozenset[str] | None = None
+) -> PullState:
+    """Judge the newest heads, and older ones that have an unfinished check run."""
+    return await pull_state.read_pull(
+        tx,
+        context.settings,
+        repo,
+        number,
+        labels=labels,
+        newest=pull_state.MOST_HEADS,
+        also=await rows.unfinished_heads(tx, repo, number),
+        compared=pull_state.MOST_HEADS,
+    )
+
+
+async def _labels(context: Context, repo: str, number: int) -> frozenset[str] | None:
+    """Return the labels GitHub shows now; None if it refuses: then our record stands."""
+    client = context.github.caching(repo, pull_requests="read")
+    url = client.path(f"issues/{number}/labels{{?per_page}}")
+    try:
+        return frozenset([one["name"] async for one in client.getiter(url, {"per_page": "100"})])
+    except GitHubRefused as error:
+        log.warning("labels cannot be read", repo=repo, pull=number, reason=str(error))
+        return None
+
+
+async def read_merge_base(context: Context, state: PullState) -> bool:
+    """Ask once for the newest head's merge base when it has failures to compare; returns whether that is news."""
+    head = state.current
+    if head is None or not any(backend.failing for backend in head.view.backends):
+        return False
+    sha, base_ref = head.view.head_sha, state.base_ref or ""
+    base = next(
+        (facts.dispatch["base_sha"] for facts in head.facts.values() if facts.dispatch["base_sha"]), None
+    )
+    async with context.store.read() as tx:
+        known = sha in await verdict_rows.merge_bases(tx, state.repo, [sha], base_ref=base_ref)
+    if known or base is None:
+        return False
+    try:
+        merge_base = await _merge_base(context, state, base, sha)
+    except RetryLater as error:
+        log.info("the merge base is asked for later", repo=state.repo, pull=state.number, reason=str(error))
+        return False
+    async with context.store.transaction() as tx:
+        await verdict_rows.store_merge_base(tx, state.repo, sha, merge_base, base_ref=base_ref)
+    return merge_base not in {None, base}
+
+
+async def _merge_base(context: Context, state: PullState, base: str, head: str) -> str | None:
+    client = context.github.client(state.repo, contents="read")
+    url = client.path("compare/{base}...{head}{?page,per_page}")  # the first page alone lists files
+    try:
+        found = await client.getitem(url, {"base": base, "head": head, "page": "2", "per_page": "1"})
+    except GitHubRefused as error:
+        log.warning("no merge base", repo=state.repo, pull=state.number, reason=str(error))
+        return None
+    return str(found["merge_base_commit"]["sha"])
+
+
+async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:
+    """Return the files the newest head changes; none if no failed test names a file, or GitHub refuses.
+
+    Only failed tests in these files can be annotated. GitHub is asked once per head.
+    """
+    head = state.current
+    if head is None or not any(
+        test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
+    ):
+        return frozenset()
+    sha, base_ref = head.view.head_sha, state.base_ref or ""
+    async with context.store.read() as tx:
+        known = await rows.get_changed_files(tx, state.repo, state.number, sha, base_ref=base_ref)
+    if known is not None:
+        return known
+    try:
+        paths = await _changed_files(context, state)
+    except (GitHubRefused, RetryLater) as error:
+        log.warning("changed files cannot be read", repo=state.repo, pull=state.number, reason=str(error))
+        return frozenset()
+    async with context.store.transaction() as tx:
+        await rows.store_changed_files(tx, state.repo, state.number, sha, paths, base_ref=base_ref)
+    return frozenset(paths)
+
+
+async def _changed_files(context: Context, state: PullState) -> list[str]:
+    client = context.github.client(state.repo, pull_requests="read")
+    url = client.path(f"pulls/{state.number}/files{{?per_page}}")
+    paths: list[str] = []
+    async for one in client.getiter(url, {"per_page": "100"}):
+        paths.append(one["filename"])
+        if len(paths) == MOST_FILES:
+            break
+    return paths

@@ -1,0 +1,215 @@
+"""publish: makes a pull request's check runs what they should be (key: `owner/repo#number`).
+
+Each run compares the desired check runs with those written last and writes the difference, gates and verdicts first.
+What cannot be written now is left to the next run, as desired then. Two more tasks publish many pull requests:
+`installed` when the App can reach more of an account (key: its login), `publish_open` when the allowlist has changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core import metrics
+from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
+from bot.ingest import pull_records
+from bot.ingest.watched import canonical_name
+from bot.oot.dispatch.redispatch import redispatch_account
+from bot.oot.publish import check_names, comment, desired_checks, gates, github_reads, rows
+from bot.oot.publish.check import write
+from bot.oot.publish.check_writes import Terms
+from bot.oot.results import task_keys
+from bot.oot.results.task_keys import request_publish
+from bot.oot.verdict import pull_state, verdict
+from bot.oot.verdict import rows as verdict_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.oot.publish.check_writes import Plan, Write
+    from bot.oot.publish.rows import CheckRow
+    from bot.oot.verdict.facts import Facts
+    from bot.oot.verdict.head import Head
+    from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Backend
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.oot.publish.publish")
+
+CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run it has sent no event of
+QUIET_AGAIN = 61.0  # seconds until a backend that cannot be confirmed can have been quiet for long enough
+SHORTEST = 0.001  # seconds until the next run
+
+
+async def run(context: Context, task: Task) -> None:
+    """Write the check runs of a pull request, and have its comment written after them."""
+    repo, number = task_keys.pull_of(task)
+    state = await github_reads.read_state(context, repo, number)
+    if not context.settings.is_upstream(repo) or not state.heads:
+        return
+    if await github_reads.read_merge_base(context, state):
+        state = await github_reads.read_state(context, repo, number)
+    files = await github_reads.read_changed_files(context, state)
+    async with context.store.read() as tx:
+        present = await rows.checks_of(tx, state.repo, state.number)
+        heads = _maintained(state, present)
+        plan = await _plan(tx, context.settings, state, heads=heads, present=present, files=files)
+        others = await gates.dependents(tx, state, plan, check_names.gate(context.settings.check_prefix))
+    # before the writes: after a crash in between, the next run would no longer find a difference to announce
+    if others:
+        async with context.store.transaction() as tx:
+            for other in sorted(others):
+                request_publish(tx, repo, other)
+    metrics.WRITES_SAVED.inc(plan.unchanged)
+    now = context.clock.now()
+    wait, refusals = await _write_all(context, state, plan, now)
+    async with context.store.transaction() as tx:
+        _schedule(tx, task.key, plan, wait, now)
+        _schedule_confirmation(tx, task.key, heads)
+        await verdict_rows.store_compared(tx, state.compared)
+        await comment.request(tx, context.settings, state)
+    if wait and wait.after is None:
+        raise wait
+    if refusals:
+        raise GiveUp("; ".join(refusals))
+
+
+async def run_installed(context: Context, task: Task) -> None:
+    """Dispatch again what an account's repositories could not receive, and publish its own open pull requests."""
+    async with context.store.transaction() as tx:
+        again = await redispatch_account(tx, task.key)
+        await request_all_open(tx, context.settings, account=task.key)
+    log.info("installed", account=task.key, dispatched_afresh=again)
+
+
+async def run_publish_open(context: Context, _task: Task) -> None:
+    """Publish every open pull request."""
+    async with context.store.transaction() as tx:
+        await request_all_open(tx, context.settings)
+
+
+async def request_all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
+    """Enqueue publishing of every open pull request of upstream, or of one account, dispatched or not."""
+    for repo, number in await pull_records.all_open(tx):
+        mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
+        if mine and settings.is_upstream(repo):
+            request_publish(tx, canonical_name(settings, repo), number)
+
+
+def _schedule(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, now: int) -> None:
+    """Enqueue the next run for when the first of the remaining writes is due."""
+    later = [(one.not_before - now) / 1000 for one in plan.writes if one.not_before > now]
+    if wait and wait.after is not None:  # not raised: a task that waits already may be due before
+        log.info("some checks have to wait", reason=str(wait), after=wait.after)
+        later.append(wait.after)
+    if later:
+        tx.enqueue("publish", key, delay=max(min(later), SHORTEST))
+
+
+def _schedule_confirmation(tx: Transaction, key: str, heads: Sequence[Head]) -> None:
+    """Enqueue what verdicts still wait for: GitHub's status of runs, or a minute without news where it has none."""
+    if _any_unconfirmable(heads):
+        tx.enqueue("publish", key, delay=QUIET_AGAIN)
+    for run_key in _unconfirmed_runs(heads):
+        tx.enqueue("confirm", run_key, delay=CONFIRM_AFTER)
+
+
+async def _write_all(
+    context: Context, state: PullState, plan: Plan, now: int
+) -> tuple[RetryLater | None, list[str]]:
+    """Write what is due; returns why some of it has to wait, and what GitHub refused for good."""
+    refusals: list[str] = []
+    wait: RetryLater | None = None
+    full: set[tuple[bool, bool]] = (
+        set()
+    )  # kinds over the budget: trying each of a thousand writes takes seconds
+    for one in plan.writes:
+        kind = one.urgent, one.check_run_id is None
+        if one.not_before > now or kind in full:
+            continue
+        try:
+            await write(context, state, one)
+        except GitHubRefused as error:
+            log.warning("check run refused", name=one.check.name, reason=str(error))
+            refusals.append(f"{one.check.name}: {error}")
+        except RetryLater as error:
+            if error.after is None:  # GitHub is down or out of reach: the others would fail too
+                return error, refusals
+            if isinstance(error, OverBudget):
+                full.add(kind)
+            if wait is None or wait.after is None or error.after < wait.after:
+                wait = error
+    return wait, refusals
+
+
+def _maintained(state: PullState, present: Sequence[CheckRow]) -> list[Head]:
+    """Return the newest heads, and older ones that have an unfinished check run."""
+    unfinished = {row["head_sha"] for row in present if row["status"] != "completed"}
+    newest, rest = state.heads[: pull_state.MOST_HEADS], state.heads[pull_state.MOST_HEADS :]
+    return [*newest, *(head for head in rest if head.judged and head.view.head_sha in unfinished)]
+
+
+async def _plan(
+    tx: Transaction,
+    settings: Settings,
+    state: PullState,
+    *,
+    heads: Sequence[Head],
+    present: Sequence[CheckRow],
+    files: frozenset[str],
+) -> Plan:
+    """Return everything to be written: gates and verdicts, then the rest, and new wording of a gate last."""
+    gate_name = check_names.gate(settings.check_prefix)
+    terms = Terms(
+        prefix=settings.check_prefix,
+        label_prefixes=settings.label_prefixes,
+        labels=state.labels,
+        gate=await rows.gate_exists(tx, state.repo, gate_name),
+        interval=settings.publish_interval * 1000,
+    )
+    plan = await gates.plan(tx, settings, state, heads, terms)
+    for head in heads:
+        on_head = [row for row in present if row["head_sha"] == head.view.head_sha]
+        dispatches = {key: facts.dispatch for key, facts in head.facts.items()}
+        current = head is state.current
+        here = replace(terms, current=current, files=files if current else frozenset())
+        plan += desired_checks.backends(head.view, dispatches, head.entries, on_head, here)
+
+    def order(one: Write) -> tuple[bool, bool]:
+        return not one.urgent, not one.urgent and one.check.name == gate_name
+
+    return replace(plan, writes=tuple(sorted(plan.writes, key=order)))
+
+
+def _unconfirmed_runs(heads: Sequence[Head]) -> list[str]:
+    """Return the runs whose verdict waits for GitHub, which has sent nothing about them: keys of `confirm`."""
+    keys = []
+    for facts, backend, confirmed in _undecided(heads):
+        green = backend.state == "confirming"
+        runs = facts.expected if green else verdict.unjudged_reruns(facts)
+        unknown = [item for item in runs.items() if confirmed and item not in facts.run_statuses]
+        keys += [task_keys.of_run(backend.repo, run_id, attempt) for run_id, attempt in unknown]
+    return keys
+
+
+def _any_unconfirmable(heads: Sequence[Head]) -> bool:
+    """Whether the verdict on a backend that GitHub cannot confirm waits for a minute without news."""
+    return any(
+        not confirmed and (backend.state == "confirming" or verdict.unjudged_reruns(facts))
+        for facts, backend, confirmed in _undecided(heads)
+    )
+
+
+def _undecided(heads: Sequence[Head]) -> Iterator[tuple[Facts, Backend, bool]]:
+    """Yield the dispatched backends without a verdict, and whether it needs GitHub's confirmation."""
+    for head in heads:
+        for backend in head.view.backends:
+            key = backend.repo.casefold()
+            if key in head.facts and not backend.state.finished:
+                entry = head.entries.get(key)
+                yield head.facts[key], backend, entry is None or entry.confirm

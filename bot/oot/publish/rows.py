@@ -1,0 +1,216 @@
+"""Rows of what we wrote on pull requests: reads and writes of check runs, comments, mentions, changed files.
+
+Times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.oot.publish import create_once
+from bot.oot.publish.tables import oot_changed_files, oot_check, oot_comment, oot_mention
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.publish.create_once import Intent
+
+
+class CheckRow(TypedDict):
+    """A check run of ours."""
+
+    external_id: str
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str
+    name: str
+    check_run_id: int | None
+    status: str
+    conclusion: str | None
+    digest: str
+    created_at: int
+    written_at: int
+    writing_until: int
+    lost_until: int
+    label_ended: bool
+    basis: str
+
+
+class CommentRow(TypedDict):
+    """Our comment on a pull request."""
+
+    upstream_repo: str
+    pr_number: int
+    comment_id: int | None
+    digest: str
+    written_at: int
+    writing_until: int
+    lost_until: int
+
+
+class MentionRow(TypedDict):
+    """An on-call mention in our comment."""
+
+    upstream_repo: str
+    pr_number: int
+    head_sha: str
+    backend_key: str
+    over: bool
+    created_at: int
+
+
+class MergeGroupRow(TypedDict):
+    """A commit of a merge queue."""
+
+    upstream_repo: str
+    head_sha: str
+    base_sha: str | None
+    pr_number: int
+    created_at: int
+    ended_at: int | None
+
+
+class ChangedFilesRow(TypedDict):
+    """The files a pull request changes on one head."""
+
+    upstream_repo: str
+    pr_number: int
+    head_sha: str
+    base_ref: str
+    paths: Any
+    asked_at: int
+
+
+async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[CheckRow]:
+    """Return our gates on these commits, whichever pull request they were made for; oldest first."""
+    check = oot_check.c
+    query = sa.select(oot_check).where(
+        check.head_sha.in_(sorted(heads)), check.upstream_repo == repo, check.name == name
+    )
+    return await tx.rows_as(CheckRow, query.order_by(check.created_at, check.external_id))
+
+
+async def checks_of(tx: Transaction, repo: str, number: int) -> list[CheckRow]:
+    """Return the check runs we made, or meant to make, on a pull request; oldest first."""
+    query = sa.select(oot_check).where(oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number)
+    return await tx.rows_as(CheckRow, query.order_by(oot_check.c.created_at, oot_check.c.external_id))
+
+
+async def unfinished_heads(tx: Transaction, repo: str, number: int) -> set[str]:
+    """Return the heads of a pull request that have an unfinished check run of ours."""
+    query = sa.select(oot_check.c.head_sha).where(
+        oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number, oot_check.c.status != "completed"
+    )
+    return set((await tx.run(query.distinct())).scalars())
+
+
+async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
+    """Return one of our check runs by GitHub's id."""
+    return await tx.row_as(CheckRow, sa.select(oot_check).where(oot_check.c.check_run_id == check_run_id))
+
+
+async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
+    """Return whether a gate was ever published on a repository."""
+    query = sa.select(oot_check.c.external_id).where(
+        oot_check.c.upstream_repo == repo, oot_check.c.name == name
+    )
+    return await tx.row(query.limit(1)) is not None
+
+
+async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:
+    """Record that a check run is about to be made; raises RetryLater while another process may be making it."""
+    blank = {"status": "intended", "conclusion": None, "label_ended": False, "check_run_id": None}
+    values = {**row, **blank, "digest": "", "created_at": tx.now, "written_at": 0}
+    return await create_once.begin(tx, oot_check, values)
+
+
+async def record_check(tx: Transaction, external_id: str, **values: Any) -> None:
+    """Record what was written to a check run."""
+    change = sa.update(oot_check).where(oot_check.c.external_id == external_id)
+    await tx.run(change.values(values | {"written_at": tx.now}))
+
+
+async def force_rewrite(tx: Transaction, repo: str, head_sha: str, name: str) -> None:
+    """Have a commit's check run written again even if nothing on it has changed."""
+    change = sa.update(oot_check).where(
+        oot_check.c.head_sha == head_sha, oot_check.c.upstream_repo == repo, oot_check.c.name == name
+    )
+    await tx.run(change.values(digest="", written_at=0))
+
+
+async def get_comment(tx: Transaction, repo: str, number: int) -> CommentRow | None:
+    """Return our comment on a pull request."""
+    query = sa.select(oot_comment).where(
+        oot_comment.c.upstream_repo == repo, oot_comment.c.pr_number == number
+    )
+    return await tx.row_as(CommentRow, query)
+
+
+async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:
+    """Record that the comment is about to be made; raises RetryLater while another process may be making it."""
+    values = {"upstream_repo": repo, "pr_number": number, "digest": "", "written_at": 0}
+    return await create_once.begin(tx, oot_comment, values)
+
+
+async def record_comment(
+    tx: Transaction, repo: str, number: int, *, comment_id: int | None, digest: str
+) -> None:
+    """Record what was written to the comment."""
+    match = (oot_comment.c.upstream_repo == repo, oot_comment.c.pr_number == number)
+    values = {"comment_id": comment_id, "digest": digest, "written_at": tx.now}
+    await tx.run(sa.update(oot_comment).where(*match).values(values))
+
+
+async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
+    """Return the backends whose on-calls were mentioned on a head; true where the mention is over."""
+    query = sa.select(oot_mention).where(*_mentioned(repo, number), oot_mention.c.head_sha == head_sha)
+    return {row["backend_key"]: row["over"] for row in await tx.rows_as(MentionRow, query)}
+
+
+async def record_mentions(
+    tx: Transaction, repo: str, number: int, head_sha: str, backends: Sequence[str], *, new_comment: bool
+) -> None:
+    """Record the backends whose on-calls the comment mentions now: no mention is repeated once it is over.
+
+    A new comment ends every mention of the one it replaces.
+    """
+    of_pull = sa.update(oot_mention).where(*_mentioned(repo, number))
+    gone = of_pull if new_comment else of_pull.where(oot_mention.c.backend_key.not_in(backends))
+    await tx.run(gone.values(over=True))
+    for key in backends:
+        values = {
+            "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "backend_key": key,
+            "over": False, "created_at": tx.now,
+        }  # fmt: skip
+        await tx.run(tx.insert(oot_mention).values(values).on_conflict_do_nothing())
+
+
+async def get_changed_files(
+    tx: Transaction, repo: str, number: int, head_sha: str, *, base_ref: str
+) -> frozenset[str] | None:
+    """Return the files a pull request changes, as GitHub listed them for a head and base; None if not yet asked."""
+    files = oot_changed_files.c
+    about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
+    query = sa.select(oot_changed_files).where(*about, files.base_ref == base_ref)
+    row = await tx.row_as(ChangedFilesRow, query)
+    return None if row is None else frozenset(row["paths"])
+
+
+async def store_changed_files(
+    tx: Transaction, repo: str, number: int, head_sha: str, paths: Sequence[str], *, base_ref: str
+) -> None:
+    """Store the files GitHub listed for a head and base, in place of those of other heads."""
+    table = oot_changed_files
+    await tx.run(sa.delete(table).where(table.c.upstream_repo == repo, table.c.pr_number == number))
+    values = {
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "base_ref": base_ref, "paths": list(paths),
+        "asked_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())
+
+
+def _mentioned(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_mention.c.upstream_repo == repo, oot_mention.c.pr_number == number

@@ -1,0 +1,137 @@
+"""Acceptance of reports from backends and relays, any number in one transaction.
+
+A refusal is returned, not raised, so that it does not affect other reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.core.errors import Rejected
+from bot.oot.reports import authorization, lifecycle, mismatches, quotas, static_keys
+from bot.oot.reports.authorization import Job
+from bot.oot.reports.bodies import Accepted
+from bot.oot.reports.quotas import RateQuota, SizeQuota
+from bot.oot.results import jobs, task_keys
+from bot.oot.results.task_keys import request_publish
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.oot.reports.authorization import Lookup, Submission
+    from bot.oot.reports.envelope import Envelope
+    from bot.oot.results.rows import JobRow
+
+Answer = Accepted | Rejected
+MOST_TRIES = 3  # when others report on the same new job at the same moment
+CONFIRM_AFTER = 5  # seconds: a job that reports is still running, GitHub shows its end a little later
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Results of some reports, to be announced after commit."""
+
+    answers: list[Answer]  # in order
+    contradictions: list[tuple[str, str]]  # delivery and field
+
+
+async def accept(tx: Transaction, settings: Settings, submissions: Sequence[Submission]) -> Outcome:
+    """Accept backends' reports as if one came after the other."""
+    lookup = await authorization.look_up(tx, settings, submissions)
+    judged = [_judged(lookup, one) for one in submissions]
+    admitted = {at: job for at, job in enumerate(judged) if isinstance(job, Job)}
+    rates = await RateQuota.of(tx, admitted.values())
+    recorded = await _record(tx, admitted, rates)
+    answers = [recorded[at] if isinstance(result, Job) else result for at, result in enumerate(judged)]
+    await quotas.record_accepted(tx, rates.accepted)
+    taken = {at for at in admitted if not isinstance(answers[at], Rejected)}
+    await static_keys.record_use(tx, {key for at in taken if (key := submissions[at].claims.key_id)})
+    wrong = [
+        (job.report.delivery_id, name)
+        for job in admitted.values()
+        for name in mismatches.named(job.row["flags"])
+    ]
+    return Outcome(answers=answers, contradictions=wrong)
+
+
+async def accept_relayed(tx: Transaction, settings: Settings, envelope: Envelope) -> Answer:
+    """Accept what an outside relay passes on; returns the answer."""
+    job = authorization.relayed(settings, envelope)
+    rates = await RateQuota.of(tx, [job])
+    answers = await _record(tx, {0: job}, rates)
+    await quotas.record_accepted(tx, rates.accepted)
+    return answers[0]
+
+
+def _judged(lookup: Lookup, one: Submission) -> Job | Answer:
+    try:
+        return authorization.admit(lookup, one) or Accepted(status="ignored")
+    except Rejected as refusal:
+        return refusal
+
+
+async def _record(
+    tx: Transaction, reported: Mapping[int, Job], rates: RateQuota, tries: int = MOST_TRIES
+) -> dict[int, Answer]:
+    """Write what was reported on jobs; rows that somebody else inserted meanwhile are read again."""
+    present = await jobs.get(tx, {job.key for job in reported.values()})
+    sizes = await SizeQuota.of(tx, reported.values())
+    rows = dict(present)
+    answers = {at: _apply(job, rows, rates, sizes, now=tx.now) for at, job in reported.items()}
+    lost = await jobs.add(tx, {key: row for key, row in rows.items() if key not in present})
+    await jobs.change(tx, {key: rows[key] for key, row in present.items() if rows[key] is not row})
+    again = {at: job for at, job in reported.items() if job.key in lost}
+    for at, job in reported.items():
+        if at not in again:
+            _follow_up(tx, job, answers[at])
+        elif not isinstance(answers[at], Rejected):
+            rates.give_back(job)
+    if again and tries > 1:
+        return answers | await _record(tx, again, rates, tries - 1)
+    busy = Rejected(
+        503, "busy", "this job is being reported on elsewhere: send it again", headers={"Retry-After": "1"}
+    )
+    return answers | dict.fromkeys(again, busy)
+
+
+def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota, *, now: int) -> Answer:
+    """Change a job's row in `rows` to what the report says, where it may."""
+    present = rows.get(job.key)
+    try:
+        change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
+        if present is None:
+            sizes.check(job)
+        rates.check(job, now)
+    except lifecycle.Conflict as error:
+        return Rejected(409, "conflict", str(error))
+    except Rejected as refusal:
+        return refusal
+    if change is None:
+        return Accepted(status=job.report.status, duplicate=True)
+    if present is None:
+        sizes.enter(job)
+    values = sizes.fitting(job, change)
+    if job.measured:
+        values = lifecycle.as_measured(
+            values, queue_time=job.measured.queue_time, execution_time=job.measured.execution_time
+        )
+    values["flags"] = job.row["flags"] | values["flags"]
+    rows[job.key] = jobs.whole_row(present or job.row, values)
+    return Accepted(status=job.report.status)
+
+
+def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
+    """Enqueue the tasks a change makes necessary."""
+    row = job.row
+    if isinstance(answer, Rejected) or answer.duplicate:
+        return
+    if row["dispatch_id"]:
+        request_publish(tx, row["upstream_repo"], row["pr_number"])
+    if job.names:
+        tx.enqueue("verify_commit", job.names.commit)
+    if job.confirm and job.report.status == "completed":
+        key = task_keys.of_run(row["downstream_repo"], row["run_id"], row["run_attempt"])
+        tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

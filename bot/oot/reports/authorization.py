@@ -1,0 +1,284 @@
+"""Authorization of reports: a caller and a report -> the job as far as it can be trusted, or a refusal.
+
+Identity comes from the verified caller; pull request, head and level from our own dispatch. Where the report
+contradicts them, that is counted and logged, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from bot.core.errors import Rejected
+from bot.core.json_fields import as_commit
+from bot.db import secrets
+from bot.ingest.watched import canonical_name
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.allowlist.entry import Level
+from bot.oot.reports import callback_token, mismatches
+from bot.oot.results import dispatches, jobs
+from bot.oot.results.tables import SELF_TRIGGERED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Allowlist, Entry
+    from bot.oot.reports.envelope import Envelope
+    from bot.oot.reports.mismatches import Flags
+    from bot.oot.reports.oidc import Claims
+    from bot.oot.reports.report import Report
+    from bot.oot.results.rows import DispatchRow
+
+
+class Origin(TypedDict):
+    """Columns of a job as its dispatch, the allowlist or a relay vouches for them."""
+
+    dispatch_id: str | None
+    downstream_repo: str
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    delivery_id: str
+    downstream_repo_level: int
+    event_type: str
+    source: str
+    flags: dict[str, Any]
+
+
+class TrustedColumns(Origin):
+    """Columns that identify a job and say where it belongs."""
+
+    job_key: str
+    workflow_name: str
+    job_name: str
+    run_id: str
+    run_attempt: int
+    reporter_check_run_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """One report and who sent it."""
+
+    claims: Claims
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """What our own tables know about some reports, read once for all of them."""
+
+    settings: Settings
+    allowlist: Allowlist | None
+    dispatches: dict[str, DispatchRow]
+    secret: bytes  # callback tokens are made with it
+    now: int
+
+
+class ClaimedCommit(NamedTuple):
+    """A commit that a backend claims to have run on."""
+
+    backend: str  # case folded
+    commit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job as far as it is trusted, and the report on it."""
+
+    row: TrustedColumns
+    report: Report
+    dispatched_at: int | None = None
+    confirm: bool = False  # GitHub's own word is needed
+    caller: str = ""  # whose quota of reports it counts against
+    limit: int | None = None  # reports a minute; None: not counted
+    measured: Envelope | None = None  # from a relay, which measured the times
+
+    @property
+    def key(self) -> str:
+        """The same for all reports on one attempt of one job."""
+        return self.row["job_key"]
+
+    @property
+    def names(self) -> ClaimedCommit | None:
+        """The backend and its commit as long as only the backend claims that upstream has it."""
+        commit = self.row["head_sha"] if "unverified" in self.row["flags"] else None
+        return ClaimedCommit(self.row["downstream_repo"].casefold(), commit) if commit else None
+
+
+async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Submission]) -> Lookup:
+    """Read what `admit` needs to judge these reports."""
+    wanted = {dispatches.identity(one.report.delivery_id, one.claims.repository) for one in submissions}
+    return Lookup(
+        settings=settings,
+        allowlist=await allowlists.in_force(tx),
+        dispatches=await dispatches.by_id(tx, wanted),
+        secret=await secrets.key(tx, "callback"),
+        now=tx.now,
+    )
+
+
+def admit(lookup: Lookup, one: Submission) -> Job | None:
+    """Return the job a report is about, None when unlisted callers are ignored; raises Rejected."""
+    entry = listed(lookup.allowlist, lookup.settings, one.claims)
+    if entry is None:
+        return None
+    dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
+    limit = entry.rate_limit or lookup.settings.rate_limit_per_min
+    if dispatch is None or dispatch["dispatched_at"] is None:  # what was never sent nobody can know
+        row = _self_triggered(lookup, entry, one)
+        return Job(row=row, report=one.report, caller=entry.key, limit=limit)
+    _check_callback_token(lookup, entry, dispatch, one.report)
+    row = _dispatched(dispatch, one)
+    return Job(
+        row=row,
+        report=one.report,
+        dispatched_at=dispatch["dispatched_at"],
+        confirm=dispatch["level"] >= Level.L4 and dispatch["pr_number"] is not None and entry.confirm,
+        caller=entry.key,
+        limit=limit,
+    )
+
+
+def relayed(settings: Settings, envelope: Envelope) -> Job:
+    """Return the job an outside relay reports on: there is no dispatch and no allowlist entry."""
+    report = envelope.report
+    origin: Origin = {
+        "dispatch_id": None,
+        "downstream_repo": envelope.repository,
+        "upstream_repo": canonical_name(settings, envelope.upstream_repo),
+        "pr_number": envelope.pr_number,
+        "head_sha": envelope.head_sha,
+        "delivery_id": report.delivery_id,
+        "downstream_repo_level": envelope.level,
+        "event_type": report.event_type or "pull_request",
+        "source": "relay",
+        "flags": {"unverified": True} if report.event_type in SELF_TRIGGERED else {},
+    }
+    row = _identified(origin, report, report.run_id, report.run_attempt)
+    return Job(row=row, report=report, measured=envelope)
+
+
+def listed(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
+    """Return the caller's allowlist entry, None when unlisted callers are ignored; raises Rejected."""
+    if allowlist is None:
+        detail = "no valid allowlist has been read yet: send this again later"
+        raise Rejected(503, "no_allowlist", detail, headers={"Retry-After": "10"})
+    entry = allowlist.find(claims.repository)
+    if entry is None or entry.level < Level.L2:
+        if settings.unlisted == "ignore":
+            return None
+        detail = f"{claims.repository} may not report: it must be in the allowlist at L2 or above"
+        raise Rejected(403, "not_listed", detail)
+    pinned = entry.repository_id is not None and not claims.assigned
+    if pinned and str(entry.repository_id) != claims.repository_id:
+        detail = f"{claims.repository} is not the repository the allowlist pins by repository_id"
+        raise Rejected(403, "forbidden", detail)
+    if claims.key_id is not None and entry.static_key != "allowed":
+        detail = f"a static key is good for L2 only, {entry.repo} is at L{entry.level}: use OIDC, or see `static_key`"
+        raise Rejected(403, "forbidden", detail)
+    return entry
+
+
+def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedColumns:
+    """Return the columns of a nightly or periodic job, which has no dispatch."""
+    report = one.report
+    if report.event_type not in SELF_TRIGGERED:
+        detail = f"delivery {report.delivery_id[:100]} was never dispatched to {entry.repo}"
+        raise Rejected(404, "unknown_dispatch", detail)
+    if "nightly" not in entry.events:
+        detail = (
+            f"{entry.repo} sends no {report.event_type} reports: add nightly to its events in the allowlist"
+        )
+        raise Rejected(403, "forbidden", detail)
+    commit = as_commit(report.delivery_id)
+    if commit is None or report.status != "completed":
+        what = (
+            "delivery_id must be the upstream commit"
+            if commit is None
+            else "workflow.status must be completed"
+        )
+        raise Rejected(400, "invalid_report", f"{what} in a {report.event_type} report")
+    origin: Origin = {
+        "dispatch_id": None,
+        "downstream_repo": entry.repo,
+        "upstream_repo": lookup.settings.upstream_repo[0],
+        "pr_number": None,
+        "head_sha": commit,
+        "delivery_id": commit,
+        "downstream_repo_level": int(entry.level),
+        "event_type": report.event_type,
+        "source": "callback",
+        "flags": {"unverified": True},
+    }
+    return _signed(origin, one)
+
+
+def _check_callback_token(lookup: Lookup, entry: Entry, dispatch: DispatchRow, report: Report) -> None:
+    """Check the callback token: it may be absent where it is optional, but never wrong."""
+    if report.callback_token is None and entry.callback_token == "optional":  # noqa: S105 - a mode
+        return
+    if not callback_token.belongs(report.callback_token, dispatch, lookup.secret, now=lookup.now):
+        what = "is wrong" if report.callback_token else "is missing"
+        detail = f"callback_token {what}: send back client_payload.callback_token of this dispatch"
+        raise Rejected(403, "forbidden", detail)
+
+
+def _dispatched(dispatch: DispatchRow, one: Submission) -> TrustedColumns:
+    """Return the columns of a job of one of our dispatches."""
+    origin: Origin = {
+        "dispatch_id": dispatch["id"],
+        "downstream_repo": dispatch["backend"],
+        "upstream_repo": dispatch["upstream_repo"],
+        "pr_number": dispatch["pr_number"],
+        "head_sha": dispatch["head_sha"],
+        "delivery_id": dispatch["delivery_id"],
+        "downstream_repo_level": dispatch["level"],
+        "event_type": dispatch["event_type"],
+        "source": "callback",
+        "flags": mismatches.with_dispatch(dispatch, one.report) | _unproven(one),
+    }
+    row = _signed(origin, one)
+    started = dispatch["run_id"]  # known where the dispatch itself started the run
+    if started is not None and started != row["run_id"]:
+        detail = f"this dispatch started run {started}, the report comes from run {row['run_id'][:100]}"
+        raise Rejected(403, "forbidden", detail)
+    return row
+
+
+def _unproven(one: Submission) -> Flags:
+    """Return a flag for each proof that was not required here, but may be at a higher level."""
+    lacking = {
+        "no_callback_token": one.report.callback_token is None,
+        "static_key": one.claims.key_id is not None,
+    }
+    return {name: True for name, lacks in lacking.items() if lacks}
+
+
+def _signed(origin: Origin, one: Submission) -> TrustedColumns:
+    """Return the columns with the caller's own run: the token's, where it names one."""
+    claims, report = one.claims, one.report
+    signed = {"run_id": claims.run_id, "run_attempt": claims.run_attempt}
+    reported = {"run_id": report.run_id, "run_attempt": report.run_attempt}
+    wrong = {name for name, value in signed.items() if value is not None and value != reported[name]}
+    row = _identified(
+        origin, report, claims.run_id or report.run_id, claims.run_attempt or report.run_attempt
+    )
+    flags = row["flags"] | mismatches.flagged(wrong)
+    return {**row, "reporter_check_run_id": claims.check_run_id, "flags": flags}
+
+
+def _identified(origin: Origin, report: Report, run_id: str, run_attempt: int) -> TrustedColumns:
+    run = {"run_id": run_id, "run_attempt": run_attempt}
+    names = {"workflow_name": report.workflow_name, "job_name": report.job_name}
+    return {
+        **origin,
+        "job_key": jobs.job_key({**origin, **run, **names}),
+        "workflow_name": report.workflow_name,
+        "job_name": report.job_name,
+        "run_id": run_id,
+        "run_attempt": run_attempt,
+        "reporter_check_run_id": None,
+    }

@@ -1,0 +1,202 @@
+"""Bodies of reports, batches and envelopes as callers send them, and of the answers to them.
+
+Field names are those existing backends send. What a type demands is checked while decoding; the document also tells
+what `report` and `envelope` check afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from bot.core import json_fields
+from bot.core.json_fields import FULL_NAME
+from bot.web.answers import REF, Answer, No, Yes, any_of, matching, one_of, reference
+
+MOST_COUNT = 2**53
+MOST_NUMBER = 2**53
+MOST_REPORTS = 500
+MOST_NAME, MOST_ID = 1000, 200  # bytes: two of each fit into one entry of PostgreSQL's indexes
+STATUSES = frozenset({"in_progress", "completed"})
+CONCLUSIONS = frozenset(
+    {
+        "success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required", "stale",
+        "startup_failure",
+    }
+)  # fmt: skip
+LEVELS: dict[Any, int] = {level: int(level[-1]) for level in ("L1", "L2", "L3", "L4")} | {
+    level: level for level in (1, 2, 3, 4)
+}
+
+Name = Annotated[
+    str, Meta(min_length=1, max_length=MOST_NAME, description=f"at most {MOST_NAME} bytes of UTF-8")
+]
+TextId = Annotated[
+    str, Meta(min_length=1, max_length=MOST_ID, description=f"at most {MOST_ID} bytes of UTF-8")
+]
+Id = TextId | Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Attempt = Annotated[
+    Id | None, Meta(description="a whole number from 1 to 999,999,999, also as a text; 1 when left out")
+]
+Text = str | None
+Status = Annotated[str, one_of(sorted(STATUSES))]
+Conclusion = Annotated[str, one_of(sorted(CONCLUSIONS))]
+Count = Annotated[int, Meta(ge=0, le=MOST_COUNT)] | None
+Outcome = Annotated[str, one_of((*sorted(STATUSES), "ignored"))]
+Code = Annotated[int, Meta(description="the status it would have had alone")]
+Seconds = Annotated[float, Meta(ge=0, le=10**9)] | None
+
+Sha = Annotated[str, matching(json_fields.COMMIT)]
+FullName = Annotated[str, matching(FULL_NAME)]
+
+
+class FailedTest(Struct):
+    """One failed test."""
+
+    name: str
+    classname: Text = None
+    file: Text = None
+    line: Any = None
+    message: Text = None
+    stacktrace: Text = None
+
+
+class TestResults(Struct):
+    """How many tests there were."""
+
+    passed: Count = None
+    failed: Count = None
+    skipped: Count = None
+    total: Count = None
+
+
+class Workflow(Struct):
+    """What a backend's CI says of one job."""
+
+    status: Status
+    name: Name
+    run_id: Id
+    job_name: Name
+    conclusion: Annotated[Conclusion | None, Meta(description="with `completed`")] = None
+    url: Text = None
+    run_attempt: Attempt = None
+    check_run_id: Id | None = None
+    test_results: TestResults | None = None
+    failed_tests: list[FailedTest] | None = None
+    artifact_url: Text = None
+    environment: dict[str, Any] | None = None
+
+
+class Report(Struct):
+    """A report on one job."""
+
+    delivery_id: TextId
+    workflow: Workflow
+    event_type: Text = None
+    callback_token: Text = None
+    payload: Annotated[Raw, Meta(description="the dispatch's payload, sent back")] = field(
+        default_factory=lambda: Raw(b"null")
+    )
+    downstream_repo: Any = None
+    verified_repo: Any = None
+    downstream_repo_level: Any = None
+    level: Any = None
+
+
+class Batch(Struct):
+    """Many reports."""
+
+    reports: Annotated[list[Annotated[Raw, reference("Report")]], Meta(min_length=1, max_length=MOST_REPORTS)]
+
+
+class Metrics(Struct):
+    """What a relay measured, in seconds."""
+
+    queue_time: Seconds = None
+    execution_time: Seconds = None
+
+
+class Trusted(Struct):
+    """What a relay vouches for."""
+
+    verified_repo: FullName
+    downstream_repo_level: Annotated[str | int, one_of(LEVELS)]
+    ci_metrics: Metrics | None = None
+
+
+class EchoedRepository(Struct):
+    """The upstream repository."""
+
+    full_name: FullName
+
+
+class EchoedHead(Struct):
+    """The head of the pull request."""
+
+    sha: Sha
+
+
+class EchoedPull(Struct):
+    """The pull request."""
+
+    number: Annotated[int, Meta(ge=1, le=MOST_NUMBER)]
+    head: EchoedHead
+
+
+class Echoed(Struct):
+    """The payload as GitHub sent it: it names upstream repository, pull request and commit."""
+
+    repository: EchoedRepository
+    pull_request: EchoedPull | UnsetType = UNSET
+    after: Sha | UnsetType = UNSET
+
+
+class Untrusted(Struct):
+    """What a relay passes on unchecked: a report whose payload has to say what it is about."""
+
+    callback_payload: Annotated[
+        Raw,
+        reference(
+            "Report", properties={"payload": {"$ref": REF.format(name="Echoed")}}, required=["payload"]
+        ),
+    ]
+
+
+class Envelope(Struct):
+    """A report that an outside relay passes on."""
+
+    trusted: Trusted
+    untrusted: Untrusted
+
+
+class Accepted(Answer, frozen=True, kw_only=True):
+    """Stored, or stored already (`duplicate`)"""
+
+    status: Outcome
+    duplicate: Yes | UnsetType = UNSET
+
+
+class AcceptedOfBatch(Struct, frozen=True, kw_only=True):
+    """A report of a batch that was accepted."""
+
+    code: Code
+    ok: Yes = True
+    status: Outcome
+    duplicate: Yes | UnsetType = UNSET
+
+
+class RefusedOfBatch(Struct, frozen=True, kw_only=True):
+    """A report of a batch that was refused."""
+
+    code: Code
+    ok: No = False
+    error: str
+    detail: str
+    retry_after: int | UnsetType = UNSET
+
+
+class BatchAnswer(Answer, frozen=True, kw_only=True):
+    """An answer for each report"""
+
+    reports: list[Annotated[Any, any_of((AcceptedOfBatch, RefusedOfBatch))]]

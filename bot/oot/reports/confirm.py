@@ -1,0 +1,115 @@
+"""confirm: compares reports with GitHub's status of the backend's run. Key: `owner/repo/run_id/run_attempt`.
+
+A green L4 needs it, and it concludes jobs of any level that never reported their end. Usually the run's own delivery
+has the status; otherwise GitHub is asked for L4, soon after the report and then every ten minutes until JOB_TIMEOUT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
+from bot.ingest import inbox, synthetic_deliveries
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.reports import lifecycle
+from bot.oot.results import dispatches, jobs, task_keys
+from bot.oot.results.task_keys import request_publish
+from bot.oot.verdict.verdict import PASSING
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.oot.results.rows import JobRow
+    from bot.queue.tasks import Task
+
+SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
+THEN = 600.0
+YOUNG = 120_000  # milliseconds after the first report during which GitHub may not show a run yet
+
+
+async def run(context: Context, task: Task) -> None:
+    """Record GitHub's status of one attempt of one run, and have the pull requests published again."""
+    backend, run_id, attempt = task_keys.parse_run(task.key)
+    async with context.store.transaction() as tx:
+        waiting = await jobs.of_run(tx, backend, run_id)
+        status_row = await jobs.run_status(tx, backend, run_id, attempt)
+        patience = await _patience(tx, context, backend)
+        if not waiting:
+            return
+        if status_row and status_row["status"] in {"completed", "missing"}:
+            if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
+                await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
+            await _publish(tx, waiting)
+            return
+    listed = waiting[0]["downstream_repo"]
+    age = context.clock.now() - _first(waiting, attempt)
+    over = age > patience * 1000
+    wait = SOON[task.attempts - 1] if task.attempts <= len(SOON) else THEN
+    found, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
+    async with context.store.transaction() as tx:
+        if found is not None:
+            await inbox.put(tx, synthetic_deliveries.of("workflow_run", found, found["repository"]))
+            if found["status"] == "completed":
+                return
+        if found is None or over:
+            await jobs.record_run_status(tx, backend, run_id, attempt, status)
+            await _publish(tx, waiting)
+            return
+    raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _read_run(
+    context: Context, run: tuple[str, str, int], *, age: int, over: bool, wait: float
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the run, and the status to record when it has not ended in time; raises NotYet while there is time."""
+    backend, run_id, attempt = run
+    try:
+        found = await _ask(context, backend, run_id, attempt)
+    except GitHubRefused as error:
+        missing = error.status == 404 and not isinstance(error, NotInstalled)
+        if not over and not (missing and age >= YOUNG):
+            raise NotYet(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
+        return None, "missing" if missing else "unreadable"
+    except RetryLater as error:
+        if not over:
+            raise NotYet(str(error), after=error.after) from error  # its delivery may still arrive
+        return None, "unconfirmed"
+    return found, "unconfirmed" if found else "missing"
+
+
+def _first(waiting: list[JobRow], attempt: int) -> int:
+    """Return when this attempt, or else the run, was first reported on."""
+    here: list[int] = [job["received_at"] for job in waiting if job["run_attempt"] == attempt]
+    anywhere: list[int] = [job["received_at"] for job in waiting]
+    return min(here or anywhere)
+
+
+async def _patience(tx: Transaction, context: Context, backend: str) -> int:
+    """Return how many seconds a run may take to end."""
+    allowlist = await allowlists.in_force(tx)
+    entry = allowlist.find(backend) if allowlist else None
+    return (entry.job_timeout if entry else None) or context.settings.job_timeout
+
+
+async def _ask(context: Context, backend: str, run_id: str, attempt: int) -> dict[str, Any] | None:
+    """Return the run from GitHub, None when its id cannot be one of GitHub's; raises GitHubRefused."""
+    if not (run_id.isascii() and run_id.isdigit()):
+        return None
+    client = context.backend_github.client(backend, actions="read")
+    url = client.path("actions/runs/{run}/attempts/{attempt}")
+    found: dict[str, Any] = await client.getitem(url, {"run": run_id, "attempt": str(attempt)})
+    return found
+
+
+async def _end(tx: Transaction, reported: list[JobRow], conclusion: str) -> None:
+    """Conclude jobs whose run is over without their report; a late report still counts."""
+    for job in jobs.in_lock_order(reported):
+        if job["status"] == "in_progress":
+            await jobs.change_if_unchanged(tx, job, lifecycle.swept(job, now=tx.now, conclusion=conclusion))
+
+
+async def _publish(tx: Transaction, waiting: list[JobRow]) -> None:
+    for identifier in {job["dispatch_id"] for job in waiting}:
+        dispatch = await dispatches.get(tx, identifier)
+        if dispatch:
+            request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])

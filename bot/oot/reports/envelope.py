@@ -1,0 +1,100 @@
+"""An outside relay's envelope: what it vouches for, and the report as a backend sent it.
+
+Identity, level and measured times are the relay's. The pull request comes from the report's echo, which is not
+verified, so it must at least be well formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot.core.json_fields import FULL_NAME, as_commit
+from bot.oot.reports import bodies
+from bot.oot.reports.bodies import LEVELS, MOST_NUMBER
+from bot.oot.reports.report import Malformed, parse_report
+
+if TYPE_CHECKING:
+    from bot.oot.reports.payload_echo import Echo
+    from bot.oot.reports.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """One report an outside relay passes on."""
+
+    repository: str
+    level: int
+    queue_time: float | None  # seconds, as the relay measured; None: not measured
+    execution_time: float | None
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    report: Report
+
+
+_envelope = msgspec.json.Decoder(bodies.Envelope)
+_batch = msgspec.json.Decoder(bodies.Batch)
+
+
+def parse_envelope(body: bytes) -> Envelope:
+    """Read an envelope and the report in it; raises Malformed naming the field that is missing or wrong."""
+    envelope = _decode(_envelope, body)
+    trusted = envelope.trusted
+    if not FULL_NAME.fullmatch(trusted.verified_repo):
+        raise Malformed("trusted.verified_repo must be owner/name")
+    if trusted.downstream_repo_level not in LEVELS:
+        raise Malformed("trusted.downstream_repo_level must be L1, L2, L3 or L4")
+    report = parse_report(bytes(envelope.untrusted.callback_payload))
+    measured = trusted.ci_metrics or bodies.Metrics()
+    return Envelope(
+        repository=trusted.verified_repo,
+        level=LEVELS[trusted.downstream_repo_level],
+        queue_time=measured.queue_time,
+        execution_time=measured.execution_time,
+        upstream_repo=_upstream(report.echo),
+        pr_number=_number(report.echo),
+        head_sha=_sha(report),
+        report=report,
+    )
+
+
+def split_batch(body: bytes) -> list[bytes]:
+    """Return the reports of a batch, unread; raises Malformed unless it holds 1 to 500."""
+    return [bytes(report) for report in _decode(_batch, body).reports]
+
+
+def _decode(decoder: Any, body: bytes) -> Any:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error).replace("$.", "")) from None
+    except (RecursionError, UnicodeDecodeError):
+        raise Malformed("the body is not readable JSON") from None
+
+
+def _upstream(echo: Echo) -> str:
+    name = echo.upstream_repo
+    if not isinstance(name, str) or not FULL_NAME.fullmatch(name):
+        raise Malformed("callback_payload.payload.repository.full_name must be owner/name")
+    return name
+
+
+def _number(echo: Echo) -> int | None:
+    number = echo.pr_number
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= MOST_NUMBER:
+        raise Malformed("callback_payload.payload.pull_request.number must be a whole number from 1")
+    return number
+
+
+def _sha(report: Report) -> str | None:
+    """Return the report's commit; in a nightly report that is the delivery_id."""
+    if report.echo.head_sha is None:
+        return as_commit(report.delivery_id)
+    if (found := as_commit(report.echo.head_sha)) is None:
+        raise Malformed("callback_payload.payload names a commit that is not 40 or 64 hexadecimal digits")
+    return found

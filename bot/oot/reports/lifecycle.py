@@ -1,0 +1,135 @@
+"""Transitions of one job of one run, in_progress -> completed: the columns that a report changes.
+
+The same report twice changes nothing; the first conclusion stands, unless only our own timeout had concluded the job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+if TYPE_CHECKING:
+    from bot.oot.reports.report import Report
+    from bot.oot.results.rows import JobRow
+
+
+class JobChange(TypedDict, total=False):
+    """Columns of a job to be written."""
+
+    status: str
+    conclusion: str | None
+    started_at: int
+    completed_at: int | None
+    queue_time: float | None
+    execution_time: float | None
+    flags: dict[str, Any]
+    received_at: int
+    updated_at: int
+    workflow_run_url: str | None
+    check_run_id: str | None
+    total_tests: int | None
+    passed_tests: int | None
+    failed_tests: int | None
+    skipped_tests: int | None
+    failed_tests_json: list[dict[str, Any]] | None
+    artifact_url: str | None
+    environment: dict[str, str] | None
+
+
+class Conflict(ValueError):
+    """The report contradicts what is recorded; the first stands."""
+
+
+def decide(job: JobRow | None, report: Report, *, now: int, dispatched_at: int | None) -> JobChange | None:
+    """Return the columns to write, or None when it is recorded already; raises Conflict.
+
+    `job` is the recorded row; times are epoch milliseconds, measured here.
+    """
+    if job is None:
+        return _first(report, now, dispatched_at)
+    if report.status == "in_progress":
+        if job["status"] == "completed" and "no_start" in job["flags"]:
+            raise Conflict("this job has completed already: report in_progress before completed")
+        return None
+    if job["status"] == "completed":
+        if "swept" not in job["flags"]:
+            if job["conclusion"] == report.conclusion:
+                return None
+            raise Conflict(
+                f"this job has completed with {job['conclusion']} already; the first report stands"
+            )
+        return _completed(job, report, now, {"late": True})
+    return _completed(job, report, now, {})
+
+
+def as_measured(change: JobChange, *, queue_time: float | None, execution_time: float | None) -> JobChange:
+    """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay."""
+    measured = change.copy()
+    measured.pop("queue_time", None)
+    measured.pop("execution_time", None)
+    if queue_time is not None:
+        measured["queue_time"] = queue_time
+    if execution_time is not None:
+        measured["execution_time"] = execution_time
+    return measured
+
+
+def swept(job: JobRow, *, now: int, conclusion: str = "timed_out") -> JobChange:
+    """Return the columns that conclude a job without its report; a later report replaces them."""
+    return {
+        "status": "completed",
+        "conclusion": conclusion,
+        "completed_at": now,
+        "execution_time": _seconds(job["started_at"], now),
+        "flags": job["flags"] | {"swept": True},
+        "updated_at": now,
+    }
+
+
+def _first(report: Report, now: int, dispatched_at: int | None) -> JobChange:
+    first_attempt = report.run_attempt == 1
+    started = report.status == "in_progress"
+    change: JobChange = {
+        "status": report.status,
+        "conclusion": report.conclusion,
+        "started_at": now,
+        "completed_at": None if started else now,
+        "queue_time": _seconds(dispatched_at, now) if started and first_attempt else None,
+        "execution_time": None,
+        "flags": report.flags if started else report.flags | {"no_start": True},
+        "received_at": now,
+        "updated_at": now,
+    }
+    return change | _reported(report)
+
+
+def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> JobChange:
+    kept = {name: value for name, value in job["flags"].items() if name != "swept"}
+    change: JobChange = {
+        "status": "completed",
+        "conclusion": report.conclusion,
+        "completed_at": now,
+        "execution_time": None if "no_start" in kept else _seconds(job["started_at"], now),
+        "flags": kept | report.flags | flags,
+        "updated_at": now,
+    }
+    return change | _reported(report)
+
+
+def _reported(report: Report) -> JobChange:
+    """Return the columns a report has values for: absent ones erase nothing."""
+    reported: JobChange = {
+        "workflow_run_url": report.url,
+        "check_run_id": report.check_run_id,
+        "total_tests": report.total,
+        "passed_tests": report.passed,
+        "failed_tests": report.failed,
+        "skipped_tests": report.skipped,
+        "failed_tests_json": report.failed_tests,
+        "artifact_url": report.artifact_url,
+        "environment": report.environment,
+    }
+    return cast("JobChange", {name: value for name, value in reported.items() if value is not None})
+
+
+def _seconds(start: int | None, end: int) -> float | None:
+    return None if start is None else max(end - start, 0) / 1000

@@ -1,0 +1,208 @@
+"""Quotas of a backend, so that none slows the others down: reads and writes of oot_rate.
+
+Limited are reports and new commits in a span of time, and the jobs and failed tests of a dispatch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from bot.core.clock import JITTER
+from bot.core.errors import Rejected
+from bot.oot.reports import commits
+from bot.oot.reports.tables import oot_rate
+from bot.oot.results import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from bot.db.transaction import Transaction
+    from bot.oot.reports.authorization import ClaimedCommit, Job
+    from bot.oot.reports.lifecycle import JobChange
+
+MINUTE, HOUR = 60, 3600  # seconds
+NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream
+MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit where nobody dispatched
+MOST_TESTS = (
+    4_000_000  # characters of failed tests of these: the page of the pull request or commit reads them
+)
+LONGEST_WINDOW = 3600  # seconds
+LOCK = 1  # namespace of these advisory locks
+
+
+@dataclass(kw_only=True)
+class RateQuota:
+    """Reports and new commits that callers had accepted lately, and what is accepted now."""
+
+    spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
+    named: set[tuple[str, str]]  # commits, as Job.names, that were reported on before: they count once
+    taken: Counter[str] = field(default_factory=Counter)  # here and now
+
+    @classmethod
+    async def of(cls, tx: Transaction, new: Collection[Job]) -> RateQuota:
+        """Return what these jobs' callers have used up; locked against others until the transaction ends."""
+        reports = {share.key for job in new if (share := _of_reports(job))}
+        unasked = {share.key for job in new if (share := _of_commits(job))}
+        await _lock(tx, reports | unasked)
+        spent = await accepted_lately(tx, reports, window=MINUTE)
+        spent |= await accepted_lately(tx, unasked, window=HOUR)
+        return cls(spent=spent, named=set(await commits.counts(tx, _commits(new))))
+
+    @property
+    def accepted(self) -> dict[str, int]:
+        """How much of each share was used up, and not given back."""
+        return {key: count for key, count in self.taken.items() if count > 0}
+
+    def check(self, job: Job, now: int) -> None:
+        """Raise Rejected 429 when the caller has used up a share."""
+        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job)]
+        taken = [share for share in shares if share]
+        for share in taken:
+            count, oldest = self.spent.get(share.key, (0, now // 1000))
+            if count + self.taken[share.key] >= share.most:
+                wait = max(oldest + share.window - now // 1000, 1)
+                detail = f"{share.rule}: send this one again in {wait} s"
+                raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
+        self.taken.update(share.key for share in taken)
+        if job.names:
+            self.named.add(job.names)
+
+    def give_back(self, job: Job) -> None:
+        """Stop counting a report that is judged again; its commit stays counted."""
+        self.taken[job.caller] -= 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """How much of something is accepted in a span of time."""
+
+    key: str  # what it is counted under
+    most: int
+    window: int  # seconds
+    rule: str  # for the message when it is used up
+
+
+def _of_reports(job: Job) -> _Share | None:
+    if job.limit is None:
+        return None
+    rule = f"{job.caller} may send {job.limit} reports a minute"
+    return _Share(key=job.caller, most=job.limit, window=MINUTE, rule=rule)
+
+
+def _of_commits(job: Job) -> _Share | None:
+    if job.names is None:
+        return None
+    backend = job.names.backend
+    rule = f"{backend} may report on {NEW_COMMITS} commits an hour that were not dispatched to it"
+    return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
+
+
+@dataclass(kw_only=True)
+class SizeQuota:
+    """Jobs and failed tests stored for a dispatch, or for (backend, commit) where nobody dispatched."""
+
+    jobs: Counter[str | tuple[str, str]] = field(default_factory=Counter)
+    tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
+
+    @classmethod
+    async def of(cls, tx: Transaction, new: Collection[Job]) -> SizeQuota:
+        """Return what is stored where these reports belong."""
+        failing = [job for job in new if job.report.failed_tests]
+        sizes = cls()
+        sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
+        sizes.jobs.update(await commits.counts(tx, _commits(new)))
+        sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
+        sizes.tests.update(await commits.lengths_of_tests(tx, _commits(failing)))
+        return sizes
+
+    def check(self, job: Job) -> None:
+        """Raise Rejected 413 when a new job would be one more than there may be."""
+        place = _place(job)
+        if place is not None and self.jobs[place] >= MOST_JOBS:
+            what = "commit" if job.names else "dispatch"
+            detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
+            raise Rejected(413, "too_many_jobs", detail)
+
+    def enter(self, job: Job) -> None:
+        """Count a new job that is taken: one refused for another reason has no sizes."""
+        if (place := _place(job)) is not None:
+            self.jobs[place] += 1
+
+    def fitting(self, job: Job, change: JobChange) -> JobChange:
+        """Return a change without failed tests that do not fit; their number stays."""
+        tests, place = change.get("failed_tests_json"), _place(job)
+        if not tests or not place:
+            return change
+        size = len(msgspec.json.encode(tests))
+        if self.tests[place] + size > MOST_TESTS:
+            fitting, flags = change.copy(), change["flags"]
+            del fitting["failed_tests_json"]
+            fitting["flags"] = flags | {
+                "failed_tests_dropped": flags.get("failed_tests_dropped", 0) + len(tests)
+            }
+            return fitting
+        self.tests[place] += size
+        return change
+
+
+def _place(job: Job) -> str | ClaimedCommit | None:
+    """Return what a job is counted under; None for relayed jobs of a pull request: the relay limits those itself."""
+    return job.row["dispatch_id"] or job.names
+
+
+def _dispatches(new: Iterable[Job]) -> set[str]:
+    return {key for job in new if (key := job.row["dispatch_id"])}
+
+
+def _commits(new: Iterable[Job]) -> set[commits.Commit]:
+    return {job.names for job in new if job.names}
+
+
+async def _lock(tx: Transaction, callers: Collection[str]) -> None:
+    """Let no other process accept reports of these callers until the transaction ends: both could exceed a limit."""
+    if callers and not tx.sqlite:  # which has one writer at a time
+        names = sa.func.unnest(sa.literal(sorted(callers), ARRAY(sa.Text))).column_valued("name")
+        digest = sa.func.hashtext(names).label("digest")
+        ordered = sa.select(digest).distinct().order_by(digest).subquery()
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(LOCK, ordered.c.digest)))
+
+
+async def accepted_lately(
+    tx: Transaction, callers: Collection[str], *, window: int
+) -> dict[str, tuple[int, int]]:
+    """Return how many reports of each caller were accepted within so many seconds, and the second of the oldest."""
+    if not callers:
+        return {}
+    count, oldest = sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)
+    query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
+        oot_rate.c.caller.in_(sorted(callers)),
+        oot_rate.c.second > tx.now // 1000 - window,
+        oot_rate.c.second <= (tx.now + JITTER) // 1000,  # later ones a wrong clock noted
+    )
+    rows = await tx.rows(query.group_by(oot_rate.c.caller))
+    return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
+
+
+async def record_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
+    """Record how many reports were accepted, by caller."""
+    if not accepted:
+        return
+    second = tx.now // 1000
+    insert = tx.insert(oot_rate)
+    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
+    rows = [
+        {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
+    ]
+    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more), rows)
+
+
+async def forget(tx: Transaction) -> None:
+    """Delete counts older than any window."""
+    first, last = tx.now // 1000 - LONGEST_WINDOW, (tx.now + JITTER) // 1000
+    await tx.run(sa.delete(oot_rate).where(~oot_rate.c.second.between(first, last)))

@@ -1,0 +1,207 @@
+"""A backend's report: one JSON body, checked field by field and cut to what is stored.
+
+Nothing here is trusted: `bot.oot.reports.authorization` decides who reports, for which pull request and at which level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bot.core.json_fields import as_int, clean
+from bot.core.links import safe_url
+from bot.oot.reports import bodies
+from bot.oot.reports.bodies import CONCLUSIONS, MOST_ID, MOST_NAME, STATUSES, TestResults
+from bot.oot.reports.payload_echo import Echo, read_echo
+
+if TYPE_CHECKING:
+    from bot.oot.reports.bodies import FailedTest
+
+MOST_DEPTH = 64
+MOST_FAILED_TESTS = 1000
+MOST_MESSAGE, MOST_STACKTRACE = 1024, 4096  # bytes
+MOST_ENVIRONMENT, MOST_ENVIRONMENT_BYTES = 50, 4000  # entries, and all of them together
+
+
+class Malformed(ValueError):
+    """A malformed report; the message names the field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One well-formed report; every value is the caller's claim."""
+
+    event_type: str
+    delivery_id: str
+    callback_token: str | None
+    status: str
+    conclusion: str | None
+    workflow_name: str
+    job_name: str
+    run_id: str
+    run_attempt: int
+    check_run_id: str | None
+    url: str | None
+    artifact_url: str | None
+    total: int | None
+    passed: int | None
+    failed: int | None
+    skipped: int | None
+    failed_tests: list[dict[str, Any]] | None
+    environment: dict[str, str] | None
+    echo: Echo = field(default_factory=Echo)
+    backend: Any = None  # of any type: compared, never trusted
+    level: Any = None
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+_decoder = msgspec.json.Decoder(bodies.Report)
+
+
+def parse_report(body: bytes) -> Report:
+    """Read a report; raises Malformed naming the field that is missing or wrong."""
+    if too_deep(body):
+        raise Malformed(f"the body is nested more than {MOST_DEPTH} levels deep")
+    try:
+        sent = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error).replace("$.", "")) from None
+    except (RecursionError, UnicodeDecodeError):
+        raise Malformed("the body is not readable JSON") from None
+    work = sent.workflow
+    if work.status not in STATUSES:
+        raise Malformed(f"workflow.status is {work.status[:40]!r}: send in_progress or completed")
+    if work.status == "completed" and work.conclusion not in CONCLUSIONS:
+        raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
+    _check_keys(sent)
+    flags: dict[str, Any] = {}
+    counts = work.test_results or TestResults()
+    known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
+    return Report(
+        event_type=clean(sent.event_type or "")[:100],
+        delivery_id=sent.delivery_id,
+        callback_token=sent.callback_token,
+        status=work.status,
+        conclusion=work.conclusion if work.status == "completed" else None,
+        workflow_name=clean(work.name),
+        job_name=clean(work.job_name),
+        run_id=str(work.run_id),
+        run_attempt=_attempt(work.run_attempt),
+        check_run_id=None if work.check_run_id is None else str(work.check_run_id),
+        url=_url(work.url, "url", flags),
+        artifact_url=_url(work.artifact_url, "artifact_url", flags),
+        total=counts.total if counts.total is not None else sum(known) if known else None,
+        passed=counts.passed,
+        failed=counts.failed,
+        skipped=counts.skipped,
+        failed_tests=_failed_tests(work.failed_tests, flags),
+        environment=_environment(work.environment),
+        echo=read_echo(sent.payload),
+        backend=sent.downstream_repo or sent.verified_repo,
+        level=sent.downstream_repo_level or sent.level,
+        flags=flags,
+    )
+
+
+ONE_KIND = bytes.maketrans(b"[]", b"{}")
+NO_BRACKET = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def too_deep(body: bytes) -> bool:
+    """Return whether JSON is nested deeper than any report has reason to be."""
+    if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
+        return False
+    outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    left = b"".join(outside_strings).translate(ONE_KIND, NO_BRACKET)
+    for _ in range(MOST_DEPTH):
+        left = left.replace(b"{}", b"")
+    return b"{" in left
+
+
+def _check_keys(sent: bodies.Report) -> None:
+    """Refuse what an index cannot hold; bytes are counted, where the decoder counts letters."""
+    work = sent.workflow
+    named = {
+        "delivery_id": (sent.delivery_id, MOST_ID),
+        "workflow.name": (work.name, MOST_NAME),
+        "workflow.job_name": (work.job_name, MOST_NAME),
+        "workflow.run_id": (str(work.run_id), MOST_ID),
+        "workflow.check_run_id": (str(work.check_run_id), MOST_ID),
+    }
+    for name, (value, most) in named.items():
+        if "\x00" in value:
+            raise Malformed(f"{name} holds a NUL character")
+        if len(value.encode()) > most:
+            raise Malformed(f"{name} is longer than {most} bytes of UTF-8")
+
+
+def _attempt(value: str | int | None) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0
+    if not 0 < value < 10**9:
+        raise Malformed("workflow.run_attempt must be a whole number from 1")
+    return value
+
+
+def _url(text: str | None, name: str, flags: dict[str, Any]) -> str | None:
+    if not text:
+        return None
+    safe = safe_url(text)
+    if safe is None:
+        flags[f"{name}_dropped"] = True
+    return safe
+
+
+def _failed_tests(tests: list[FailedTest] | None, flags: dict[str, Any]) -> list[dict[str, Any]] | None:
+    if tests is None:
+        return None
+    if len(tests) > MOST_FAILED_TESTS:
+        flags["failed_tests_dropped"] = len(tests) - MOST_FAILED_TESTS
+    return [_failed_test(test, flags) for test in tests[:MOST_FAILED_TESTS]]
+
+
+def _failed_test(test: FailedTest, flags: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        "name": _cut(test.name, MOST_MESSAGE),
+        "classname": _cut(test.classname, MOST_MESSAGE),
+        "file": _cut(test.file, MOST_MESSAGE),
+        "line": _line(test.line, flags),
+        "message": _cut(test.message, MOST_MESSAGE),
+        "stacktrace": _cut(test.stacktrace, MOST_STACKTRACE),
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _line(given: Any, flags: dict[str, Any]) -> int | None:
+    """Return a line number, also from text; anything else is dropped, so that no report is lost because of it."""
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 10:
+        given = int(given)
+    line = as_int(given)
+    if line is None and given is not None:
+        flags["line_dropped"] = True
+    return line
+
+
+def _cut(text: str | None, limit: int) -> str | None:
+    """Return the text without what a database refuses, at most `limit` bytes of it."""
+    if text is None or len(text) <= limit // 4:  # no letter is longer than four bytes
+        return text if text is None else clean(text)
+    return clean(text).encode()[:limit].decode(errors="ignore")
+
+
+def _environment(given: dict[str, Any] | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    kept: dict[str, str] = {}
+    left = MOST_ENVIRONMENT_BYTES
+    for name, value in list(given.items())[:MOST_ENVIRONMENT]:
+        pair = clean(str(name)[:100]), clean(str(value)[:500])
+        left -= sum(len(text.encode()) for text in pair)
+        if left < 0:
+            break
+        kept[pair[0]] = pair[1]
+    return kept

@@ -1,0 +1,243 @@
+"""Dispatches to backends and approvals of heads: reads and writes of oot_dispatch and oot_approval."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.ingest.tables import records
+from bot.oot.results import task_keys
+from bot.oot.results.rows import DispatchRow
+from bot.oot.results.tables import AWAITED, UNREPORTED, oot_approval, oot_dispatch, oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.results.waiting import Timeouts
+
+UNSENT = ("pending", "held")
+PAGE = 500  # rows concluded in one transaction
+COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
+_pull = records["pull_request"].c
+ON_OPEN_HEAD = sa.exists().where(  # it is about the newest commit of an open pull request
+    _pull.number == oot_dispatch.c.pr_number,
+    _pull.head_sha == oot_dispatch.c.head_sha,
+    sa.func.lower(_pull.repo) == sa.func.lower(oot_dispatch.c.upstream_repo),
+    _pull.state == "open",
+)
+ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
+
+
+def identity(delivery_id: str, backend: str) -> str:
+    """Return our own key of the dispatch of one delivery to one backend."""
+    return hashlib.sha256(f"{delivery_id}\n{backend.casefold()}".encode()).hexdigest()[:32]
+
+
+async def add(tx: Transaction, row: Mapping[str, object]) -> bool:
+    """Record a dispatch before it is sent; returns False when it was recorded already."""
+    done = await tx.run(tx.insert(oot_dispatch).values(row).on_conflict_do_nothing())
+    return bool(done.rowcount)
+
+
+async def get(tx: Transaction, identifier: str | None) -> DispatchRow | None:
+    """Return one dispatch by our own key."""
+    return await tx.row_as(DispatchRow, sa.select(oot_dispatch).where(oot_dispatch.c.id == identifier))
+
+
+async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, DispatchRow]:
+    """Return some dispatches by our own key."""
+    if not identifiers:
+        return {}
+    query = sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers)))
+    return {row["id"]: row for row in await tx.rows_as(DispatchRow, query)}
+
+
+async def heads_of_pull(tx: Transaction, repo: str, number: int) -> list[str]:
+    """Return the heads of a pull request with dispatches that ask for a verdict, the oldest first."""
+    query = sa.select(oot_dispatch.c.head_sha).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
+    newest = sa.func.max(oot_dispatch.c.created_at), sa.func.max(oot_dispatch.c.id)
+    return list((await tx.run(query.group_by(oot_dispatch.c.head_sha).order_by(*newest))).scalars())
+
+
+async def count_of_pull(tx: Transaction, repo: str, number: int) -> int:
+    """Return how many dispatches of a pull request ask for a verdict."""
+    query = sa.select(sa.func.count()).select_from(oot_dispatch)
+    return int((await tx.run(query.where(*_of(repo, number), ASKS_FOR_A_VERDICT))).scalar() or 0)
+
+
+async def of_pull(
+    tx: Transaction, repo: str, number: int, *, heads: Collection[str] | None = None
+) -> list[DispatchRow]:
+    """Return every dispatch of a pull request, or of some heads, that asks for a verdict, oldest first."""
+    query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
+    if heads is not None:
+        query = query.where(oot_dispatch.c.head_sha.in_(sorted(heads)))
+    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+
+
+async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow]:
+    """Return every dispatch of a head that asks for a verdict, oldest first."""
+    query = sa.select(oot_dispatch).where(
+        oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.upstream_repo == repo, ASKS_FOR_A_VERDICT
+    )
+    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+
+
+async def change(tx: Transaction, identifier: str, **values: Any) -> None:
+    """Set columns of one dispatch."""
+    same = oot_dispatch.c.id == identifier
+    was = await tx.row(sa.select(*COUNTED_BY).where(same)) if "state" in values else None
+    if was:
+        tx.note_changed("oot_dispatch", [was | {"state": values["state"], "state_before": was["state"]}])
+    await tx.run(sa.update(oot_dispatch).where(same).values(values))
+
+
+async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
+    """Record that a dispatch is about to be sent; returns False when it has been dropped."""
+    change_of = sa.update(oot_dispatch).where(
+        oot_dispatch.c.id == dispatch["id"], oot_dispatch.c.state == "pending"
+    )
+    first = sa.func.coalesce(oot_dispatch.c.dispatched_at, tx.now)  # an earlier attempt may have arrived
+    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": first}
+    return bool((await tx.run(change_of.values(intent))).rowcount)
+
+
+async def settle(tx: Transaction, identifier: str, *, state: str, **values: Any) -> bool:
+    """Record the outcome of sending a dispatch; returns False when it has been dropped."""
+    pending = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "pending")
+    change_of = sa.update(oot_dispatch).where(*pending).values(state=state, **values)
+    settled = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    tx.note_changed("oot_dispatch", settled)
+    return bool(settled)
+
+
+async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head: str | None) -> None:
+    """Drop unsent dispatches for other heads of an open pull request, and those of its closing.
+
+    `but_head` None: it is closed, so unsent dispatches for any head are dropped.
+    """
+    over = (
+        ASKS_FOR_A_VERDICT
+        if but_head is None
+        else ~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != but_head)
+    )
+    change_of = sa.update(oot_dispatch).where(*_of(repo, number), oot_dispatch.c.state.in_(UNSENT), over)
+    done = await tx.run(change_of.values(state="superseded").returning(*COUNTED_BY))
+    tx.note_changed("oot_dispatch", map(dict, done.mappings()))
+
+
+async def was_dispatched(tx: Transaction, repo: str, number: int, backend_key: str) -> bool:
+    """Return whether anything about a pull request was dispatched to a backend."""
+    query = sa.select(oot_dispatch.c.id).where(
+        *_of(repo, number),
+        oot_dispatch.c.backend_key == backend_key,
+        oot_dispatch.c.state.in_(("sent", "never_started")),
+    )
+    return await tx.row(query.limit(1)) is not None
+
+
+async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login: str) -> None:
+    """Record that one head was approved for backends that trust only some authors."""
+    values = {
+        "upstream_repo": repo, "pr_number": number, "head_sha": head_sha, "login": login, "created_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(oot_approval).values(values).on_conflict_do_nothing())
+
+
+async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bool:
+    """Return whether a head was approved."""
+    query = sa.select(oot_approval.c.login).where(
+        oot_approval.c.upstream_repo == repo,
+        oot_approval.c.pr_number == number,
+        oot_approval.c.head_sha == head_sha,
+    )
+    return await tx.row(query) is not None
+
+
+async def lock_pull(tx: Transaction, repo: str, number: int | None) -> None:
+    """Lock a pull request until the transaction ends: dispatches, approvals and re-runs take turns."""
+    if not tx.sqlite:  # which has one writer at a time
+        await tx.run(
+            sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(task_keys.of_pull(repo, number or 0))))
+        )
+
+
+async def not_installed(tx: Transaction, account: str) -> list[DispatchRow]:
+    """Return `not_installed` dispatches to an account's repositories that are still the newest on an open head."""
+    newer = oot_dispatch.alias("newer")
+    same = ("upstream_repo", "pr_number", "head_sha", "backend_key")
+    overtaken = sa.exists().where(
+        *(newer.c[name] == oot_dispatch.c[name] for name in same),
+        sa.tuple_(newer.c.created_at, newer.c.id) > sa.tuple_(oot_dispatch.c.created_at, oot_dispatch.c.id),
+    )
+    query = sa.select(oot_dispatch).where(
+        oot_dispatch.c.state == "not_installed",
+        oot_dispatch.c.backend_key.startswith(f"{account.casefold()}/", autoescape=True),
+        ASKS_FOR_A_VERDICT,
+        ON_OPEN_HEAD,
+        ~overtaken,
+    )
+    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+
+
+async def others_since(tx: Transaction, dispatch: Mapping[str, Any], since: int) -> int:
+    """Return how many other dispatches without a known run were sent to a backend since a time (milliseconds)."""
+    query = sa.select(sa.func.count()).where(
+        oot_dispatch.c.backend_key == dispatch["backend_key"],
+        oot_dispatch.c.id != dispatch["id"],
+        oot_dispatch.c.dispatched_at >= since,
+        oot_dispatch.c.run_id.is_(None),
+    )
+    return int((await tx.run(query)).scalar() or 0)
+
+
+async def runs_of_others(tx: Transaction, dispatch: Mapping[str, Any], runs: Sequence[str]) -> set[str]:
+    """Return which of these runs of a backend belong to other dispatches."""
+    sent, job = oot_dispatch.c, oot_workflow_job.c
+    started = sa.select(sent.run_id).where(
+        sent.backend_key == dispatch["backend_key"], sent.id != dispatch["id"], sent.run_id.in_(runs)
+    )
+    reported = sa.select(job.run_id).where(
+        sa.func.lower(job.downstream_repo) == dispatch["backend_key"],
+        job.dispatch_id != dispatch["id"],
+        job.run_id.in_(runs),
+    )
+    return set((await tx.run(started.union(reported))).scalars())
+
+
+async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[DispatchRow]:
+    """Return dispatches sent longer ago than their backends may take that have no report; L1 never reports."""
+    query = sa.select(oot_dispatch).where(
+        oot_dispatch.c.state == "sent",
+        oot_dispatch.c.created_at < tx.now - timeouts.shortest,
+        oot_dispatch.c.dispatched_at < timeouts.cutoff(tx.now, oot_dispatch.c.backend_key),
+        AWAITED,
+    )
+    return await tx.rows_as(
+        DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE)
+    )
+
+
+async def unsent_for_too_long(tx: Transaction, timeouts: Timeouts) -> list[str]:
+    """Return the ids of dispatches that have waited to be sent for longer than their backends may take to report."""
+    query = sa.select(oot_dispatch.c.id).where(
+        oot_dispatch.c.state == "pending",
+        oot_dispatch.c.created_at < timeouts.cutoff(tx.now, oot_dispatch.c.backend_key),
+    )
+    return list((await tx.run(query.order_by(oot_dispatch.c.id).limit(PAGE))).scalars())
+
+
+async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
+    """Conclude a dispatch without a report; returns False when it has one, or is no longer `sent`."""
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
+    change_of = sa.update(oot_dispatch).where(*matches).values(state="never_started", error=reason)
+    done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    tx.note_changed("oot_dispatch", done)
+    return bool(done)
+
+
+def _of(repo: str, number: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return oot_dispatch.c.upstream_repo == repo, oot_dispatch.c.pr_number == number

@@ -1,0 +1,11 @@
+"""What results add to the program: their tables."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="results",
+    tables="bot.oot.results.tables",
+    retained="bot.oot.results.retention:retained",
+)

@@ -1,0 +1,289 @@
+"""Jobs that backends reported, and the status of their runs: reads and writes of oot_workflow_job and oot_run."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ingest.tables import records
+from bot.oot.results.rows import JobRow, RunRow, RunStatusRow
+from bot.oot.results.tables import UNREPORTED, oot_dispatch, oot_run, oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from bot.db.transaction import Transaction
+    from bot.oot.results.waiting import Timeouts
+
+IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
+PAGE = 500  # jobs concluded in one transaction
+_HEAVY = ("failed_tests_json", "environment")
+_LIGHT = sa.select(
+    *(one for one in oot_workflow_job.c if one.name not in _HEAVY),
+    *(sa.null().label(name) for name in _HEAVY),
+)
+LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
+    sa.func.sum(sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))), 0
+)
+JOB = oot_workflow_job.c
+MOST_TESTS = 8_000_000  # characters of failed tests that are read for one page: a job may have 2,000,000
+SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0).label("size")
+WITHOUT_TESTS = sa.select(*(one for one in JOB if one.name != "failed_tests_json"), SIZE)
+
+
+BLANK: dict[str, Any] = dict.fromkeys(oot_workflow_job.c.keys())
+
+_change = (
+    sa.update(oot_workflow_job)
+    .where(oot_workflow_job.c.job_key == sa.bindparam("new_job_key"))
+    .values({name: sa.bindparam(f"new_{name}") for name in BLANK if name != "job_key"})
+)
+
+
+def job_key(row: Mapping[str, Any]) -> str:
+    """Return the key of one attempt of one job; parts are never joined, so none can pose as two."""
+    parts = [row[name] for name in IDENTITY]
+    parts[0] = parts[0].casefold()
+    if row["source"] != "callback":
+        # a relay's report is never mistaken for the backend's own
+        parts.append(row["source"])
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def whole_row(row: Mapping[str, Any], change: Mapping[str, Any]) -> JobRow:
+    """Return a job's row with a change; columns of a new one that nothing is known about are null."""
+    return cast("JobRow", {**BLANK, **row, **change})
+
+
+async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
+    """Return jobs by key; `held` locks their rows until the transaction ends, for changing them."""
+    if not keys:
+        return {}
+    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key.in_(sorted(keys)))
+    # one order for all, so that no two transactions deadlock
+    query = query.order_by(oot_workflow_job.c.job_key)
+    rows = await tx.rows_as(JobRow, query.with_for_update() if held and not tx.sqlite else query)
+    return {row["job_key"]: row for row in rows}
+
+
+async def add(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
+    if not rows:
+        return set()
+    await _mark_reported(tx, {key for row in rows.values() if (key := row.get("dispatch_id"))})
+    tx.note_changed("oot_workflow_job", rows.values())
+    statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
+    ordered = [{**BLANK, **rows[key]} for key in sorted(rows)]
+    if tx.sqlite:  # the only writer: nothing can have come in between
+        await tx.run(statement, ordered)
+        return set()
+    done = await tx.run(statement.returning(oot_workflow_job.c.job_key), ordered)
+    return set(rows) - set(done.scalars())
+
+
+async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
+    """Record the first report on dispatches that had none."""
+    if not dispatches:
+        return
+    dispatch = oot_dispatch.c
+    unreported = sa.select(dispatch.id).where(dispatch.id.in_(sorted(dispatches)), UNREPORTED)
+    # one order for all, so that no two transactions deadlock
+    unreported = unreported.order_by(dispatch.id)
+    found = list((await tx.run(unreported if tx.sqlite else unreported.with_for_update())).scalars())
+    if found:
+        await tx.run(sa.update(oot_dispatch).where(dispatch.id.in_(found)).values(heard_at=tx.now))
+
+
+async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write jobs that `get` returned to this transaction."""
+    if rows:
+        tx.note_changed("oot_workflow_job", rows.values())
+        await tx.run(
+            _change, [{f"new_{name}": row[name] for name in BLANK} for _, row in sorted(rows.items())]
+        )
+
+
+async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many jobs these dispatches have; without those that have none."""
+    return await _of_each(tx, dispatch_ids, sa.func.count())
+
+
+async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many characters of failed tests these dispatches hold; without those that have no jobs."""
+    return await _of_each(tx, dispatch_ids, LENGTH_OF_TESTS)
+
+
+async def _of_each(tx: Transaction, dispatch_ids: Collection[str], what: Any) -> dict[str, int]:
+    if not dispatch_ids:
+        return {}
+    dispatch = oot_workflow_job.c.dispatch_id
+    query = sa.select(dispatch, what.label("found")).where(dispatch.in_(sorted(dispatch_ids)))
+    return {row["dispatch_id"]: int(row["found"]) for row in await tx.rows(query.group_by(dispatch))}
+
+
+def in_lock_order(rows: Collection[JobRow]) -> list[JobRow]:
+    """Return jobs in the one order in which all lock them, so that no two transactions deadlock."""
+    return sorted(rows, key=lambda row: row["job_key"])
+
+
+async def change_if_unchanged(tx: Transaction, job: JobRow, values: Mapping[str, object]) -> bool:
+    """Change a job if its status and conclusion are still what they were; returns whether they were.
+
+    Change several of them `in_lock_order`.
+    """
+    same = (
+        oot_workflow_job.c.job_key == job["job_key"],
+        oot_workflow_job.c.status == job["status"],
+        oot_workflow_job.c.conclusion.is_not_distinct_from(job["conclusion"]),
+    )
+    tx.note_changed("oot_workflow_job", [job])
+    return bool((await tx.run(sa.update(oot_workflow_job).where(*same).values(values))).rowcount)
+
+
+async def of_dispatches(
+    tx: Transaction, dispatch_ids: Collection[str], *, tests_of: Collection[str] = ()
+) -> list[JobRow]:
+    """Return the jobs of these dispatches, in the order of their first reports.
+
+    Failed tests and environment can be megabytes: only of the dispatches `tests_of` are they read.
+    """
+    job = oot_workflow_job.c
+    rest = sorted(set(dispatch_ids) - set(tests_of))
+    rows = await tx.rows_as(JobRow, _LIGHT.where(job.dispatch_id.in_(rest))) if rest else []
+    if tests_of:
+        whole = sa.select(oot_workflow_job).where(job.dispatch_id.in_(sorted(tests_of)))
+        rows += await tx.rows_as(JobRow, whole)
+    return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
+
+
+async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
+    """Return jobs that are in progress for longer than their backends may take, oldest first."""
+    job = oot_workflow_job.c
+    query = sa.select(oot_workflow_job).where(
+        job.status == "in_progress",
+        job.started_at < tx.now - timeouts.shortest,
+        job.started_at < timeouts.cutoff(tx.now, sa.func.lower(job.downstream_repo)),
+    )
+    return await tx.rows_as(JobRow, query.order_by(job.started_at, job.job_key).limit(PAGE))
+
+
+async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
+    """Return the jobs of one run of a backend, every attempt."""
+    query = sa.select(oot_workflow_job).where(
+        oot_workflow_job.c.run_id == run_id,
+        sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower(),
+        oot_workflow_job.c.dispatch_id.is_not(None),
+    )
+    return await tx.rows_as(JobRow, query)
+
+
+async def reported(tx: Transaction, dispatch_id: str) -> bool:
+    """Return whether a dispatch has any report."""
+    query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)
+    return await tx.row(query.limit(1)) is not None
+
+
+async def run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
+    """Return what is known from GitHub about runs, given as (backend, case folded; run id), the decisive last.
+
+    What deliveries or the API reported is in `workflow_run`; what asking in vain found, in oot_run: a run GitHub does
+    not know is `missing` until something is known about it, one that did not end in time `unconfirmed`, one that could
+    not be read in time `unreadable`, both until it ends.
+    """
+    run = records["workflow_run"]
+    numbers = [
+        int(run_id) for _, run_id in runs if run_id.isascii() and run_id.isdigit() and len(run_id) < 19
+    ]
+    key, run_id = sa.func.lower(run.c.repo).label("backend_key"), run.c.id.label("run_id")
+    recorded = await tx.rows_as(
+        _RecordedRun,
+        sa.select(key, run_id, run.c.run_attempt, run.c.status, run.c.conclusion, run.c.event).where(
+            run.c.id.in_(numbers)
+        ),
+    )
+    asked = await tx.rows_as(
+        RunRow, sa.select(oot_run).where(tx.among((oot_run.c.backend_key, oot_run.c.run_id), sorted(runs)))
+    )
+    found = [_status(row, row["run_id"]) for row in asked]
+    found += [
+        _status(row, str(row["run_id"]), conclusion=row["conclusion"], event=row["event"]) for row in recorded
+    ]
+    known = [row for row in found if (row["backend_key"], row["run_id"]) in runs]
+    return sorted(known, key=_weight)
+
+
+async def run_status(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:
+    """Return what is known from GitHub about one attempt of one run, if anything."""
+    found = await run_statuses(tx, {(backend.casefold(), run_id)})
+    return next((row for row in reversed(found) if row["run_attempt"] == attempt), None)
+
+
+class _RecordedRun(TypedDict):
+    """A run of a backend as deliveries or the API reported it."""
+
+    backend_key: str
+    run_id: int
+    run_attempt: int
+    status: str
+    conclusion: str | None
+    event: str | None
+
+
+def _status(
+    row: RunRow | _RecordedRun, run_id: str, *, conclusion: str | None = None, event: str | None = None
+) -> RunStatusRow:
+    return {
+        "backend_key": row["backend_key"],
+        "run_id": run_id,
+        "run_attempt": row["run_attempt"],
+        "status": row["status"],
+        "conclusion": conclusion,
+        "event": event,
+    }
+
+
+def _weight(row: RunStatusRow) -> int:
+    """Return how decisive a status is: missing, then not ended, then unconfirmed, then ended."""
+    return {"missing": 0, "unconfirmed": 2, "unreadable": 2, "completed": 3}.get(row["status"], 1)
+
+
+async def record_run_status(tx: Transaction, backend: str, run_id: str, attempt: int, status: str) -> None:
+    """Record what asking GitHub for a run found when there is no run to record."""
+    row = {
+        "backend_key": backend.casefold(),
+        "run_id": run_id,
+        "run_attempt": attempt,
+        "status": status,
+        "checked_at": tx.now,
+    }
+    insert = tx.insert(oot_run).values(row)
+    update = {"status": status, "checked_at": tx.now}
+    await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
+
+
+class _SizedJobRow(JobRow):
+    size: NotRequired[int]
+
+
+async def rows_with_tests(tx: Transaction, query: sa.Select[Any]) -> list[JobRow]:
+    """Return the rows of a query of `WITHOUT_TESTS`; the first ones that fit have their failed tests, others null."""
+    rows = await tx.rows_as(_SizedJobRow, query)
+    keys = fitting((row["job_key"], row.pop("size")) for row in rows)
+    wanted = sa.select(JOB.job_key, JOB.failed_tests_json).where(JOB.job_key.in_(keys))
+    tests: dict[str, Any] = dict(map(tuple, await tx.run(wanted))) if keys else {}
+    for row in rows:
+        row["failed_tests_json"] = tests.get(row["job_key"])
+    return list(rows)
+
+
+def fitting(sizes: Iterable[tuple[str, int]]) -> list[str]:
+    """Return which of the first jobs have failed tests, given as (key, size), as far as these fit."""
+    left, found = MOST_TESTS, []
+    for key, size in sizes:
+        left -= size
+        if size and left >= 0:
+            found.append(key)
+    return found

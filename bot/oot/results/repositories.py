@@ -1,0 +1,49 @@
+"""Names of repositories from our rows: how upstream's are spelled, and which repositories are private."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bot.ingest import repository_names
+from bot.oot.allowlist.source import on_github
+from bot.oot.results.tables import oot_dispatch, oot_workflow_job
+from bot.web.access import Private
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bot.core.settings import Settings
+    from bot.db.store import Store
+    from bot.db.transaction import Transaction
+
+
+async def with_known_spelling(store: Store, settings: Settings) -> Settings:
+    """Return the settings with upstream's names spelled as our rows spell them, if there are any.
+
+    Otherwise a different case in the settings, or a rename that changes only the case, would leave earlier results and
+    their check runs with another upstream.
+    """
+    async with store.read() as tx:
+        dispatched = await repository_names.of_upstreams(tx, oot_dispatch)
+        reported = await repository_names.of_upstreams(tx, oot_workflow_job)
+    # dispatches take precedence over what a relay reported, the settings come last
+    known = {
+        name.casefold(): name
+        for names in (settings.upstream_repo, sorted(reported), sorted(dispatched))
+        for name in names
+    }
+    chosen = dict.fromkeys(known[name.casefold()] for name in settings.upstream_repo)
+    return replace(settings, upstream_repo=tuple(chosen))
+
+
+async def private(tx: Transaction, settings: Settings, asked: Collection[str]) -> Private:
+    """Return which repositories are private according to their records, by every name they ever had.
+
+    Only those asked for, upstream, the allowlist's own and those our rows are about: there may be any number of others.
+    """
+    source = on_github(settings.allowlist)
+    wanted = {*asked, *settings.upstream_repo, *([source.repo] if source else [])}
+    wanted |= await repository_names.of_upstreams(tx, oot_dispatch, oot_workflow_job)
+    ids = await repository_names.private_ids(tx, wanted)
+    return Private(names=frozenset(await repository_names.of_ids(tx, ids)), ids=frozenset(ids))

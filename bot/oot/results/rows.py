@@ -1,0 +1,155 @@
+"""Rows of dispatches, jobs, re-runs, runs, ignores, approvals and commands, as the database has them.
+
+Times are epoch milliseconds, durations seconds; ids of outside CIs are text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class DispatchRow(TypedDict):
+    """One `repository_dispatch` of one delivery to one backend."""
+
+    id: str
+    delivery_id: str
+    source_guid: str
+    upstream_repo: str
+    event_type: str
+    action: str | None
+    pr_number: int | None
+    head_sha: str | None
+    base_sha: str | None
+    base_ref: str | None
+    labels: Any
+    backend: str
+    backend_key: str
+    level: int
+    device: str | None
+    state: str
+    attempts: int
+    created_at: int
+    dispatched_at: int | None
+    heard_at: int | None
+    token_jti: str
+    run_id: str | None
+    error: str | None
+
+
+class JobRow(TypedDict):
+    """What a backend reported on one job."""
+
+    job_key: str
+    dispatch_id: str | None
+    status: str
+    conclusion: str | None
+    downstream_repo: str
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    delivery_id: str
+    workflow_run_url: str | None
+    workflow_name: str
+    job_name: str
+    check_run_id: str | None
+    reporter_check_run_id: str | None
+    run_id: str
+    run_attempt: int
+    queue_time: float | None
+    execution_time: float | None
+    started_at: int | None
+    completed_at: int | None
+    total_tests: int | None
+    passed_tests: int | None
+    failed_tests: int | None
+    skipped_tests: int | None
+    failed_tests_json: Any
+    artifact_url: str | None
+    environment: Any
+    downstream_repo_level: int
+    event_type: str
+    source: str
+    flags: Any
+    received_at: int
+    updated_at: int
+
+
+class RerunRow(TypedDict):
+    """A run of a backend that is to be run again."""
+
+    dispatch_id: str
+    run_id: str
+    from_attempt: int
+    scope: str
+    state: str
+    cause: str
+    created_at: int
+
+
+class SilentRerunRow(RerunRow):
+    """A re-run with what its dispatch was about."""
+
+    upstream_repo: str
+    pr_number: int | None
+    backend: str
+
+
+class RunRow(TypedDict):
+    """What asking GitHub for one attempt of a backend's run found when there is no run to record."""
+
+    backend_key: str
+    run_id: str
+    run_attempt: int
+    status: str
+    checked_at: int
+
+
+class RunStatusRow(TypedDict):
+    """What is known from GitHub about one attempt of a backend's run."""
+
+    backend_key: str
+    run_id: str
+    run_attempt: int
+    status: str  # GitHub's, or missing | unconfirmed | unreadable
+    conclusion: str | None
+    event: str | None  # that started the run
+
+
+class IgnoreRow(TypedDict):
+    """A backend that counts as passed on one head."""
+
+    upstream_repo: str
+    pr_number: int
+    head_sha: str
+    base_ref: str | None
+    backend_key: str
+    login: str
+    reason: str
+    created_at: int
+
+
+class ApprovalRow(TypedDict):
+    """A head that backends with a policy may run."""
+
+    upstream_repo: str
+    pr_number: int
+    head_sha: str
+    login: str
+    created_at: int
+
+
+class CommandRow(TypedDict):
+    """A command in a comment."""
+
+    upstream_repo: str
+    comment_id: int
+    position: int
+    pr_number: int
+    head_sha: str | None
+    login: str
+    verb: str
+    text: str
+    state: str
+    answer: str
+    delivery_id: str
+    created_at: int

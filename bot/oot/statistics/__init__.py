@@ -1,0 +1,3 @@
+"""Health of backends: daily sums, readiness, trends."""
+
+from __future__ import annotations

@@ -1,0 +1,222 @@
+"""The grid of a backend's jobs: commits down, jobs across, with the result in each cell."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+from bot.oot.statistics.tally import outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Place = tuple[str, int | None, str]  # upstream, pull request, commit
+Name = tuple[str, str]  # workflow, job
+
+FOLD = 12  # columns shown; the others are folded into one
+TONES = {
+    "failure": "bad", "timed_out": "bad", "running": "wait", "success": "good", "cancelled": "idle", "skipped": "idle",
+    "neutral": "idle",
+}  # fmt: skip
+_WORST_FIRST = ("bad", "wait", "good", "idle")
+_SHARD = re.compile(r"(?<![\w.])(\d{1,3})(\s*(?:,|/|of)\s*)(\d{1,3})(?![\w.])")
+
+
+class GridJob(TypedDict):
+    """What the grid needs of a job."""
+
+    job_key: str
+    upstream_repo: str
+    pr_number: int | None
+    head_sha: str | None
+    workflow_name: str
+    job_name: str
+    delivery_id: str
+    run_id: str
+    run_attempt: int
+    status: str
+    conclusion: str | None
+    execution_time: float | None
+    received_at: int
+    run_received_at: int  # first report of its run: tells which of several runs is the newest
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Column:
+    """One job of one workflow; the shards of a job share a column."""
+
+    workflow: str
+    name: str  # of shards: with their count in place of their numbers
+    shards: int = 0  # different ones seen; 0: not a sharded job
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The jobs of one column on one commit: the newest attempt of each."""
+
+    key: str
+    tone: str
+    label: str  # for people, as in "2 of 5 failed"
+    rows: tuple[GridJob, ...]  # newest attempt of each shard
+    earlier: tuple[GridJob, ...] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        """The longest execution time among them."""
+        known = [time for row in self.rows if (time := row["execution_time"]) is not None]
+        return max(known, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One commit."""
+
+    place: Place
+    at: int
+    jobs: int
+    cells: tuple[Cell | None, ...]  # in the order of the columns
+    folded: tuple[Cell, ...] = ()  # of the folded columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """The grid; commits are ordered newest first."""
+
+    columns: tuple[Column, ...]
+    folded: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    more: bool = False  # there are older commits, not shown
+
+    def find(self, key: str) -> tuple[Line, Cell] | None:
+        """Return the cell of this key and its line."""
+        for line in self.lines:
+            for cell in (*line.cells, *line.folded):
+                if cell is not None and cell.key == key:
+                    return line, cell
+        return None
+
+
+@dataclass(kw_only=True)
+class _Commit:
+    """The jobs of one commit, gathered row by row."""
+
+    at: int = 0
+    jobs: dict[Name, list[GridJob]] = field(default_factory=lambda: defaultdict(list))
+
+
+def build(rows: Iterable[GridJob], *, most: int, fold: int | None = FOLD) -> Matrix:
+    """Return the grid of the newest `most` commits; `rows` are newest first, `fold` None shows every column."""
+    commits: dict[Place, _Commit] = {}
+    more = False
+    for row in rows:
+        place = (row["upstream_repo"], row["pr_number"], row["head_sha"] or "")
+        if place not in commits and len(commits) >= most:
+            more = True
+            continue
+        commit = commits.setdefault(place, _Commit(at=row["received_at"]))
+        commit.jobs[row["workflow_name"], row["job_name"]].append(row)
+    groups = _groups({job for commit in commits.values() for job in commit.jobs})
+    columns = sorted(set(groups.values()), key=lambda column: (column.workflow, column.name))
+    keys = {column: _digest(column.workflow, column.name) for column in columns}
+    cells = {place: _cells(place, commit, groups, keys) for place, commit in commits.items()}
+    visible = columns if fold is None or len(columns) <= fold else _worst(columns, list(cells.values()), fold)
+    folded = tuple(column for column in columns if column not in visible)
+    return Matrix(
+        columns=tuple(visible),
+        folded=folded,
+        lines=tuple(
+            Line(
+                place=place,
+                at=commit.at,
+                jobs=sum(len(cell.rows) for cell in cells[place].values()),
+                cells=tuple(cells[place].get(column) for column in visible),
+                folded=tuple(cells[place][column] for column in folded if column in cells[place]),
+            )
+            for place, commit in commits.items()
+        ),
+        more=more,
+    )
+
+
+def worst(cells: Sequence[Cell]) -> str:
+    """Return the worst tone of some cells."""
+    tones = {cell.tone for cell in cells}
+    return next((tone for tone in _WORST_FIRST if tone in tones), "idle")
+
+
+def _groups(jobs: set[Name]) -> dict[Name, Column]:
+    """Return the column of each job: shards, recognized by numbers such as `2, 5` or `2/5`, share one."""
+    stems: dict[Name, list[Name]] = defaultdict(list)
+    for workflow, name in jobs:
+        stems[workflow, _stem(name)].append((workflow, name))
+    groups: dict[Name, Column] = {}
+    for (workflow, stem), members in stems.items():
+        shards = len(members) if len(members) > 1 else 0
+        column = Column(workflow=workflow, name=stem if shards else members[0][1], shards=shards)
+        groups |= dict.fromkeys(members, column)
+    return groups
+
+
+def _stem(name: str) -> str:
+    def hide(found: re.Match[str]) -> str:
+        number, between, count = found.groups()
+        return f"1–{count}" if 1 <= int(number) <= int(count) else f"{number}{between}{count}"  # noqa: RUF001
+
+    return _SHARD.sub(hide, name, count=1)
+
+
+def _cells(
+    place: Place, commit: _Commit, groups: dict[Name, Column], keys: dict[Column, str]
+) -> dict[Column, Cell]:
+    parts: dict[Column, list[list[GridJob]]] = defaultdict(list)
+    for job, rows in commit.jobs.items():
+        parts[groups[job]].append(rows)
+    start = _digest(*place)
+    return {column: _cell(start + keys[column], members) for column, members in parts.items()}
+
+
+def _cell(key: str, members: list[list[GridJob]]) -> Cell:
+    """Return one cell; of each job the newest attempt of the newest run counts."""
+    newest: list[GridJob] = []
+    earlier: list[GridJob] = []
+    for rows in members:
+        first, *others = sorted(rows, key=_newest_first) if len(rows) > 1 else rows
+        newest.append(first)
+        earlier += others
+    newest.sort(key=lambda row: row["job_name"])
+    outcomes = [outcome(row) for row in newest]
+    tones = [TONES[one] for one in outcomes]
+    tone = next(tone for tone in _WORST_FIRST if tone in tones)
+    label = outcomes[tones.index(tone)].replace("_", " ")
+    if len(newest) > 1:
+        label = f"{tones.count(tone)} of {len(newest)} {label}"
+    return Cell(
+        key=key,
+        tone=tone,
+        label={"success": "passed", "failure": "failed"}.get(label, label),
+        rows=tuple(newest),
+        earlier=tuple(sorted(earlier, key=_newest_first)),
+    )
+
+
+def _newest_first(row: GridJob) -> tuple[int, int, str]:
+    return -row["run_received_at"], -row["run_attempt"], row["job_key"]
+
+
+def _digest(*words: object) -> str:
+    """Return a short digest of a commit or a column: both together are the key of a cell."""
+    digest = hashlib.sha256("\n".join(map(str, words)).encode("utf-8", "replace")).digest()
+    return base64.urlsafe_b64encode(digest)[:6].decode()
+
+
+def _worst(columns: list[Column], lines: list[dict[Column, Cell]], most: int) -> list[Column]:
+    """Return the columns with the most red cells, in their order."""
+    reds = {
+        column: sum(column in cells and cells[column].tone == "bad" for cells in lines) for column in columns
+    }
+    chosen = sorted(columns, key=lambda column: -reds[column])[:most]
+    return [column for column in columns if column in chosen]

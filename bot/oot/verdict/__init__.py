@@ -1,0 +1,3 @@
+"""Verdicts on backends, head by head."""
+
+from __future__ import annotations

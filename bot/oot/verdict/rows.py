@@ -1,0 +1,147 @@
+"""Rows that failures are compared with: earlier runs of a job, merge bases, and what comparing has found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ingest.tables import records
+from bot.oot.results.tables import SELF_TRIGGERED, oot_dispatch, oot_workflow_job
+from bot.oot.verdict.tables import oot_compared, oot_merge_base
+from bot.oot.verdict.verdict import RED_CONCLUSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.oot.results.rows import JobRow
+
+JOB = oot_workflow_job.c
+PAST = (
+    JOB.pr_number, JOB.conclusion, JOB.failed_tests, JOB.failed_tests_json, JOB.workflow_run_url, JOB.completed_at,
+    JOB.flags,
+)  # fmt: skip
+# cancelled or skipped runs show nothing, and there may be many
+DECISIVE = sorted({"success", *RED_CONCLUSIONS})
+KEYS_PER_QUERY = 500
+
+
+class ComparedRow(TypedDict):
+    """What a failed job was found to be, compared with the same job elsewhere."""
+
+    job_key: str
+    completed_at: int
+    history: str
+    url: str | None
+    elsewhere: bool
+
+
+class PastRow(TypedDict):
+    """How a job ended: the columns that are compared."""
+
+    pr_number: int | None
+    conclusion: str | None
+    failed_tests: int | None
+    failed_tests_json: Any
+    workflow_run_url: str | None
+    completed_at: int | None
+    flags: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A failed job to be compared, and the commits its own is based on."""
+
+    job: JobRow
+    base_ref: str | None
+    base_shas: frozenset[str]
+
+
+async def past_on_base(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
+    """Return the runs of a job on the base branch or merge base that ended before it did, newest first."""
+    push = records["push"].c
+    ref = push.ref == f"refs/heads/{failed.base_ref}"
+    dispatched = sa.exists().where(
+        oot_dispatch.c.id == JOB.dispatch_id, push.guid == oot_dispatch.c.source_guid, ref
+    )
+    tip = sa.exists().where(
+        push.after == JOB.head_sha, ref, sa.func.lower(push.repo) == sa.func.lower(JOB.upstream_repo)
+    )
+    self_triggered = sa.and_(JOB.event_type.in_(SELF_TRIGGERED), tip)
+    on_base = JOB.head_sha.in_(sorted(failed.base_shas))
+    query = sa.select(*PAST).where(
+        *_same(failed.job, within), JOB.pr_number.is_(None), sa.or_(on_base, dispatched, self_triggered)
+    )
+    return await tx.rows_as(PastRow, query.order_by(JOB.completed_at.desc(), JOB.job_key).limit(limit))
+
+
+async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
+    """Return the runs of a job on other pull requests that ended before it did, newest first."""
+    query = sa.select(*PAST).where(
+        *_same(failed.job, within),
+        JOB.pr_number.is_not(None),
+        JOB.pr_number != failed.job["pr_number"],
+        JOB.head_sha != failed.job["head_sha"],
+    )
+    return await tx.rows_as(PastRow, query.order_by(JOB.completed_at.desc(), JOB.job_key).limit(limit))
+
+
+async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
+    """Return by job key what earlier comparing has found: it takes two queries per job, and the answer stays."""
+    found: dict[str, ComparedRow] = {}
+    for start in range(0, len(keys), KEYS_PER_QUERY):
+        query = sa.select(oot_compared).where(
+            oot_compared.c.job_key.in_(keys[start : start + KEYS_PER_QUERY])
+        )
+        found |= {row["job_key"]: row for row in await tx.rows_as(ComparedRow, query)}
+    return found
+
+
+async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
+    """Store what comparing has found."""
+    if rows:
+        insert = tx.insert(oot_compared)
+        changed = {name: insert.excluded[name] for name in ("completed_at", "history", "url", "elsewhere")}
+        await tx.run(insert.on_conflict_do_update(index_elements=["job_key"], set_=changed), list(rows))
+
+
+async def merge_bases(
+    tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
+) -> dict[str, str | None]:
+    """Return by head its merge base with a base branch, as far as GitHub was asked; None where it knows none."""
+    table = oot_merge_base
+    about = (table.c.upstream_repo == repo, table.c.head_sha.in_(heads), table.c.base_ref == base_ref)
+    query = sa.select(table.c.head_sha, table.c.merge_base).where(*about)
+    return {row.head_sha: row.merge_base for row in await tx.run(query)}
+
+
+async def store_merge_base(
+    tx: Transaction, repo: str, head_sha: str, merge_base: str | None, *, base_ref: str
+) -> None:
+    """Store a head's merge base with a base branch: it never changes."""
+    values = {
+        "upstream_repo": repo, "head_sha": head_sha, "base_ref": base_ref, "merge_base": merge_base, "asked_at": tx.now,
+    }  # fmt: skip
+    await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
+
+
+def _same(job: JobRow, within: int) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return the conditions for runs of the same job, reported by the backend itself.
+
+    Only runs that had ended before count: the comparison stays what it was when the job failed, so that no old check
+    run is written again because of later runs elsewhere.
+    """
+    ended = job["completed_at"] or 0
+    return (
+        JOB.job_name == job["job_name"],
+        JOB.workflow_name == job["workflow_name"],
+        JOB.completed_at.between(ended - within, ended),
+        sa.func.lower(JOB.downstream_repo) == job["downstream_repo"].lower(),
+        sa.func.lower(JOB.upstream_repo) == job["upstream_repo"].lower(),
+        JOB.status == "completed",
+        JOB.conclusion.in_(DECISIVE),
+        JOB.source == "callback",
+        JOB.job_key != job["job_key"],
+    )

@@ -1,0 +1,139 @@
+"""Upstream's own CI on a commit: its workflow jobs and the check runs of other Apps, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+from bot.oot.verdict.verdict import RED_CONCLUSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_WORDS = {"success": "passed", "failure": "failed", "in_progress": "running"}  # as for backends
+
+
+class UpstreamJobRow(TypedDict):
+    """A workflow job of upstream: the columns shown."""
+
+    id: int
+    workflow_name: str | None
+    name: str | None
+    run_id: int | None
+    run_attempt: int | None
+    status: str | None
+    conclusion: str | None
+    html_url: str | None
+    started_at: int | None
+    completed_at: int | None
+
+
+class UpstreamCheckRow(TypedDict):
+    """A check run on a commit: the columns shown."""
+
+    id: int
+    name: str | None
+    app_id: int | None
+    app_slug: str | None
+    status: str | None
+    conclusion: str | None
+    html_url: str | None
+    output_title: str | None
+    started_at: int | None
+    completed_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamCheck:
+    """A workflow job, or a check run that belongs to none."""
+
+    group: str  # the workflow, or the app
+    name: str
+    status: str
+    conclusion: str | None
+    url: str | None
+    attempt: int | None = None
+    seconds: float | None = None
+    title: str = ""
+
+    @property
+    def tone(self) -> str:
+        """The colour and sign it is shown with."""
+        if self.status != "completed":
+            return "wait"
+        if self.conclusion in RED_CONCLUSIONS:
+            return "bad"
+        return "good" if self.conclusion == "success" else "idle"
+
+    @property
+    def outcome(self) -> str:
+        """Its outcome in one word."""
+        word = (self.conclusion if self.status == "completed" else self.status) or "unknown"
+        return _WORDS.get(word, word.replace("_", " "))
+
+
+def merge_checks(
+    jobs: Iterable[UpstreamJobRow], checks: Iterable[UpstreamCheckRow], *, ours: int
+) -> list[UpstreamCheck]:
+    """Return upstream's own checks, the red ones first, without those of our App, whose id is `ours`."""
+    latest: dict[tuple[str | None, str | None, int | None], UpstreamJobRow] = {}
+    identifiers = set()
+    for row in jobs:
+        identifiers.add(row["id"])
+        name = (row["workflow_name"], row["name"], row["run_id"])
+        known = latest.get(name)
+        if known is None or (row["run_attempt"] or 1) >= (known["run_attempt"] or 1):
+            latest[name] = row
+    newest: dict[tuple[str | None, str | None], UpstreamCheckRow] = {}
+    for check in checks:
+        # every workflow job is also a check run, with the same id
+        if check["id"] not in identifiers and check["app_id"] != ours:
+            newest[check["app_slug"], check["name"]] = check
+    found = [*map(_job, latest.values()), *map(_check, newest.values())]
+    order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+    return sorted(found, key=lambda one: (order[one.tone], one.group, one.name))
+
+
+def running(found: Iterable[UpstreamCheck]) -> bool:
+    """Return whether any of them is unfinished."""
+    return any(one.tone == "wait" for one in found)
+
+
+def counts(found: Sequence[UpstreamCheck]) -> str:
+    """Return their counts, as in "3 of 4 passed, 1 failed"."""
+    tones = Counter(one.tone for one in found)
+    parts = [f"{tones['good']} of {len(found)} passed"]
+    parts += [f"{tones['bad']} failed"] if tones["bad"] else []
+    parts += [f"{tones['wait']} running"] if tones["wait"] else []
+    return ", ".join(parts)
+
+
+def _job(row: UpstreamJobRow) -> UpstreamCheck:
+    return UpstreamCheck(
+        group=row["workflow_name"] or "workflow",
+        name=row["name"] or "",
+        status=row["status"] or "",
+        conclusion=row["conclusion"],
+        url=row["html_url"],
+        attempt=row["run_attempt"],
+        seconds=_seconds(row),
+    )
+
+
+def _check(row: UpstreamCheckRow) -> UpstreamCheck:
+    return UpstreamCheck(
+        group=row["app_slug"] or "check run",
+        name=row["name"] or "",
+        status=row["status"] or "",
+        conclusion=row["conclusion"],
+        url=row["html_url"],
+        seconds=_seconds(row),
+        title=row["output_title"] or "",
+    )
+
+
+def _seconds(row: UpstreamJobRow | UpstreamCheckRow) -> float | None:
+    if row["started_at"] is None or row["completed_at"] is None:
+        return None
+    return float(max(0, row["completed_at"] - row["started_at"])) / 1000

@@ -1,0 +1,271 @@
+"""Verdict on a backend: its state on one head, judged from facts.
+
+Never green by absence: what is missing, unknown or unconfirmed is unfinished or failed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from bot.oot.allowlist.entry import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.results.rows import DispatchRow, JobRow
+    from bot.oot.verdict.facts import Facts, Reports
+
+
+class State(StrEnum):
+    """The state of a backend on one head. The first four are unfinished."""
+
+    QUEUED = "queued"  # dispatched (or to be), no report yet
+    RUNNING = "running"  # at least one job unfinished
+    CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
+    HELD = "held"  # policy: trusted, and nobody with write access has given ok-to-test
+    SUCCESS = "success"
+    FAILURE = "failure"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    NEUTRAL = "neutral"
+    NEVER_STARTED = "never_started"  # dispatched, silent past START_TIMEOUT
+    NOT_INSTALLED = "not_installed"  # the App is not installed on the backend
+    DISPATCH_FAILED = "dispatch_failed"  # GitHub refused the dispatch for good
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is expected to happen by itself."""
+        return self not in _UNFINISHED
+
+    @property
+    def red(self) -> bool:
+        """Whether it needs attention: finished, and neither passed, neutral nor cancelled."""
+        return self in _RED
+
+
+_UNFINISHED = frozenset({State.QUEUED, State.RUNNING, State.CONFIRMING, State.HELD})
+_RED = frozenset(
+    {State.FAILURE, State.TIMED_OUT, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED}
+)
+RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
+PASSING = frozenset({"success", "neutral", "skipped"})
+QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
+DISPATCH_EVENTS = frozenset({"repository_dispatch", "workflow_dispatch"})  # that start a run on our behalf
+STATE_OF_DISPATCH = {  # while nothing is reported on it
+    "not_installed": State.NOT_INSTALLED,
+    "failed": State.DISPATCH_FAILED,
+    "never_started": State.NEVER_STARTED,
+    "held": State.HELD,
+    "superseded": State.CANCELLED,
+}
+REASONS = {
+    "superseded": "superseded before it was sent",
+    "unproven": "its reports came with too little proof for L4: run it again",
+}
+FINAL_STATUSES = frozenset({"completed", "missing", "unconfirmed", "unreadable"})  # no other will follow soon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The state of a backend, with a reason where it needs one, and the jobs it was judged from."""
+
+    state: State
+    reason: str
+    jobs: Sequence[JobRow] = ()  # the latest attempt of each, unfinished where it is being run again
+
+
+def state_of(facts: Facts, entry: Entry | None, *, now: int) -> State:
+    """Return the state of a dispatched backend; `entry` is None when it has left the allowlist."""
+    return judge(facts, entry, now=now).state
+
+
+def judge(facts: Facts, entry: Entry | None, *, now: int) -> Verdict:
+    """Return the verdict on a dispatched backend; `entry` is None when it has left the allowlist."""
+    if not facts.jobs:
+        return _of_dispatch(facts.dispatch)
+    return judge_reports(facts, entry, blocks=facts.dispatch["level"] >= Level.L4, now=now)
+
+
+def judge_reports(reports: Reports, entry: Entry | None, *, blocks: bool, now: int) -> Verdict:
+    """Return the verdict on a backend that has reported; one that `blocks` is green only once confirmed."""
+    jobs = _counted(reports, entry, now)
+    state, reason = _of_jobs(reports, jobs, entry, blocks=blocks, now=now)
+    return Verdict(state=state, reason=reason, jobs=jobs)
+
+
+def level_of(dispatch: DispatchRow, entry: Entry | None) -> int:
+    """Return the level a backend was dispatched at, but L3 at most once its entry no longer blocks."""
+    level = dispatch["level"]
+    return min(level, Level.L3) if entry is None or entry.level < Level.L4 else level
+
+
+def is_due(entry: Entry) -> bool:
+    """Return whether a backend must have a verdict on every open pull request's head."""
+    return entry.level >= Level.L4 and entry.wants("pull_request")
+
+
+def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
+    """Return the facts that count for a backend that blocks now, whatever its level when it was dispatched.
+
+    Reports accepted with less proof than its entry asks for now do not count.
+    """
+    counted = [job for job in facts.jobs if entry is None or _proven(job, entry)]
+    dispatch: DispatchRow = {**facts.dispatch, "level": int(Level.L4)}  # a row: a plain number
+    if facts.jobs and not counted:
+        dispatch["state"] = "unproven"
+    return replace(facts, dispatch=dispatch, jobs=counted)
+
+
+def is_finished(job: JobRow) -> bool:
+    """Return whether a job has completed."""
+    return job["status"] == "completed"
+
+
+def is_red(job: JobRow) -> bool:
+    """Return whether a job counts as failed (also with action_required, startup_failure or stale)."""
+    return is_finished(job) and job["conclusion"] in RED_CONCLUSIONS
+
+
+def unjudged_reruns(reports: Reports) -> dict[str, int]:
+    """Return the newest attempt of runs that re-run an unsuccessful job and whose outcome GitHub has yet to report."""
+    newest = reports.reported
+    again = {
+        job["run_id"]
+        for job in reports.latest
+        if _is_unsuccessful(job) and job["run_attempt"] < newest[job["run_id"]]
+    }
+    return {run: newest[run] for run in again if not _is_final(reports, run, newest[run])}
+
+
+def _is_unsuccessful(job: JobRow) -> bool:
+    """Whether a job failed or was cancelled: GitHub runs both again."""
+    return is_red(job) or (is_finished(job) and job["conclusion"] == "cancelled")
+
+
+def _proven(job: JobRow, entry: Entry) -> bool:
+    return (entry.callback_token == "optional" or "no_callback_token" not in job["flags"]) and (  # noqa: S105 - a mode
+        entry.static_key == "allowed" or "static_key" not in job["flags"]
+    )
+
+
+def _counted(reports: Reports, entry: Entry | None, now: int) -> list[JobRow]:
+    """Return the jobs as they count: an unsuccessful one of an earlier attempt is being run again in its run's newest.
+
+    Until it reports it is unfinished. It need not report: GitHub's conclusion of that attempt tells whether it passed;
+    where GitHub cannot be asked, a minute without news means that it was not run again.
+    """
+    known, newest = reports.latest, reports.reported
+    waiting = unjudged_reruns(reports)
+    others_run = any(not is_finished(job) for job in known)
+    if waiting and entry and not entry.confirm and not others_run and _is_quiet(reports, now):
+        return known
+    jobs: list[JobRow] = []
+    for job in known:
+        run = job["run_id"]
+        if not _is_unsuccessful(job) or job["run_attempt"] == newest[run]:
+            jobs.append(job)
+        elif run in waiting:
+            jobs.append(
+                {
+                    **job,
+                    "status": "in_progress",
+                    "conclusion": None,
+                    "completed_at": None,
+                    "execution_time": None,
+                }
+            )
+        elif reports.run_statuses[run, newest[run]]["conclusion"] != "success":
+            jobs.append(job)
+    return jobs
+
+
+def _is_final(reports: Reports, run: str, attempt: int) -> bool:
+    status = reports.run_statuses.get((run, attempt))
+    return status is not None and status["status"] in FINAL_STATUSES
+
+
+def _of_dispatch(dispatch: DispatchRow) -> Verdict:
+    """Return the verdict on a backend that has not reported."""
+    state = STATE_OF_DISPATCH.get(dispatch["state"], State.QUEUED)
+    error = dispatch["error"] if state.finished else ""
+    return Verdict(state=state, reason=error or REASONS.get(dispatch["state"], ""))
+
+
+def _of_jobs(
+    reports: Reports, jobs: Sequence[JobRow], entry: Entry | None, *, blocks: bool, now: int
+) -> tuple[State, str]:
+    expected = reports.expected
+    if awaited := {run: at for run, at in expected.items() if at > reports.reported.get(run, 0)}:
+        return _failed_at_github(reports, awaited) or _of_rerun(reports, awaited)
+    if red := [job for job in jobs if is_red(job)]:
+        timed_out = all(job["conclusion"] == "timed_out" for job in red)
+        return (State.TIMED_OUT if timed_out else State.FAILURE), ""
+    confirmed = blocks and (entry is None or entry.confirm)
+    if confirmed and (contradiction := _contradiction(reports, expected)):
+        return contradiction
+    state, reason = _of_unfailed(jobs)
+    if state is State.SUCCESS and blocks:
+        settled = _is_confirmed(reports, expected) if confirmed else _is_quiet(reports, now)
+        state = State.SUCCESS if settled else State.CONFIRMING
+    return state, reason
+
+
+def _of_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
+    """Return the state of jobs none of which failed."""
+    if not all(is_finished(job) for job in jobs):
+        return State.RUNNING, ""
+    if any(job["conclusion"] not in PASSING for job in jobs):
+        return State.CANCELLED, ""
+    if not any(job["conclusion"] == "success" for job in jobs):
+        return State.NEUTRAL, "nothing was run"
+    return State.SUCCESS, ""
+
+
+def _of_rerun(reports: Reports, awaited: Mapping[str, int]) -> tuple[State, str]:
+    """Return the state of a requested re-run without a report."""
+    silent = [row for row in reports.reruns if row["state"] == "never_started"]
+    if any(awaited.get(row["run_id"]) == row["from_attempt"] + 1 for row in silent):
+        return State.NEVER_STARTED, "the re-run asked for did not report in time"
+    return State.QUEUED, "re-run requested"
+
+
+def _contradiction(reports: Reports, expected: Mapping[str, int]) -> tuple[State, str] | None:
+    """Return the failure when GitHub contradicts the reports, or cannot confirm them."""
+    for run, attempt in expected.items():
+        known = reports.run_statuses.get((run, attempt))
+        if known is None:
+            continue
+        if known["status"] == "missing":
+            return State.FAILURE, f"GitHub knows no run {run} of this backend"
+        if known["status"] == "unreadable":
+            return State.TIMED_OUT, f"the App may not read run {run} of this backend: it needs actions: read"
+        if known["status"] == "unconfirmed":
+            return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
+        if (event := known["event"]) and event not in DISPATCH_EVENTS:
+            return State.FAILURE, f"run {run} was started by {event}, not by our dispatch"
+    return _failed_at_github(reports, expected)
+
+
+def _failed_at_github(reports: Reports, attempts: Mapping[str, int]) -> tuple[State, str] | None:
+    """Return the failure when an attempt concluded in anything but success at GitHub."""
+    for run, attempt in attempts.items():
+        known = reports.run_statuses.get((run, attempt))
+        if known is None or known["status"] != "completed" or known["conclusion"] == "success":
+            continue
+        if known["conclusion"] == "cancelled":
+            return State.CANCELLED, f"run {run} was cancelled"
+        return State.FAILURE, f"GitHub says run {run} concluded {known['conclusion']}"
+    return None
+
+
+def _is_confirmed(reports: Reports, expected: Mapping[str, int]) -> bool:
+    known = [reports.run_statuses.get((run, attempt)) for run, attempt in expected.items()]
+    return all(one and one["status"] == "completed" and one["conclusion"] == "success" for one in known)
+
+
+def _is_quiet(reports: Reports, now: int) -> bool:
+    """Whether there was no news for a minute, the only sign that a backend GitHub cannot confirm is finished."""
+    return now - max(row["updated_at"] for row in reports.jobs) >= QUIET

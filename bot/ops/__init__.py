@@ -1,0 +1,3 @@
+"""What the operator uses: doctor, setup, health, administration."""
+
+from __future__ import annotations

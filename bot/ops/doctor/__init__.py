@@ -1,0 +1,3 @@
+"""The checks of `ootbot doctor`, each finding with its next step."""
+
+from __future__ import annotations

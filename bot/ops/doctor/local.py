@@ -1,0 +1,61 @@
+"""Checks of this machine: unwise settings, key files, disk space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from typing import TYPE_CHECKING
+
+from bot.core.finding import Finding, error, ok, warning
+from bot.core.setting_types import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from bot.core.settings import Settings
+
+GB = 1024**3
+LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
+GROUP, OTHERS = stat.S_IRWXG, stat.S_IRWXO
+
+
+def settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
+    """Check the options as a whole."""
+    found = [warning("settings", each, "correct or remove it") for each in warnings]
+    if chosen.public_url is None and chosen.host in LOOPBACK and not chosen.pulls:
+        todo = "set PUBLIC_URL, or RECEIVE=pull where GitHub cannot reach this machine"
+        found.append(warning("settings", f"links and callbacks point to {chosen.url}", todo))
+    if chosen.admin_token is None:
+        todo = "set ADMIN_TOKEN to a long random text"
+        found.append(warning("settings", "ADMIN_TOKEN is unset: /api/admin is closed", todo))
+    return found or [ok("settings", f"complete; upstream is {', '.join(chosen.upstream_repo)}")]
+
+
+def keys(files: Iterable[Path]) -> list[Finding]:
+    """Check who may read the files that hold secrets.
+
+    On a read-only mount nobody can change the mode: there a container's group may read.
+    """
+    found = []
+    for path in files:
+        fixed = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+        if stat.S_IMODE(path.stat().st_mode) & (OTHERS if fixed else GROUP | OTHERS):
+            found.append(warning("key", f"{path} can be read by others", f"chmod 600 {path}"))
+        else:
+            found.append(ok("key", f"{path} is private"))
+    return found or [ok("key", "given by the environment")]
+
+
+def disk(folder: Path) -> Finding:
+    """Check the free disk space."""
+    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    detail = f"{free / GB:.1f} GB free at {folder}"
+    if free < TOO_LITTLE:
+        return error("disk", detail, "make room now: deliveries are refused when the disk is full")
+    if free < LITTLE:
+        todo = "take backups elsewhere; a lower RAW_RETENTION_DAYS stops growth, VACUUM while stopped gives room back"
+        return warning("disk", detail, todo)
+    return ok("disk", detail)

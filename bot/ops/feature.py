@@ -1,0 +1,17 @@
+"""What the operator's tools add to the program."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="ops",
+    routes="bot.ops.admin_pages:setup",
+    openapi="bot.ops.openapi:OPERATIONS",
+    commands={
+        "doctor": "bot.console.doctor:doctor",
+        "tasks": "bot.console.tasks:tasks",
+        "backup": "bot.console.backup:backup",
+        "init": "bot.console.init:init",
+    },
+)

@@ -1,0 +1,3 @@
+"""The task queue: one table in the database."""
+
+from __future__ import annotations

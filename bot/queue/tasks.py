@@ -1,0 +1,236 @@
+"""The task queue: one table, leases, merging by key.
+
+Of one (kind, key) at most one task waits and at most one runs: a request for a waiting task joins it. A crashed
+process leaves `running` rows behind; when their lease expires they wait again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.core.clock import JITTER
+from bot.core.errors import GITHUB_UNAVAILABLE
+from bot.db.transaction import TaskRequest
+from bot.queue.tables import task
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.db.transaction import Changed, Transaction
+
+BACKOFF = (1, 5, 15, 60, 120, 300, 600)  # seconds
+MAX_ATTEMPTS = 12  # of a task that fails for an unknown reason: about an hour
+LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
+CLAIMED = (task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A claimed task."""
+
+    id: int
+    kind: str
+    key: str
+    attempts: int  # this run included
+    created_at: int
+    cause: str | None
+
+
+async def write_requests(tx: Transaction, _changed: Changed) -> None:
+    """Write the requested tasks: the last hook before a commit."""
+    if requests := tx.take_requests():
+        await enqueue(tx, requests)
+
+
+async def enqueue(tx: Transaction, requests: Sequence[TaskRequest]) -> None:
+    """Add tasks, or join those that wait already."""
+    insert = tx.insert(task)
+    earliest = sa.case((insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at)
+    plain = [_new(tx, request) for request in requests if request.max_wait is None]
+    if plain:
+        await tx.run(_upsert(insert, earliest), plain)
+    latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
+    postponed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
+    for request in requests:
+        if request.max_wait is not None:
+            statement = _upsert(insert.values(_new(tx, request)), postponed)
+            await tx.run(statement, {"max_wait": request.max_wait})
+
+
+def _upsert(insert: Any, due_at: Any) -> Any:
+    """Return the insert that moves a waiting task of the same key to `due_at` instead."""
+    return insert.on_conflict_do_update(
+        index_elements=["kind", "key"], index_where=sa.text("state = 'waiting'"), set_={"due_at": due_at}
+    )
+
+
+def _new(tx: Transaction, request: TaskRequest) -> dict[str, Any]:
+    return {
+        "kind": request.kind,
+        "key": request.key,
+        "state": "waiting",
+        "created_at": tx.now,
+        "due_at": request.due_at,
+        "attempts": 0,
+        "cause": request.cause,
+    }
+
+
+async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
+    """Have a task of each periodic kind waiting, unless one waits or runs already, perhaps in another process."""
+    for kind in kinds:
+        active = task.c.state.in_(("waiting", "running"))
+        exists = sa.exists().where(task.c.kind == kind, task.c.key == "", active)
+        row = _new(tx, TaskRequest(kind=kind, key="", due_at=tx.now))
+        values = sa.select(*(sa.literal(value, task.c[name].type) for name, value in row.items()))
+        await tx.run(tx.insert(task).from_select(list(row), values.where(~exists)).on_conflict_do_nothing())
+    tx.wakes_workers = True
+
+
+async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]) -> list[Task]:
+    """Claim up to `limit` due tasks of these kinds whose key is not running.
+
+    Other kinds are left to the newer version that knows them: two versions may share a database.
+    """
+    other = task.alias("other")
+    running = sa.exists().where(
+        other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
+    )
+    due = (
+        sa.select(task.c.id)
+        .where(task.c.state == "waiting", task.c.due_at <= tx.now, task.c.kind.in_(sorted(kinds)), ~running)
+        .order_by(task.c.due_at, task.c.id)
+        .limit(limit)
+    )
+    if not tx.sqlite:
+        due = due.with_for_update(skip_locked=True)
+    chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
+    statement = (
+        sa.update(task)
+        .where(task.c.id.in_(sa.select(chosen.c.id)))
+        .values(
+            state="running",
+            owner=owner,
+            lease_until=tx.now + LEASE,
+            attempts=task.c.attempts + 1,
+            error=None,
+        )
+        .returning(*CLAIMED)
+    )
+    rows = (await tx.run(statement)).mappings().all()
+    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+async def finish(tx: Transaction, done: Task) -> bool:
+    """Mark a task as done; returns False when its lease had expired and another process took it over.
+
+    Its success also settles dead tasks of the same key: nobody needs to look at them any more.
+    """
+    ended = await _end(tx, done, state="done", error=None)
+    if ended:
+        await tx.run(sa.update(task).where(*_dead_of_key(done)).values(state="done"))
+    return ended
+
+
+async def give_up(tx: Transaction, failed: Task, error: str) -> None:
+    """Keep a task that can never succeed as dead, with the reason, for the operator; only the last of a key is kept."""
+    if await _end(tx, failed, state="dead", error=error):
+        await tx.run(sa.delete(task).where(*_dead_of_key(failed), task.c.id != failed.id))
+
+
+async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yields: bool = False) -> None:
+    """Let a task wait again; a request for the same key that came meanwhile takes its place and its delay.
+
+    With `yields` that request is not delayed any further.
+    """
+    again: dict[str, object] = {"attempts": failed.attempts, "due_at": due_at, "error": error}
+    tx.wakes_workers |= due_at <= tx.now
+    waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
+    try:
+        async with tx.conn.begin_nested():
+            waits = again | {"state": "waiting", "owner": None, "lease_until": None}
+            await tx.run(sa.update(task).where(*_same_run(failed)).values(waits))
+    except sa.exc.IntegrityError:  # one of its key waits already
+        if yields:
+            again["due_at"] = sa.case((task.c.due_at < due_at, task.c.due_at), else_=due_at)
+        await tx.run(sa.update(task).where(*waiting).values(again))
+        await _end(tx, failed, state="done", error=error)
+
+
+async def release(tx: Transaction, *, owner: str | None = None, but: Collection[int] = ()) -> int:
+    """Return running tasks to the queue: those of `owner` except some, or all with an expired lease; how many."""
+    if owner is None:
+        return await _release(tx, task.c.lease_until < tx.now)
+    return await _release(tx, (task.c.owner == owner) & task.c.id.not_in(list(but)))
+
+
+async def release_all(tx: Transaction) -> int:
+    """Return every running task to the queue: for the start of the only process."""
+    return await _release(tx, sa.true())
+
+
+async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
+    lost = (await tx.run(sa.select(*CLAIMED).where(task.c.state == "running", mine))).mappings().all()
+    for row in lost:
+        await retry(tx, Task(**row), due_at=tx.now, error="the process that ran it ended")
+    return len(lost)
+
+
+async def wake_after_outage(tx: Transaction, *, most: int | None = None) -> None:
+    """Make tasks due that wait because GitHub was unavailable: all, or `most`, check runs first."""
+    waiting = (
+        sa.select(task.c.id)
+        .where(task.c.state == "waiting", task.c.due_at > tx.now, task.c.error.startswith(GITHUB_UNAVAILABLE))
+        .order_by(task.c.kind != "publish", task.c.due_at, task.c.id)
+        .limit(most)
+    )
+    tx.wakes_workers = True
+    await tx.run(sa.update(task).where(task.c.id.in_(waiting)).values(due_at=tx.now))
+
+
+async def wake_postdated(tx: Transaction) -> None:
+    """Make tasks due that were created while the clock was ahead: their due time was computed from it."""
+    ahead = task.c.created_at > tx.now + JITTER
+    postdated = (task.c.state == "waiting", task.c.due_at > tx.now, ahead)
+    await tx.run(sa.update(task).where(*postdated).values(due_at=tx.now))
+
+
+async def renew(tx: Transaction, *, owner: str) -> None:
+    """Renew the leases of what this process still runs."""
+    mine = (task.c.state == "running", task.c.owner == owner)
+    await tx.run(sa.update(task).where(*mine).values(lease_until=tx.now + LEASE))
+
+
+async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
+    done = await tx.run(
+        sa.update(task)
+        .where(*_same_run(ended))
+        .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
+    )
+    return bool(done.rowcount)
+
+
+def _dead_of_key(one: Task) -> tuple[sa.ColumnElement[bool], ...]:
+    return task.c.kind == one.kind, task.c.key == one.key, task.c.state == "dead"
+
+
+def _same_run(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether this very run goes on: a process that lost its lease must not end the next run."""
+    return task.c.id == claimed.id, task.c.state == "running", task.c.attempts == claimed.attempts
+
+
+def backoff(attempts: int) -> int:
+    """Return the milliseconds to wait after that many attempts (from 1)."""
+    return BACKOFF[min(max(attempts, 1), len(BACKOFF)) - 1] * 1000
+
+
+def retry_delay(attempts: int, *, after: float | None, periodic: bool) -> int:
+    """Return the milliseconds until a task is retried: `after` seconds where that is known.
+
+    A periodic task waits no longer than the last step: one account's wait must not delay the others.
+    """
+    known = backoff(attempts) if after is None else max(round(after * 1000), 1)
+    return min(known, BACKOFF[-1] * 1000) if periodic else known

@@ -1,0 +1,55 @@
+"""Blocks: what a feature adds to the page of another one, which renders them in the order of the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bot.core import escaping
+from bot.core.feature import sections
+
+if TYPE_CHECKING:
+    from bot.core.feature import Features
+    from bot.db.transaction import Transaction
+
+HERE = "https://localhost"  # stands before a path of ours while it is checked
+Tone = Literal["good", "warn", "bad", "wait", "idle"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockLine:
+    """One line of a block; all of it may come from outside: it is escaped where it is shown."""
+
+    text: str
+    url: str | None = None  # http(s), or a path on this bot; anything else is not linked
+    tone: Tone | None = None  # its sign and colour
+
+    @property
+    def href(self) -> str | None:
+        """The address to link, None where there is none that is safe."""
+        if self.url and self.url.startswith("/") and not self.url.startswith("//"):
+            found = escaping.url(f"{HERE}{self.url}")
+            return found and found.removeprefix(HERE)
+        return escaping.url(self.url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A heading with some lines."""
+
+    heading: str
+    lines: tuple[BlockLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullSubject:
+    """The subject of sections at `pull`: a pull request, and the head that its page shows."""
+
+    repo: str
+    number: int
+    head_sha: str | None  # None before any is known
+
+
+async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:
+    """Return the blocks that features add at a place; each of their functions is `async (tx, subject)`."""
+    return [block for add in sections(features, place) for block in await add(tx, subject)]

@@ -1,0 +1,165 @@
+"""Charts: series of values -> positions of lines, ticks and labels; templates draw the SVG."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+WIDTH, HEIGHT = 560, 150  # of the plot, in units of the drawing
+MOST_TICKS = 4
+NOTHING = "–"  # noqa: RUF001 - a dash stands for no value
+NICE_SECONDS = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 86_400)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One value: its position and its tooltip."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One series: its name, its path and its points."""
+
+    name: str
+    path: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart of some series over days."""
+
+    title: str
+    lines: tuple[Line, ...]
+    ticks: tuple[tuple[float, str], ...]  # y, label
+    labels: tuple[str, ...]  # of the days, oldest first
+    cells: tuple[tuple[str, ...], ...]  # of the table: a row for each day
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not any(line.points for line in self.lines)
+
+
+def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 18) -> str:
+    """Return the path of pass rates, 0 at the bottom; days without a rate leave a gap, a lone day is a dot."""
+    step = width / max(len(rates) - 1, 1)
+    parts: list[str] = []
+    pen_down = False
+    for at, rate in enumerate(rates):
+        if rate is None:
+            pen_down = False
+            continue
+        x, y = round(at * step), round((1 - rate) * height)
+        parts.append(f"{'L' if pen_down else 'M'}{x} {y}" + ("" if pen_down else "h1"))
+        pen_down = True
+    return "".join(parts)
+
+
+def chart(
+    title: str,
+    labels: Sequence[str],
+    series: Sequence[tuple[str, Sequence[float | None]]],
+    *,
+    show: Callable[[float], str],
+    seconds: bool = False,
+    top: float | None = None,
+) -> Chart:
+    """Return a chart of values from 0 up; `show` writes one for people, `top` fixes the upper end.
+
+    Of `seconds` the axis names round times.
+    """
+    known = [value for _, values in series for value in values if value is not None]
+    ticks = _even(top) if top else _ticks(max(known, default=0), seconds=seconds)
+    upper = ticks[-1] or 1
+    texts = [[NOTHING if value is None else show(value) for value in values] for _, values in series]
+    lines = tuple(
+        _line(name, labels, values, shown, upper) for (name, values), shown in zip(series, texts, strict=True)
+    )
+    return Chart(
+        title=title,
+        lines=lines,
+        ticks=tuple((_y(value, upper), show(value)) for value in ticks),
+        labels=tuple(labels),
+        cells=tuple(zip(*texts, strict=True)),
+    )
+
+
+def points(line: Line) -> Markup:
+    """Return a dot with a tooltip for each value of a line.
+
+    Written here, not in a template: a page may have 3,000 of them.
+    """
+    html = "".join(
+        f"<circle cx={one.x:g} cy={one.y:g} r=3><title>{escape(one.text)}</title></circle>"
+        for one in line.points
+    )
+    return Markup(html)  # noqa: S704 - words are escaped above
+
+
+def values(chart: Chart) -> Markup:
+    """Return the rows of the table with the values of a chart."""
+    days = zip(chart.labels, chart.cells, strict=True)
+    return Markup("\n".join(_row(day, cells) for day, cells in days))  # noqa: S704 - escaped below
+
+
+def _row(day: str, cells: Iterable[str]) -> str:
+    html = "".join(f"<td>{escape(cell)}" for cell in cells)
+    return f"<tr><th scope=row>{escape(day)}</th>{html}"
+
+
+def _line(
+    name: str,
+    labels: Sequence[str],
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    upper: float,
+) -> Line:
+    step = WIDTH / max(len(values) - 1, 1)
+    points, path, pen_down = [], [], False
+    for at, value in enumerate(values):
+        if value is None:
+            pen_down = False
+            continue
+        x, y = round(at * step, 1), _y(value, upper)
+        path.append(f"{'L' if pen_down else 'M'}{x:g} {y:g}")
+        pen_down = True
+        points.append(Point(x=x, y=y, text=f"{labels[at]}: {name} {texts[at]}"))
+    return Line(name=name, path="".join(path), points=tuple(points))
+
+
+def _y(value: float, upper: float) -> float:
+    return round(HEIGHT * (1 - min(value, upper) / upper), 1)
+
+
+def _even(top: float) -> list[float]:
+    return [0, top / 2, top]
+
+
+def _ticks(most: float, *, seconds: bool) -> list[float]:
+    """Return up to five round values from 0 to at least `most`."""
+    if most <= 0:
+        return [0, 1]
+    if seconds:
+        step = next(
+            (one for one in NICE_SECONDS if one * MOST_TICKS >= most), 86_400 * math.ceil(most / 345_600)
+        )
+    else:
+        step = _nice(most / MOST_TICKS)
+    return [float(step * at) for at in range(math.ceil(most / step) + 1)]
+
+
+def _nice(least: float) -> int:
+    size: int = 10 ** max(0, math.floor(math.log10(least)) if least > 0 else 0)
+    return next(size * by for by in (1, 2, 5, 10) if size * by >= least)

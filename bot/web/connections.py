@@ -1,0 +1,200 @@
+"""Limits on connections: how many may be open, for how long idle ones are kept, and how slowly answers may be read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as many
+LEAST_READ = 16 * 1024  # bytes of an answer to be read within `ConnectionLimits.unread` seconds
+FILES = 200  # other files that may be open: the database's files and its connections, calls to GitHub
+OPTIONS: dict[str, Any] = {
+    "access_log": None,
+    "auto_decompress": False,
+    "lingering_time": 2.0,  # seconds a refused body may go on arriving, so that its sender reads the reason
+    "read_bufsize": READ_BUFFER,
+}
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Retry-After: 5\r\nContent-Length: 84\r\n\r\n"
+    b'{"ok":false,"error":"busy","detail":"too many connections are open: come back soon"}'
+)
+
+log = structlog.get_logger("bot.web")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """The greatest number of connections, and seconds after which a connection is closed."""
+
+    connections: int = 2_000
+    head: float = 10.0  # until the head of the first request is complete
+    keepalive: float = 75.0  # idle; proxies commonly close a connection after 60
+    crowded: float = 5.0  # idle, once half the permitted connections are open
+    unread: float = 30.0  # an answer, or a good part of it, is left unread
+
+
+class Connection(web.RequestHandler):
+    """A connection that knows how long it has been idle, and is aborted when its answers are not read.
+
+    Uses only public methods of aiohttp: `request_factory` is called for each request, `finish_response` ends it.
+    """
+
+    __slots__ = (
+        "_head_timer",
+        "_idle_since",
+        "_limits",
+        "_lost",
+        "_seen",
+        "_timers",
+        "_unread",
+        "_unread_timer",
+        "_writer",
+    )
+
+    def __init__(self, server: web.Server, *, limits: ConnectionLimits) -> None:
+        self._timers = asyncio.get_running_loop()
+        super().__init__(server, loop=self._timers, keepalive_timeout=limits.keepalive, **OPTIONS)
+        self._limits = limits
+        self._idle_since: float | None = self._timers.time()  # None while a request is being served
+        self._seen = self._lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Limit the time until the first request."""
+        self._writer = cast("asyncio.WriteTransport", transport)
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._head_timer = self._timers.call_later(self._limits.head, self._close_without_request)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the timers."""
+        self._lost = True
+        self._head_timer.cancel()
+        self._watch_reader(None)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Limit the time an answer may wait for its reader."""
+        super().pause_writing()
+        self._watch_reader(self._limits.unread)
+
+    def resume_writing(self) -> None:
+        """Lift that limit: all but a little was read."""
+        super().resume_writing()
+        self._watch_reader(None)
+
+    async def start(self) -> None:
+        """Answer until there is nothing more to answer; what is still unread then is not held for ever either."""
+        try:
+            await super().start()
+        finally:
+            if not self._lost:
+                self._watch_reader(self._limits.unread)
+
+    def request_began(self) -> None:
+        """Note that a request is being served."""
+        self._seen, self._idle_since = True, None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer, then note that the connection is idle."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._idle_since = self._timers.time()
+
+    def idle_for(self) -> float:
+        """Return the seconds since the last request was answered; 0 while one is being served."""
+        return 0.0 if self._idle_since is None else self._timers.time() - self._idle_since
+
+    def _close_without_request(self) -> None:
+        if not self._seen:
+            self.force_close()
+
+    def _watch_reader(self, seconds: float | None) -> None:
+        """Check after so many seconds that the answer is being read; None: no more."""
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        self._unread = self._writer.get_write_buffer_size() if seconds else 0
+        self._unread_timer = self._timers.call_later(seconds, self._abort_unless_read) if seconds else None
+
+    def _abort_unless_read(self) -> None:
+        if self._writer.get_write_buffer_size() > self._unread - LEAST_READ:
+            self._writer.abort()
+        else:
+            self._watch_reader(self._limits.unread)
+
+
+class ConnectionRefused(asyncio.Protocol):
+    """A connection beyond the limit: answered 503 and closed."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Answer without waiting for the request."""
+        writer = cast("asyncio.WriteTransport", transport)
+        writer.write(BUSY)
+        writer.close()
+
+
+class ConnectionFactory:
+    """Makes the protocol of each new connection, for `loop.create_server`."""
+
+    def __init__(self, server: web.Server, limits: ConnectionLimits) -> None:
+        server.request_factory = _noting(server.request_factory)
+        self._server = server
+        self._limits = limits
+        self._next_warning = 0.0
+
+    def __call__(self) -> asyncio.BaseProtocol:
+        """Return the protocol of one more connection; closes idle ones first where many are open."""
+        count, now = len(self._server.connections), asyncio.get_running_loop().time()
+        if count * 2 >= self._limits.connections and now >= self._next_warning:
+            self._next_warning = now + self._limits.crowded / 5
+            log.warning("many connections", open=count, most=self._limits.connections)
+            self._close_idle()
+        if count >= self._limits.connections:
+            return ConnectionRefused()
+        return Connection(self._server, limits=self._limits)
+
+    def _close_idle(self) -> None:
+        for connection in self._server.connections:
+            if isinstance(connection, Connection) and connection.idle_for() >= self._limits.crowded:
+                connection.force_close()
+
+
+def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """Return aiohttp's factory of requests, which tells the connection that one began."""
+
+    def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
+        if isinstance(protocol, Connection):
+            protocol.request_began()
+        return make(message, payload, protocol, *rest)
+
+    return made
+
+
+def most_connections() -> int:
+    """Return how many connections there may be: fewer than files may be open, after raising that limit."""
+    if sys.platform == "win32":
+        return ConnectionLimits.connections
+    import resource  # noqa: PLC0415 - not on Windows
+
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != most:
+        with contextlib.suppress(ValueError, OSError):  # some systems have a limit that they do not name
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            files = most
+    return (
+        ConnectionLimits.connections
+        if files < 0
+        else max(min(ConnectionLimits.connections, files - FILES), FILES)
+    )

@@ -1,0 +1,80 @@
+"""Group commit: batches, limits, errors of single items, time-out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot.core.errors import StoreUnavailable
+from bot.db import group_commit
+from bot.db.group_commit import GroupCommit
+
+
+class Database:
+    """Stores numbers by batch; a negative one breaks its batch."""
+
+    def __init__(self):
+        self.batches = []
+        self.free = asyncio.Event()
+        self.error = None
+
+    async def write(self, items):
+        await self.free.wait()
+        if self.error:
+            raise self.error
+        if min(items) < 0:
+            raise ValueError(f"{min(items)} is negative")
+        self.batches.append([*items])
+        return [2 * item for item in items]
+
+    def group(self, *, max_items=10, max_size=1000):
+        return GroupCommit(self.write, max_items=max_items, max_size=max_size, size=lambda item: item)
+
+
+async def put_all(group, database, *items):
+    """Put the first item, then the others while it is being written; returns their results and errors."""
+    first = asyncio.create_task(group.put(items[0]))
+    await asyncio.sleep(0.01)
+    others = [asyncio.create_task(group.put(item)) for item in items[1:]]
+    await asyncio.sleep(0.01)
+    database.free.set()
+    return await asyncio.gather(first, *others, return_exceptions=True)
+
+
+async def test_items_that_arrive_during_a_commit_share_the_next():
+    database = Database()
+    assert await put_all(database.group(), database, 1, 2, 3, 4) == [2, 4, 6, 8]
+    assert database.batches == [[1], [2, 3, 4]]
+
+
+async def test_small_items_overtake_a_large_one_that_does_not_fit():
+    database = Database()
+    await put_all(database.group(max_size=10, max_items=3), database, 99, 5, 8, 1, 2, 1)
+    assert database.batches == [[99], [5, 1, 2], [8, 1]]
+
+
+async def test_an_item_that_breaks_its_batch_fails_only_its_own_caller():
+    database = Database()
+    one, two, wrong, three = await put_all(database.group(), database, 1, 2, -1, 3)
+    assert (one, two, three) == (2, 4, 6)
+    assert isinstance(wrong, ValueError)
+    assert database.batches == [[1], [2], [3]]
+
+
+async def test_an_unavailable_database_fails_a_whole_batch_at_once():
+    database = Database()
+    database.error = StoreUnavailable("full")
+    assert {str(one) for one in await put_all(database.group(), database, 1, 2, 3)} == {"full"}
+
+
+async def test_a_caller_is_refused_in_time_and_its_waiting_item_is_not_written(monkeypatch):
+    monkeypatch.setattr(group_commit, "ANSWER_WITHIN", 0.05)
+    database = Database()
+    group = database.group()
+    outcomes = await asyncio.gather(group.put(1), group.put(2), return_exceptions=True)
+    assert all("kept others waiting" in str(one) for one in outcomes)
+    late = asyncio.create_task(group.put(3))
+    await asyncio.sleep(0.01)
+    late.cancel()
+    database.free.set()
+    await group.drain()
+    assert database.batches == [[1, 2]]

@@ -1,0 +1,165 @@
+"""What becomes of a delivery the door lets in? Stored once, handled or said why not; never acknowledged unstored."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from bot.app import make_app
+from bot.database import make_store
+from bot.features import FEATURES
+from bot.ingest.intake import Intake
+from tests.oot.reports.reporting import OPENED
+from tests.serving import POSTGRES, SQLITE, serving
+
+# name: the body -> the issue's columns that it must come to
+ODD_BUT_TAKEN = {
+    "the same name twice: the last counts": (
+        b'{"issue": {"id": 7, "number": 1, "title": "old", "title": "new"}, "repository": {"id": 5}}',
+        {"title": "new"},
+    ),
+    "500 lists in one another": (
+        b'{"issue": {"id": 7, "number": 1, "title": "deep", "x": ' + b"[" * 500 + b"]" * 500
+        + b'}, "repository": {"id": 5}}',
+        {"title": "deep"},
+    ),
+    "numbers beyond 64 bits": (
+        b'{"issue": {"id": 7, "number": 1, "title": "huge", "comments": 1' + b"0" * 30
+        + b'}, "repository": {"id": 5}, "installation": {"id": 99999999999999999999}}',
+        {"title": "huge", "comments": None},
+    ),
+    "members of other types": (
+        (
+            b'{"action": [], "issue": {"id": 7, "number": 1, "title": {"a": 1}, "labels": 3, "user": "x"},'
+            b' "repository": {"id": 5, "full_name": 3}, "installation": []}'
+        ),
+        {"title": None, "labels": None, "user_login": None},
+    ),
+    "NUL in a title": (
+        b'{"issue": {"id": 7, "number": 1, "title": "a\\u0000b"}, "repository": {"id": 5, "full_name": "o/\\u0000r"}}',
+        {"title": "ab"},
+    ),
+    "fields nobody knows yet": (
+        b'{"issue": {"id": 7, "number": 1, "title": "new", "mood": {}}, "repository": {"id": 5}, "more": []}',
+        {"title": "new"},
+    ),
+}  # fmt: skip
+
+
+async def test_odd_bodies_are_kept_as_they_came_and_handled(bot):
+    wrong = {}
+    for number, (name, (written, expected)) in enumerate(ODD_BUT_TAKEN.items()):
+        body = written.replace(b'"id": 7', b'"id": %d' % number)
+        assert (await bot.send("issues", None, guid=f"odd-{number}", body=body))[0] == 202, name
+        await bot.settle()
+        (delivery,) = [row for row in await bot.rows("delivery") if row["guid"] == f"odd-{number}"]
+        found = [row for row in await bot.rows("issue") if row["id"] == number]
+        values = [{column: row[column] for column in expected} for row in found]
+        if (delivery["state"], values, delivery["body"]) != ("handled", [expected], body):
+            wrong[name] = (delivery["state"], delivery["error"], values)
+    assert wrong == {}
+
+
+async def test_a_body_that_cannot_be_an_issue_is_parked_and_the_others_are_handled(bot):
+    for guid, payload in (("bad", {"issue": {"id": "seven"}}), ("good", OPENED)):
+        assert (await bot.send("issues", payload, guid=guid))[0] == 202
+    await bot.settle()
+    states = {row["guid"]: row["state"] for row in await bot.rows("delivery")}
+    assert states == {"bad": "parked", "good": "handled"}
+
+
+async def test_an_event_nobody_handles_is_kept_and_ignored(bot):
+    assert (await bot.send("marketplace_purchase", {"action": "purchased"}))[0] == 202
+    await bot.settle()
+    (row,) = await bot.rows("delivery")
+    assert (row["state"], row["event"]) == ("ignored", "marketplace_purchase")
+
+
+async def test_a_delivery_for_another_app_is_stored_as_foreign_and_never_handled(bot):
+    for target in ("999999", "nobody", "9" * 40):
+        headers = {"X-GitHub-Hook-Installation-Target-ID": target}
+        assert (await bot.send("issues", OPENED, headers=headers))[0] == 202
+    await bot.settle()
+    assert {row["state"] for row in await bot.rows("delivery")} == {"foreign"}
+    assert await bot.rows("issue") == []
+    ours = {"X-GitHub-Hook-Installation-Target-ID": str(bot.app.app_id)}
+    assert (await bot.send("issues", OPENED, headers=ours))[0] == 202
+    await bot.settle()
+    assert len(await bot.rows("issue")) == 1
+
+
+async def test_the_same_delivery_again_is_acknowledged_as_a_duplicate(bot):
+    assert await bot.send("issues", OPENED, guid="g-1") == (202, {"ok": True, "delivery": "g-1"})
+    for _ in range(2):
+        again = await bot.send("issues", OPENED, guid="g-1")
+        assert again == (202, {"ok": True, "delivery": "g-1", "duplicate": True})
+        await bot.settle()
+    assert len(await bot.rows("delivery")) == 1
+
+
+async def test_of_many_at_the_same_moment_exactly_one_is_new(bot):
+    answers = await asyncio.gather(*(bot.send("issues", OPENED, guid="g-2") for _ in range(30)))
+    assert {status for status, _ in answers} == {202}
+    assert sum("duplicate" not in answer for _, answer in answers) == 1
+    assert len(await bot.rows("delivery")) == 1
+
+
+@SQLITE
+async def test_a_locked_sqlite_is_said_and_got_over(bot, settings):
+    store = make_store(settings.database, clock=bot.clock, busy_timeout=0.1, features=FEATURES)
+    async with serving(bot, make_app(replace(bot.context, store=store, intake=Intake(store)))) as served:
+        assert (await served.send("issues", OPENED, guid="before"))[0] == 202
+        other = sqlite3.connect(settings.data_dir / "ootbot.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        answers = await asyncio.gather(*(served.send("issues", OPENED, guid=f"during-{n}") for n in range(3)))
+        for status, answer in answers:
+            assert (status, answer["error"]) == (503, "store_unavailable")
+            assert "again" in answer["detail"]
+        other.execute("ROLLBACK")
+        other.close()
+        assert [row["guid"] for row in await bot.rows("delivery")] == ["before"]
+        assert await served.send("issues", OPENED, guid="during-1") == (
+            202,
+            {"ok": True, "delivery": "during-1"},
+        )
+    await store.close()
+
+
+@POSTGRES
+async def test_a_postgresql_that_went_away_is_said_and_got_over(bot, database_url, postgres_server):
+    assert (await bot.send("issues", OPENED, guid="before"))[0] == 202
+    name = sa.engine.make_url(database_url).database
+    kick = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    await as_administrator(postgres_server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", kick)
+    for _ in range(3):
+        status, answer = await bot.send("issues", OPENED, guid="during")
+        assert (status, answer["error"]) == (503, "store_unavailable")
+    await as_administrator(postgres_server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    await taken_in_the_end(bot, "during")
+    await as_administrator(postgres_server, kick)
+    await taken_in_the_end(bot, "after")
+    assert sorted([row["guid"] for row in await bot.rows("delivery")]) == ["after", "before", "during"]
+
+
+async def taken_in_the_end(bot, guid):
+    """Deliver until it is taken: connections that broke meanwhile are found one by one."""
+    for _ in range(20):
+        status, answer = await bot.send("issues", OPENED, guid=guid)
+        if status == 202:
+            break
+        assert (status, answer["error"]) == (503, "store_unavailable")
+    assert (status, answer) == (202, {"ok": True, "delivery": guid})
+
+
+async def as_administrator(server, *statements):
+    engine = create_async_engine(
+        server.replace("postgresql://", "postgresql+asyncpg://"), isolation_level="AUTOCOMMIT"
+    )
+    async with engine.connect() as conn:
+        for statement in statements:
+            await conn.execute(sa.text(statement))
+    await engine.dispose()

@@ -1,0 +1,61 @@
+"""Work that every started bot would repeat, done once per test process: compiled SQL and templates, the check of a key.
+
+What is kept depends on nothing but what it is made of, so that no test can tell. Programs that tests start are not
+touched.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jinja2
+import sqlalchemy as sa
+
+from bot.github import app_identity
+
+
+def install():
+    """Remember from now on."""
+    sa.event.listen(sa.Engine, "engine_connect", _share_statements)
+    jinja2.Environment.compile = _compiling_once(jinja2.Environment.compile)
+    # proving that the numbers are prime takes as long as starting the rest of a bot
+    app_identity.load_pem_private_key = functools.cache(app_identity.load_pem_private_key)
+
+
+class Statements:
+    """Compiled statements of all engines; SQLAlchemy's own memory is one per engine, and so per started bot."""
+
+    def __init__(self):
+        self._compiled = {}
+
+    def get(self, key, default=None):
+        return self._compiled.get(_by_dialect(key), default)
+
+    def __setitem__(self, key, compiled):
+        self._compiled[_by_dialect(key)] = compiled
+
+
+STATEMENTS = Statements()
+
+
+def _by_dialect(key):
+    dialect, *rest = key
+    return (dialect.name, dialect.driver, *rest)
+
+
+def _share_statements(connection):
+    connection.engine._compiled_cache = STATEMENTS
+
+
+def _compiling_once(compile_template):
+    kept = {}
+
+    def compile_once(self, source, name=None, filename=None, raw=False, defer_init=False):
+        key = (source, name, filename, raw, defer_init, self.autoescape, self.trim_blocks, self.lstrip_blocks)
+        if not isinstance(source, str):
+            return compile_template(self, source, name, filename, raw, defer_init)
+        if key not in kept:
+            kept[key] = compile_template(self, source, name, filename, raw, defer_init)
+        return kept[key]
+
+    return compile_once

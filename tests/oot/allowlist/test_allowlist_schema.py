@@ -1,0 +1,223 @@
+"""Does the schema accept what the parser accepts? Checked by as much of JSON Schema as it uses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core import setting_types
+from bot.oot.allowlist import entry, yaml_values
+from bot.oot.allowlist.allowlist import AllowlistError, Level, parse
+from bot.oot.allowlist.entry import KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = (ROOT / "config/allowlist.example.yml").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/allowlist.md").read_text(encoding="utf-8")
+SCHEMA = json.loads((ROOT / "docs/allowlist.schema.json").read_text(encoding="utf-8"))
+DEFS = SCHEMA["$defs"]
+
+
+def parses(text):
+    try:
+        parse(text)
+    except AllowlistError:
+        return False
+    return True
+
+
+CHOICES = {
+    "policy": entry.POLICIES,
+    "checks": entry.CHECKS,
+    "conclusion": entry.CONCLUSIONS,
+    "callback_token": entry.CALLBACK_TOKENS,
+    "static_key": entry.STATIC_KEYS,
+    "dispatch": entry.DISPATCHES,
+}
+
+
+def test_the_schema_has_the_parsers_keys_at_every_level():
+    assert list(DEFS["keys"]["properties"]) == list(KEYS)
+    for level in Level:
+        here = [name for name, key in KEYS.items() if level in key.levels]
+        assert DEFS[f"level_{level.name}"]["propertyNames"]["enum"] == here
+    assert set(DEFS["reserved"]["enum"]) == RESERVED_DEVICES
+
+
+def test_the_schema_has_the_parsers_choices_and_bounds():
+    keys = DEFS["keys"]["properties"]
+    assert {name: tuple(keys[name]["enum"]) for name in CHOICES} == CHOICES
+    assert tuple(keys["events"]["anyOf"][1]["items"]["enum"]) == entry.EVENTS
+    assert (keys["repository_id"]["maximum"], keys["rate_limit"]["maximum"]) == (MAX_ID, MAX_RATE)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("repo", yaml_values.REPO),
+        ("login", yaml_values.LOGIN),
+        ("device", yaml_values.DEVICE),
+        ("ref", yaml_values.REF),
+        ("workflow_file", yaml_values.WORKFLOW_FILE),
+        ("duration", setting_types.DURATION),
+    ],
+)
+def test_the_schema_has_the_parsers_patterns(name, pattern):
+    assert DEFS[name]["pattern"] == f"^{pattern}$"
+
+
+TYPES = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+
+
+def fits(value, schema):
+    """Whether a value fits a schema: as much of JSON Schema as ours uses; KeyError beyond that."""
+    return all(
+        RULES[word](value, rule, schema)
+        for word, rule in schema.items()
+        if word not in {"$schema", "$defs", "title", "description", "then", "else"}
+    )
+
+
+def listed(value):
+    return value if isinstance(value, list) else []
+
+
+def mapped(value):
+    return value if isinstance(value, dict) else {}
+
+
+def branch(value, rule, schema):
+    return fits(value, schema["then" if fits(value, rule) else "else"])
+
+
+RULES = {
+    "$ref": lambda value, rule, _: fits(value, DEFS[rule.removeprefix("#/$defs/")]),
+    "type": lambda value, rule, _: any(
+        TYPES[name](value) for name in ([rule] if isinstance(rule, str) else rule)
+    ),
+    "enum": lambda value, rule, _: value in rule,
+    "const": lambda value, rule, _: value == rule,
+    "pattern": lambda value, rule, _: not isinstance(value, str) or bool(re.search(rule, value)),
+    "minimum": lambda value, rule, _: not TYPES["integer"](value) or value >= rule,
+    "maximum": lambda value, rule, _: not TYPES["integer"](value) or value <= rule,
+    "items": lambda value, rule, _: all(fits(item, rule) for item in listed(value)),
+    "minItems": lambda value, rule, _: not isinstance(value, list) or len(value) >= rule,
+    "properties": lambda value, rule, _: all(
+        fits(mapped(value)[name], rule[name]) for name in rule if name in mapped(value)
+    ),
+    "additionalProperties": lambda value, rule, schema: all(
+        rule is not False and fits(item, rule)
+        for name, item in mapped(value).items()
+        if name not in schema.get("properties", {})
+    ),
+    "propertyNames": lambda value, rule, _: all(fits(name, rule) for name in mapped(value)),
+    "minProperties": lambda value, rule, _: not isinstance(value, dict) or len(value) >= rule,
+    "maxProperties": lambda value, rule, _: not isinstance(value, dict) or len(value) <= rule,
+    "required": lambda value, rule, _: not isinstance(value, dict) or set(rule) <= set(value),
+    "dependentRequired": lambda value, rule, _: all(
+        set(rule[name]) <= set(value) for name in rule if name in mapped(value)
+    ),
+    "allOf": lambda value, rule, _: all(fits(value, each) for each in rule),
+    "anyOf": lambda value, rule, _: any(fits(value, each) for each in rule),
+    "not": lambda value, rule, _: not fits(value, rule),
+    "if": branch,
+}
+
+
+@pytest.mark.parametrize("text", [EXAMPLE, *re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)])
+def test_the_schema_accepts_the_example_and_the_page(text):
+    assert fits(yaml.safe_load(text), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[org/a]",
+        "L5: []",
+        "L1: {org/a: alice}",
+        "L1: [org]",
+        "L1: [{}]",
+        "L1: [{org/a: x, org/b: y}]",
+        "L1: [{org/a: 'al.ice'}]",
+        "L1: [{org/a: {repo: org/a}}]",
+        "L1: [{policy: all}]",
+        "L1: [{repo: org/a, oncall: x}]",
+        "L1: [{repo: org/a, checks: jobs}]",
+        "L2: [{repo: org/a, device: npu}]",
+        "L2: [{repo: org/a, policy: some}]",
+        "L2: [{repo: org/a, rate_limit: 0}]",
+        "L2: [{repo: org/a, rate_limit: '5'}]",
+        "L2: [{repo: org/a, job_timeout: 5}]",
+        "L2: [{repo: org/a, events: []}]",
+        "L2: [{repo: org/a, refs: [main]}]",
+        "L2: [{repo: org/a, dispatch: workflow}]",
+        "L2: [{repo: org/a, workflow_file: ci.yml}]",
+        "L2: [{npu: org/a}]",
+        "L3: [org/a]",
+        "L3: [{repo: org/a}]",
+        "L3: {npu: [org/a]}",
+        "L3: {gate: org/a}",
+        "L3: {npu: }",
+        "L4: {org/a: alice}",
+        "L4: [{repo: org/a, conclusion: failure}]",
+        "L4: [{repo: org/a, confirm: 'true'}]",
+    ],
+)
+def test_the_schema_refuses_what_the_parser_refuses(text):
+    assert not parses(text)
+    assert not fits(yaml.safe_load(text), SCHEMA)
+
+
+REPOS = st.sampled_from(["org/a", "org/b", "org/c", "org/d"])
+LOGINS = st.sampled_from([None, "alice", "alice, @bob", ["alice", "@bob"], []])
+TERMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "repository_id": st.integers(0, 3),
+        "device": st.sampled_from(["x", "y", "gate"]),
+        "oncalls": LOGINS,
+        "events": st.sampled_from(["push", "pull_request, push", ["pull_request"], ["nightly"]]),
+        "refs": st.sampled_from(["main", ["release/*"]]),
+        "policy": st.sampled_from([*entry.POLICIES]),
+        "checks": st.sampled_from([*entry.CHECKS]),
+        "conclusion": st.sampled_from([*entry.CONCLUSIONS]),
+        "confirm": st.booleans(),
+        "callback_token": st.sampled_from([*entry.CALLBACK_TOKENS]),
+        "static_key": st.sampled_from([*entry.STATIC_KEYS]),
+        "dispatch": st.sampled_from([*entry.DISPATCHES]),
+        "workflow_file": st.just("ci.yml"),
+        "job_timeout": st.sampled_from(["1h", "35d"]),
+    },
+)
+BACKENDS = (
+    REPOS
+    | st.dictionaries(REPOS, LOGINS | TERMS, min_size=1, max_size=1)
+    | st.builds(lambda repo, terms: {"repo": repo, **terms}, REPOS, TERMS)
+)
+DEVICES = st.dictionaries(st.sampled_from(["npu", "tpu"]), BACKENDS, min_size=1, max_size=2)
+FILES = st.dictionaries(
+    st.sampled_from(["L1", "L2", "L3", "L4"]),
+    st.none() | st.lists(BACKENDS | DEVICES, max_size=2) | DEVICES,
+    min_size=1,
+    max_size=2,
+)
+
+
+@settings(max_examples=300)
+@given(FILES)
+def test_the_schema_accepts_whatever_the_parser_accepts(document):
+    if parses(yaml.safe_dump(document)):
+        assert fits(document, SCHEMA)

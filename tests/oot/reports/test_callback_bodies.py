@@ -1,0 +1,180 @@
+"""Which report bodies are taken? A refusal names the field and leaves no trace."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+
+import pytest
+
+from bot.oot.reports.endpoints import LIMIT
+from tests.harness import L4, UPSTREAM, report_body
+from tests.oot.reports.reporting import PATH, SUITE, post, token_of, traces
+from tests.serving import SQLITE
+
+MISSING = object()
+# field, value -> a word the detail must have
+MALFORMED = [
+    *[(field, value, field.rpartition(".")[2])
+      for field in ("delivery_id", "workflow.status", "workflow.name", "workflow.job_name")
+      for value in (MISSING, None, 7, [], {}, "")],
+    *[("workflow.run_id", value, "run_id") for value in (MISSING, None, [], {}, "", 1.5, True, -1, 10**30)],
+    *[("workflow", value, "workflow") for value in (MISSING, None, [], "x")],
+    *[("workflow.conclusion", value, "conclusion") for value in (MISSING, None, "", "green", "SUCCESS", 1, [])],
+    *[("workflow.run_attempt", value, "run_attempt") for value in (0, -1, "", "x", "1.0", "٣", [], 10**9)],
+    *[("workflow.check_run_id", value, "check_run_id") for value in ([], {}, 1.5, "")],
+    *[(f"workflow.test_results.{name}", value, name)
+      for name in ("passed", "failed", "skipped", "total") for value in (-1, "1", 1.5, 2**63, [])],
+    ("workflow.status", "queued", "in_progress or completed"),
+    ("workflow.status", "x" * 100_000, "in_progress or completed"),
+    ("workflow.test_results", [], "test_results"),
+    ("workflow.failed_tests", {}, "failed_tests"),
+    ("workflow.failed_tests", [{}], "name"),
+    ("workflow.failed_tests", ["test_add"], "failed_tests"),
+    ("workflow.failed_tests", [{"name": 1}], "name"),
+    ("workflow.artifact_url", 1, "artifact_url"),
+    ("workflow.url", {}, "url"),
+    ("workflow.environment", [], "environment"),
+    ("callback_token", 1, "callback_token"),
+    ("delivery_id", "a\x00b", "delivery_id"),
+    ("workflow.name", "a\x00b", "workflow.name"),
+    ("workflow.job_name", "a\x00b", "workflow.job_name"),
+    ("workflow.run_id", "9\x000", "workflow.run_id"),
+    ("workflow.name", "x" * 1001, "workflow.name"),
+    ("workflow.job_name", "測" * 334, "workflow.job_name"),
+    ("workflow.run_id", "x" * 201, "workflow.run_id"),
+    ("workflow.check_run_id", "é" * 101, "workflow.check_run_id"),
+    ("delivery_id", "🚀" * 51, "delivery_id"),
+]  # fmt: skip
+
+
+def with_field(body, field, value):
+    made = copy.deepcopy(body)
+    *parents, last = field.split(".")
+    at = made
+    for name in parents:
+        at = at.setdefault(name, {})
+    if value is MISSING:
+        del at[last]
+    else:
+        at[last] = value
+    return made
+
+
+@SQLITE
+async def test_a_malformed_report_is_refused_by_the_name_of_its_field(bot, pull):
+    body, before, wrong = report_body(bot.dispatch(L4), **SUITE), await traces(bot), []
+    for field, value, word in MALFORMED:
+        status, answer, _ = await post(bot, with_field(body, field, value), token_of(bot, L4))
+        named = word in answer.get("detail", "") and len(answer["detail"]) < 1000
+        if (status, answer.get("error")) != (400, "invalid_report") or not named:
+            wrong.append((field, str(value)[:40], status, str(answer)[:300]))
+    assert wrong == []
+    assert await traces(bot) == before
+
+
+@SQLITE
+async def test_what_is_no_report_at_all_is_refused(bot, pull):
+    before = await traces(bot)
+    body = json.dumps(report_body(bot.dispatch(L4), **SUITE)).encode()
+    deep = b'{"a":' * 1000 + b"1" + b"}" * 1000
+    hidden = body[:-1] + b', "more": ' + deep + b"}"
+    lists = body[:-1] + b', "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for raw in (
+        b"", b"{", b"[]", b"null", b"7", b"\xff\xfe", body + body, body[:-1], deep, hidden, lists,
+        body.replace(b'"900"', b"9" * 5000), body[:-1] + b', "more": NaN}', body.replace(b'"CI"', b'"\xff"'), body.replace(b'"CI"', b'"\\ud800"'),
+    ):  # fmt: skip
+        status, answer, _ = await post(bot, raw, token_of(bot, L4))
+        assert (status, answer["error"]) == (400, "invalid_report"), raw[:60]
+    status, answer, _ = await post(bot, body, token_of(bot, L4), **{"Content-Encoding": "gzip"})
+    assert (status, answer["error"]) == (415, "unsupported_encoding")
+    assert await traces(bot) == before
+
+
+@pytest.mark.logic
+async def test_two_mib_are_taken_and_one_byte_more_is_not(bot, pull):
+    body = report_body(bot.dispatch(L4), **SUITE)
+    spare = LIMIT - len(json.dumps(body | {"padding": ""}).encode())
+    assert LIMIT == 2 * 1024 * 1024
+    before = await traces(bot)
+    status, answer, _ = await post(bot, body | {"padding": "x" * (spare + 1)}, token_of(bot, L4))
+    assert (status, answer["error"]) == (413, "body_too_large")
+    assert "2 MiB" in answer["detail"]
+    assert await traces(bot) == before
+    assert (await post(bot, body | {"padding": "x" * spare}, token_of(bot, L4)))[0] == 200
+
+
+async def test_strange_text_is_cleaned_and_kept(bot, pull):
+    status, _ = await bot.report(
+        bot.dispatch(L4), conclusion="failure", failed_tests=[{"name": "a\x00b", "message": "m\x00"}],
+        url="https://user:pw@example.org/", artifact_url="javascript:alert(1)", environment={"a\x00": "b\x00"},
+    )  # fmt: skip
+    assert status == 200
+    (row,) = await bot.rows("oot_workflow_job")
+    assert row["failed_tests_json"] == [{"name": "ab", "message": "m"}]
+    assert row["environment"] == {"a": "b"}
+    assert (row["workflow_run_url"], row["artifact_url"]) == (None, None)
+    assert row["flags"]["url_dropped"] is True
+    assert row["flags"]["artifact_url_dropped"] is True
+
+
+async def in_pieces(raw):
+    for start in range(0, len(raw), 65_536):
+        yield raw[start : start + 65_536]
+
+
+@SQLITE
+async def test_the_limit_is_the_same_for_a_body_without_a_length(bot, pull):
+    body = report_body(bot.dispatch(L4), **SUITE)
+    spare = LIMIT - len(json.dumps(body | {"padding": ""}).encode())
+    for more, expected in ((1, 413), (0, 200)):
+        raw = json.dumps(body | {"padding": "x" * (spare + more)}).encode()
+        headers = {"Authorization": f"Bearer {token_of(bot, L4)}", "Content-Type": "application/json"}
+        async with bot.http.post(bot.url + PATH, data=in_pieces(raw), headers=headers) as answer:
+            assert (answer.status, len(raw)) == (expected, LIMIT + more)
+            assert "Content-Length" not in answer.request_info.headers
+
+
+async def test_of_1001_failed_tests_1000_are_kept_and_the_rest_is_counted_as_json_shows(bot, pull):
+    tests = [{"name": f"test_{number}", "line": number} for number in range(1001)]
+    counts = {"passed": 1, "failed": 1001}
+    answer = await bot.report(bot.dispatch(L4), conclusion="failure", failed_tests=tests, test_results=counts)
+    assert answer[0] == 200
+    _, shown = await bot.get(f"/api/oot/pulls/{UPSTREAM}/{pull.number}")
+    (job,) = shown["jobs"]
+    assert [test["name"] for test in job["failed_tests_json"]] == [f"test_{number}" for number in range(1000)]
+    assert job["flags"]["failed_tests_dropped"] == 1
+    assert (job["failed_tests"], job["total_tests"]) == (1001, 1002)
+
+
+def garbage(chance, body):
+    """Bytes that are no report, or hardly one."""
+    kind = chance.randrange(4)
+    if kind == 0:
+        return chance.randbytes(chance.randrange(200))
+    raw = bytearray(body)
+    for _ in range(chance.randrange(1, 8)):
+        at = chance.randrange(len(raw))
+        if kind == 1:
+            raw[at] = chance.randrange(256)
+        elif kind == 2:
+            del raw[at : at + chance.randrange(1, 50)]
+        else:
+            raw[at:at] = chance.choice(
+                [b"{", b"[", b'"', b"\\", b"\x00", b"null", b"1e999", b"\\u0000", b"\xf0\x9f"]
+            )
+    return bytes(raw)
+
+
+@pytest.mark.logic
+async def test_no_garbage_breaks_anything(bot, pull):
+    chance, body = random.Random(11), json.dumps(report_body(bot.dispatch(L4), **SUITE)).encode()
+    wrong = []
+    for _ in range(250):
+        raw = garbage(chance, body)
+        status, answer, _ = await post(bot, raw, token_of(bot, L4))
+        if status >= 500 or (status != 200 and not answer.get("detail")):
+            wrong.append((status, answer, raw))
+    assert wrong == []
+    assert (await bot.report(bot.dispatch(L4), job="after all that"))[0] == 200

@@ -1,0 +1,270 @@
+"""A feature adds everything it has by its own folder and its place in the list of features."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bot.db.columns import metadata
+from bot.features import FEATURES
+from bot.web.blocks import BlockLine
+from tests import harness
+from tests.harness import L4, UPSTREAM
+from tests.serving import SQLITE
+
+ROOT = Path(__file__).parent.parent
+TINY = {
+    "feature.py": """
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="tiny",
+    tables="tiny.tables",
+    tasks={"tiny_read": "tiny.tasks:read", "tiny_sweep": "tiny.tasks:sweep"},
+    periodic="tiny.tasks:periodic",
+    routes="tiny.pages:setup",
+    openapi="tiny.pages:OPERATIONS",
+    before_commit="tiny.tasks:before_commit",
+    doctor="tiny.tasks:doctor",
+    settings="tiny.settings:TinySettings",
+    commands={"tiny": "tiny.tasks:command"},
+    sections={"pull": "tiny.pages:section"},
+)
+""",
+    "settings.py": """
+from dataclasses import dataclass
+
+from bot.core import setting_types
+from bot.core.settings import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinySettings:
+    tiny_limit: int = option("How many pull requests are noted.", setting_types.positive, default=7)
+""",
+    "tables.py": """
+import sqlalchemy as sa
+
+from bot.db.columns import metadata, must
+
+tiny_note = sa.Table(
+    "tiny_note", metadata, sa.Column("key", sa.Text, primary_key=True), must("state", sa.Text), must("sweeps", sa.Integer)
+)
+""",
+    "tasks.py": '''
+import click
+import sqlalchemy as sa
+
+from bot.core.finding import ok
+from tiny.settings import TinySettings
+from tiny.tables import tiny_note
+
+
+async def before_commit(tx, changed):
+    for row in changed.get("pull_request", ()):
+        key = f"{row['repo']}#{row['number']}"
+        await tx.run(tx.insert(tiny_note).values(key=key, state="noted", sweeps=0).on_conflict_do_nothing())
+        tx.enqueue("tiny_read", key)
+
+
+async def read(context, task):
+    async with context.store.transaction() as tx:
+        await tx.run(sa.update(tiny_note).where(tiny_note.c.key == task.key).values(state="read"))
+
+
+async def sweep(context, task):
+    async with context.store.transaction() as tx:
+        await tx.run(sa.update(tiny_note).values(sweeps=tiny_note.c.sweeps + 1))
+
+
+def periodic(settings):
+    return {"tiny_sweep": 3600.0}
+
+
+async def doctor(target):
+    return [ok("tiny", f"at most {target.settings.of(TinySettings).tiny_limit}")]
+
+
+@click.command("tiny")
+def command():
+    """Say something tiny."""
+    click.echo("tiny, and there")
+''',
+    "pages.py": '''
+from pathlib import Path
+from typing import Annotated
+
+import sqlalchemy as sa
+from aiohttp import web
+from msgspec import Meta
+
+from bot.web import html
+from bot.web import operations as op
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+from bot.web.blocks import Block, BlockLine
+from tiny.tables import tiny_note
+
+
+class Notes(Answer, frozen=True, kw_only=True):
+    """How many notes there are"""
+
+    notes: Annotated[int, Meta(description="all of them")]
+
+
+async def count(request):
+    async with request.app[CONTEXT].store.read() as tx:
+        return len(await tx.rows(sa.select(tiny_note)))
+
+
+async def as_json(request):
+    return send(Notes(notes=await count(request)))
+
+
+@html.page
+async def as_page(request):
+    return html.render(request, "tiny.html", notes=await count(request))
+
+
+async def section(tx, subject):
+    note = await tx.row(sa.select(tiny_note).where(tiny_note.c.key == f"{subject.repo}#{subject.number}"))
+    lines = (
+        BlockLine(text=f"{note['state']} at {subject.head_sha}", url="/tiny?a=1&b=2", tone="good"),
+        BlockLine(text="<b>from outside</b>", url="javascript:alert(1)"),
+    )
+    return [Block(heading="Tiny & <small>", lines=lines)] if note else []
+
+
+def setup(app):
+    html.add_templates(app, Path(__file__).parent / "templates")
+    app.add_routes([web.get("/tiny", as_page), web.get("/api/tiny", as_json)])
+
+
+OPERATIONS = (op.Operation("GET /api/tiny", "tiny", "Tiny notes", Notes, topic=op.Topic("Tiny", "Notes."), callers=[None]),)
+''',
+    "templates/tiny.html": '{% extends "base.html" %}{% set here = "" %}{% set json_url = "/api/tiny" %}'
+    "{% block main %}<h1>{{ notes }} tiny</h1>{% endblock %}",
+}
+CLI = (
+    "from bot.cli import make_cli; from bot.features import FEATURES; from tiny.feature import FEATURE; "
+    "make_cli((*FEATURES, FEATURE))()"
+)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A package with a feature, importable for one test; its migration is left out: see `bot` below."""
+    folder = tmp_path / "packages" / "tiny"
+    for name, text in TINY.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(folder.parent)
+    yield importlib.import_module("tiny.feature").FEATURE
+    if "tiny_note" in metadata.tables:
+        metadata.remove(metadata.tables["tiny_note"])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tiny"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+async def bot(tiny, settings, github, issuer, clock):
+    """A bot with that feature, on a database that has its table."""
+    importlib.import_module(tiny.tables)
+    engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
+    metadata.tables["tiny_note"].create(engine)
+    engine.dispose()
+    features = (*FEATURES, tiny)
+    async with harness.running(
+        settings, github=github, issuer=issuer, app=github.app, clock=clock, features=features
+    ) as made:
+        yield made
+
+
+@SQLITE
+async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot, github):
+    pull = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    assert bot.dispatch(L4)
+    (note,) = await bot.rows("tiny_note")
+    assert (note["key"], note["state"]) == (f"{UPSTREAM}#{pull.number}", "read")
+    await bot.wait(3601)
+    (note,) = await bot.rows("tiny_note")
+    assert note["sweeps"] >= 1
+
+    assert "<h1>1 tiny</h1>" in (await bot.get("/tiny"))[1]
+    assert await bot.get("/api/tiny") == (200, {"ok": True, "notes": 1})
+    document = (await bot.get("/api/openapi.json"))[1]
+    assert document["paths"]["/api/tiny"]["get"]["summary"] == "Tiny notes"
+    assert "/api/tiny" in (await bot.get("/api"))[1]
+
+    page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
+    assert "<h2>Tiny &amp; &lt;small&gt;</h2>" in page
+    assert (
+        f'href="/tiny?a=1&amp;b=2" rel="noopener noreferrer nofollow"><bdi>read at {pull.head_sha}</bdi>'
+        in page
+    )
+    assert "<bdi>&lt;b&gt;from outside&lt;/b&gt;</bdi>" in page
+    assert "javascript:" not in page
+
+
+@SQLITE
+async def test_its_setting_command_and_doctor_line_appear_on_the_command_line(bot):
+    assert "tiny, and there" in await ootbot(bot, "tiny")
+    assert "Say something tiny." in await ootbot(bot, "--help")
+    assert "# tiny_limit = 7" in await ootbot(bot, "settings")
+    found = json.loads(await ootbot(bot, "doctor", "--json"))["checks"]
+    assert {"status": "ok", "name": "tiny", "detail": "at most 9", "next": ""} in found
+
+
+@pytest.mark.parametrize(
+    ("url", "href"),
+    [
+        ("/o/r/pull/1?sha=a#b", "/o/r/pull/1?sha=a#b"),
+        ("https://example.org/a", "https://example.org/a"),
+        ("//evil.example/a", None),
+        ("/\\evil.example", "/%5Cevil.example"),
+        ("javascript:alert(1)", None),
+        ("relative", None),
+        (None, None),
+    ],
+)
+def test_a_line_of_a_section_links_only_where_it_is_safe(url, href):
+    assert BlockLine(text="x", url=url).href == href
+
+
+async def ootbot(bot, *arguments):
+    """Run the command line with the tiny feature beside the bot; returns what it prints."""
+    settings = bot.context.settings
+    options = {
+        "APP_ID": settings.app_id,
+        "PRIVATE_KEY": settings.private_key,
+        "WEBHOOK_SECRET": settings.webhook_secret[0],
+        "UPSTREAM_REPO": settings.upstream_repo[0],
+        "ALLOWLIST": settings.allowlist,
+        "GITHUB_API_URL": settings.github_api_url,
+        "DATA_DIR": settings.data_dir,
+        "PUBLIC_URL": bot.url,
+        "TINY_LIMIT": 9,
+    }
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+    environ |= {f"OOTBOT_{name}": str(value) for name, value in options.items()}
+    environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(settings.data_dir / "packages")])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        CLI,
+        *arguments,
+        cwd=settings.data_dir,
+        env=environ,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    return out.decode()
