@@ -10,26 +10,39 @@ from tests.chaos.stage import staged
 LONGEST = 0.5  # seconds from a bot's answer to its end
 STARTING = 0.1  # of the bots end before they answer
 STAYING = 0.25  # of the bots first take a report, also where the machine is slow
-PATIENCE = 5.0  # seconds they wait for one
+PATIENCE = 30.0  # seconds they wait for one
+MORE = 5  # times as many kills, at most, until enough was acknowledged
 AUTHORS, TALKERS = 4, 4
 
 
-async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST):
-    """Kill the bot so many times at random moments."""
+async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliveries=0, reports=0):
+    """Kill the bot so many times at random moments, and more often until so much was acknowledged between kills."""
+
+    def enough():
+        return (
+            sum(one.ok for one in stage.github.deliveries) >= deliveries
+            and len(stage.town.reports) >= reports
+        )
+
     async with staged(trial) as stage:
         stage.bot.start()
         await stage.bot.up()
         stage.town.live(authors=authors, talkers=talkers)
-        for number in range(trial.n):
+        for number in range(MORE * trial.n):
+            if number >= trial.n and enough():
+                break
             if trial.chance.random() > STARTING:
                 await stage.bot.up()
-                if authors and trial.chance.random() < STAYING:
+                if authors and (number >= trial.n or trial.chance.random() < STAYING):
                     await one_more_report(stage.town)
             await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
             await stage.bot.kill()
             await stage.audit.doubts()
             stage.bot.start()
             trial.say(f"{number + 1} kills, {len(stage.github.deliveries)} deliveries")
+        trial.expect(
+            enough(), f"{deliveries} deliveries and {reports} reports acknowledged while it was killed"
+        )
         await stage.bot.up()
         await stage.end_well()
         trial.seconds += stage.bot.ready_after
