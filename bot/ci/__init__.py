@@ -1,0 +1,3 @@
+"""The repositories' own CI, as the App collects it."""
+
+from __future__ import annotations
