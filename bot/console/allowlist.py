@@ -11,6 +11,7 @@ import click
 
 from bot.console.common import config_option, load_settings
 from bot.console.database import read
+from bot.core import presets
 from bot.oot.allowlist import allowlist as allowlist_file
 
 if TYPE_CHECKING:
@@ -29,14 +30,20 @@ def allowlist() -> None:
 @allowlist.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def check(file: IO[bytes], *, as_json: bool) -> None:
+@click.option(
+    "--preset",
+    type=click.Choice(sorted(presets.every())),
+    help="Read it as under this preset's DEFAULT_EVENTS.",
+)
+def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
     """Say what is wrong with an allowlist FILE (- reads standard input), all of it at once; exit 1 if anything is.
 
     \b
       ootbot allowlist check config/allowlist.example.yml
     """  # noqa: D301 - click's mark for lines to be kept as they are
+    events = presets.every()[preset].get("default_events", "") if preset else ""
     try:
-        found = allowlist_file.parse(file.read())
+        found = allowlist_file.parse(file.read(), *([frozenset(events.split(","))] if events else []))
     except allowlist_file.AllowlistError as error:
         if as_json:
             problems = [{"line": problem.line, "message": problem.message} for problem in error.problems]
@@ -69,7 +76,7 @@ def show(config: Path | None) -> None:
         click.echo(f"no valid version of {settings.allowlist} has been read yet", err=True)
         sys.exit(1)
     click.echo(f"# {version['source']}, in force since {_time(version['loaded_at'])}")
-    click.echo(f"# {_counted(allowlist_file.parse(version['content']))}")
+    click.echo(f"# {_counted(allowlists.parsed(version))}")
     click.echo(version["content"].rstrip("\n"))
 
 

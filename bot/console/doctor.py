@@ -62,7 +62,8 @@ async def _examine(
     from bot.ops.doctor import examine, local, target  # noqa: PLC0415 - the same
 
     clock = SystemClock()
-    found += [_shown(each, quiet=quiet) for each in (*local.settings(chosen, warnings), *local.keys(files))]
+    here = (*local.settings(chosen, warnings), *local.preset(chosen), *local.keys(files))
+    found += [_shown(each, quiet=quiet) for each in here]
     store = Store(chosen.database, clock=clock)
     try:
         async with http_session(chosen.proxy) as http:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.console.common import feature_settings
-from bot.core import setting_types
+from bot.core import presets, setting_types
 from bot.core.settings import Settings, options
 
 if TYPE_CHECKING:
@@ -27,13 +27,50 @@ Plain http is accepted only to loopback. `ootbot settings` prints them as a file
 KEY_FILES = """
 `PRIVATE_KEY_PATH` and `RELAY_PRIVATE_KEY_PATH` name files to read `PRIVATE_KEY` and `RELAY_PRIVATE_KEY` from.
 """
+PRESETS = """
+## Presets
+
+`PRESET` sets several options by one name; one that is set by its own name wins. `ootbot settings --preset NAME` prints
+what a preset sets, `ootbot doctor` says which one is on.
+"""
 
 
 @click.command()
-@click.option("--markdown", is_flag=True, help="As the table of docs/settings.md.")
-def settings(*, markdown: bool) -> None:
+@click.option("--markdown", is_flag=True, help="As docs/settings.md.")
+@click.option("--preset", type=click.Choice(sorted(presets.every())), help="Only what this preset sets.")
+def settings(*, markdown: bool, preset: str | None) -> None:
     """Print every option with its default, ready to be copied into ootbot.toml."""
+    if preset is not None:
+        click.echo("\n".join(preset_table(preset)) if markdown else preset_toml(preset), nl=markdown)
+        return
     click.echo(as_markdown() if markdown else as_toml(), nl=False)
+
+
+def preset_toml(name: str) -> str:
+    """Return what a preset sets, each option with its sentence and its default."""
+    fields = options(Settings)
+    lines = [
+        f"# PRESET={name} sets the options below; one that is set by its own name wins.",
+        f'preset = "{name}"',
+    ]
+    for option, text in presets.every()[name].items():
+        field = fields[option]
+        lines += ["", f"# {field.metadata['help']}", f"# default: {json.dumps(_default(field))}"]
+        lines.append(f"# {option} = {json.dumps(text)}")
+    return "\n".join(lines) + "\n"
+
+
+def preset_table(name: str) -> list[str]:
+    """Return the same as a table."""
+    fields = options(Settings)
+    return [
+        f"| `PRESET={name}` sets | to | instead of |",
+        "|---|---|---|",
+        *(
+            f"| `{option.upper()}` | `{text}` | {_default_in_words(fields[option])} |"
+            for option, text in presets.every()[name].items()
+        ),
+    ]
 
 
 def as_toml() -> str:
@@ -57,7 +94,14 @@ def as_markdown() -> str:
         f"| `{field.name.upper()}` | {_default_in_words(field)} | {field.metadata['help']} |"
         for field in options(Settings, *feature_settings()).values()
     ]
-    return INTRODUCTION + "\n".join(rows) + "\n" + KEY_FILES
+    return (
+        INTRODUCTION
+        + "\n".join(rows)
+        + "\n"
+        + KEY_FILES
+        + PRESETS
+        + "".join("\n" + "\n".join(preset_table(name)) + "\n" for name in presets.every())
+    )
 
 
 def _default_in_words(field: dataclasses.Field[Any]) -> str:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bot.core import setting_types
+from bot.core import presets, setting_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+
+PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review")
 
 
 def option(
@@ -60,11 +62,26 @@ class Settings:
         setting_types.proxy_url,
         default=None,
     )
+    preset: str | None = option(
+        "Options set together for clients written for something else: crcr; one that is set by its own name wins.",
+        presets.known,
+        default=None,
+    )
     upstream_repo: tuple[str, ...] = option(
         "The watched repository, owner/name; several, comma separated.", setting_types.repositories
     )
     allowlist: str = option(
         "The list of participating backends: a file path, or owner/repo:path@ref read through the App."
+    )
+    default_events: tuple[str, ...] = option(
+        "The events of backends whose entry names none: pull_request, or pull_request,push.",
+        setting_types.some_of(("pull_request", "push"), needed="pull_request"),
+        default=("pull_request",),
+    )
+    pull_actions: tuple[str, ...] = option(
+        "The actions of pull requests that are dispatched; a change of the base branch always is.",
+        setting_types.some_of(PULL_ACTIONS),
+        default=PULL_ACTIONS,
     )
     data_dir: Path = option(  # noqa: RUF009 - a field, as the others
         "The folder of the SQLite file.", Path, default=Path("data")

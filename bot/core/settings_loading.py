@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.core import setting_types
+from bot.core import presets, setting_types
 from bot.core.errors import Misconfigured
 from bot.core.settings import Settings, options
 
@@ -26,7 +26,8 @@ def load(
     Returns the settings and warnings. Raises Misconfigured with one sentence for every option that is missing or
     wrong; for an unreadable file with that alone, as what it would have set is unknown.
     """
-    given = _from_file(config) | _from_environ(environ)
+    own = _from_file(config) | _from_environ(environ)
+    given = _from_preset(own) | own
     problems: list[str] = []
     unread = _read_key_files(given, problems)
     kinds = tuple(features)
@@ -45,9 +46,11 @@ def load(
             problems.append(f"{source} is wrong: {error}")
     if problems:
         raise Misconfigured(problems)
-    own = {kind: kind(**{name: values[name] for name in options(kind) if name in values}) for kind in kinds}
+    of_features = {
+        kind: kind(**{name: values[name] for name in options(kind) if name in values}) for kind in kinds
+    }
     settings = Settings(
-        **{name: values[name] for name in options(Settings) if name in values}, of_features=own
+        **{name: values[name] for name in options(Settings) if name in values}, of_features=of_features
     )
     if (settings.relay_app_id is None) != (settings.relay_private_key is None):
         raise Misconfigured(
@@ -96,6 +99,14 @@ def _from_file(path: Path | None) -> dict[str, tuple[str, str]]:
     except (OSError, ValueError) as error:
         raise Misconfigured([f"{chosen} cannot be read: {error}"]) from error
     return {name: (f"{chosen}: {name}", setting_types.as_text(value)) for name, value in content.items()}
+
+
+def _from_preset(own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return what the chosen preset sets; an unknown one is refused where its name is read."""
+    _, name = own.get("preset", ("", ""))
+    return {
+        option: (f"preset {name}: {option}", text) for option, text in presets.every().get(name, {}).items()
+    }
 
 
 def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> set[str]:

@@ -119,6 +119,14 @@ async def test_missing_settings_are_errors_each(tmp_path):
     assert errors(found) == {"settings"}
 
 
+async def test_a_preset_is_named_with_what_it_sets(serving, tmp_path):
+    _, found, _ = await doctor(serving.options | {"PRESET": "crcr", "UNLISTED": "refuse"}, tmp_path)
+    (preset,) = found["preset"]
+    assert preset["status"] == "ok"
+    assert preset["detail"].startswith("crcr: OIDC_AUDIENCE=ootbot,pytorch-cross-repo-ci-relay; ")
+    assert "UNLISTED is set by its own name, which counts" in preset["detail"]
+
+
 async def test_what_is_broken_on_github_is_named(serving, github, tmp_path):
     app = f"App {github.app.app_id}"
     github.app.permissions = {"metadata": "read", "checks": "read", "contents": "write", "actions": "admin"}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from bot.oot.allowlist.entry import CHECKED, KEYS, Entry, Level, nearest, read_entry
+from bot.oot.allowlist.entry import CHECKED, DEFAULT_EVENTS, KEYS, Entry, Level, nearest, read_entry
 from bot.oot.allowlist.yaml_values import (
     AllowlistError,
     Field,
@@ -75,9 +75,10 @@ class Allowlist:
         return {entry.key: entry for entry in self.entries}
 
 
-def parse(text: str | bytes) -> Allowlist:
+def parse(text: str | bytes, default_events: frozenset[str] = DEFAULT_EVENTS) -> Allowlist:
     """Read an allowlist file; AllowlistError holds everything that is wrong with it.
 
+    `default_events` are those of entries that name none.
     A file that names no level at all is an error: it would switch every backend off unnoticed.
     """
     problems = Problems()
@@ -86,13 +87,13 @@ def parse(text: str | bytes) -> Allowlist:
     if root is None or is_empty(root) or (isinstance(root, MappingNode) and not root.value):
         problems.add(1, "the file is empty: write `L1: []` if nobody is to take part")
     elif isinstance(root, MappingNode):
-        found = [read_entry(*entry, problems) for entry in spelled_out(root, problems)]
+        found = [read_entry(*entry, problems, default_events) for entry in spelled_out(root, problems)]
     else:
         problems.add(root, "the file has to be a mapping: begin with a level, as in `L1:`")
     for key, what in _UNIQUE.items():
         _refuse_duplicates(found, key, what, problems)
     problems.raise_if_any()
-    return Allowlist(entries=tuple(_with_defaults(values) for values in found))
+    return Allowlist(entries=tuple(_with_defaults(values, default_events) for values in found))
 
 
 def render_errors(error: AllowlistError) -> str:
@@ -119,9 +120,10 @@ def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, pro
             problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")
 
 
-def _with_defaults(values: dict[str, Any]) -> Entry:
+def _with_defaults(values: dict[str, Any], events: frozenset[str]) -> Entry:
     level = values["level"]
     defaults = {
+        "events": events,
         "confirm": level is Level.L4,
         "callback_token": "required" if level >= Level.L3 else "optional",
         "static_key": "refused" if level >= Level.L3 else "allowed",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.yaml_values import Field, Problems
 
 EVENTS = ("pull_request", "push", "nightly")
+DEFAULT_EVENTS = frozenset({"pull_request"})
 POLICIES = ("all", "trusted")
 CHECKS = ("backend", "jobs")
 CONCLUSIONS = ("neutral", "failure")
@@ -49,7 +50,7 @@ class Entry:
     device: str | None = None  # always present at L3
     oncalls: tuple[str, ...] = ()  # logins, without @, none twice
     repository_id: int | None = None  # when present, the only repository this name may stand for
-    events: frozenset[str] = frozenset({"pull_request"})  # of EVENTS, never empty
+    events: frozenset[str] = DEFAULT_EVENTS  # of EVENTS, never empty
     refs: tuple[str, ...] = ()  # globs a pushed ref must match; empty: every ref
     policy: str = "all"  # all | trusted
     checks: str = "backend"  # backend | jobs
@@ -164,7 +165,9 @@ KEYS = MappingProxyType(
 RESERVED_DEVICES = frozenset({"gate", *KEYS})
 
 
-def read_entry(level: Level, fields: Fields, problems: Problems) -> dict[str, Any]:
+def read_entry(
+    level: Level, fields: Fields, problems: Problems, default_events: frozenset[str]
+) -> dict[str, Any]:
     """Return an entry's values by key; what is wrong with them or their company is added."""
     found: dict[str, Any] = {"level": level}
     for name, field in fields.items():
@@ -178,7 +181,7 @@ def read_entry(level: Level, fields: Fields, problems: Problems) -> dict[str, An
         else:
             found[name] = key.read(field.value, problems)
     _check_names(found, fields, problems)
-    _check_company(found, fields, problems)
+    _check_company(found, fields, problems, found.get("events", default_events))
     return found
 
 
@@ -211,8 +214,9 @@ def _check_names(found: dict[str, Any], fields: Fields, problems: Problems) -> N
         problems.add(fields["device"].at, f"{shown(device)} is reserved: name the device otherwise")
 
 
-def _check_company(found: dict[str, Any], fields: Fields, problems: Problems) -> None:
-    events = found.get("events", frozenset({"pull_request"}))
+def _check_company(
+    found: dict[str, Any], fields: Fields, problems: Problems, events: frozenset[str] | None
+) -> None:
     if events is not None:  # None: not readable, and said so
         _check_events(found["level"], events, fields, problems)
     by_workflow = found.get("dispatch") == "workflow"

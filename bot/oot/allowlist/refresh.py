@@ -36,10 +36,11 @@ async def run(context: Context, _task: Task) -> None:
 async def refresh(context: Context) -> None:
     """Read the allowlist; an unreadable or wrong one leaves the last good version in force and says so."""
     source = context.settings.allowlist
+    default_events = frozenset(context.settings.default_events)
     content, error, unreachable = "", None, None
     try:
         content = await source_file.read(source, context.app_for)
-        allowlist.parse(content)
+        allowlist.parse(content, default_events)
     except RetryLater as problem:
         unreachable = problem
         error = f"{source} cannot be read: GitHub cannot be reached: {problem}"
@@ -49,7 +50,9 @@ async def refresh(context: Context) -> None:
         error = allowlist.render_errors(problem)
     async with context.store.transaction() as tx:
         before = await allowlists.in_force(tx)
-        changed = await allowlists.record(tx, source=source, content=content, error=error)
+        changed = await allowlists.record(
+            tx, source=source, content=content, error=error, default_events=default_events
+        )
         if changed and error is None and await allowlists.in_force(tx) != before:
             tx.enqueue("publish_open", "")  # which backends block may have changed
     if changed and error:

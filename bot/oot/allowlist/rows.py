@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import sqlalchemy as sa
 
 from bot.oot.allowlist import allowlist
+from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.source import on_github
 from bot.oot.allowlist.tables import allowlist_version, oot_level
 
@@ -28,6 +29,7 @@ class VersionRow(TypedDict):
     valid: bool
     error: str | None
     loaded_at: int
+    default_events: str | None
 
 
 _parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
@@ -36,7 +38,12 @@ _parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the sam
 async def in_force(tx: Transaction) -> Allowlist | None:
     """Return the allowlist in force, None when no valid one was ever read."""
     row = await last_good(tx)
-    return None if row is None else _parse(row["content"])
+    return None if row is None else parsed(row)
+
+
+def parsed(row: VersionRow) -> Allowlist:
+    """Return a valid version as it was read."""
+    return _parse(row["content"], _events(row["default_events"]))
 
 
 async def last_good(tx: Transaction) -> VersionRow | None:
@@ -58,16 +65,19 @@ async def source_on_github(tx: Transaction) -> OnGitHub | None:
     return on_github((await tx.run(query)).scalar() or "")
 
 
-async def record(tx: Transaction, *, source: str, content: str, error: str | None) -> bool:
+async def record(
+    tx: Transaction, *, source: str, content: str, error: str | None, default_events: frozenset[str]
+) -> bool:
     """Record a version as read; returns False when it is the one read last."""
     if not tx.sqlite:  # processes that start together read the same file
         await tx.run(sa.text("LOCK TABLE allowlist_version IN SHARE ROW EXCLUSIVE MODE"))
     digest = hashlib.sha256(f"{source}\n{error is None}\n{content}".encode()).hexdigest()
     last = await newest(tx)
-    if last and last["digest"] == digest and last["error"] == error:
+    same = last and (last["digest"], last["error"]) == (digest, error)
+    if same and last and _events(last["default_events"]) == default_events:
         return False
     if error is None:
-        await _record_levels(tx, content)
+        await _record_levels(tx, _parse(content, default_events))
     await tx.run(
         sa.insert(allowlist_version).values(
             digest=digest,
@@ -76,6 +86,7 @@ async def record(tx: Transaction, *, source: str, content: str, error: str | Non
             valid=error is None,
             error=error,
             loaded_at=tx.now,
+            default_events=",".join(sorted(default_events)),
         )
     )
     return True
@@ -88,13 +99,17 @@ async def levels(tx: Transaction) -> dict[str, tuple[int, int]]:
     return {key: (level, since) for key, level, since in found}
 
 
-async def _record_levels(tx: Transaction, content: str) -> None:
+async def _record_levels(tx: Transaction, version: Allowlist) -> None:
     """Record backends whose level a new version changes."""
     known = {key: level for key, (level, _) in (await levels(tx)).items()}
-    now = {entry.key: int(entry.level) for entry in _parse(content).entries}
+    now = {entry.key: int(entry.level) for entry in version.entries}
     changed = [key for key in {**known, **now} if now.get(key, 0) != known.get(key, 0)]
     insert = tx.insert(oot_level)
     last = {"level": insert.excluded.level}  # of two versions in one moment
     rows = [{"backend_key": key, "since": tx.now, "level": now.get(key, 0)} for key in changed]
     if rows:
         await tx.run(insert.on_conflict_do_update(index_elements=["backend_key", "since"], set_=last), rows)
+
+
+def _events(stored: str | None) -> frozenset[str]:
+    return frozenset(stored.split(",")) if stored else DEFAULT_EVENTS

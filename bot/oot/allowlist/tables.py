@@ -18,6 +18,7 @@ allowlist_version = sa.Table(
     _must("valid", sa.Boolean),
     _column("error", sa.Text),
     _must("loaded_at", Big),
+    _column("default_events", sa.Text),  # of entries that name none, when it was read; null: pull_request
 )
 
 

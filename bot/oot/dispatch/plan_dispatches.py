@@ -13,6 +13,7 @@ import structlog
 
 from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read
+from bot.core.settings import PULL_ACTIONS
 from bot.ingest import inbox, pull_records
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval
@@ -121,7 +122,8 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
     done = await _already_dispatched(tx, event, allowlist)
     recorded = 0
-    for entry in allowlist.for_event("pull_request"):
+    wanted = event.action in settings.pull_actions or event.action not in PULL_ACTIONS
+    for entry in allowlist.for_event("pull_request") if wanted else ():
         if entry.key not in done:
             state = await _state(tx, event, entry, trusted=trusted, outdated=outdated)
             if state and await _record(tx, event.columns, entry, state):

@@ -7,14 +7,14 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
+from bot.core import presets
 from bot.core.finding import Finding, error, ok, warning
 from bot.core.setting_types import LOOPBACK
+from bot.core.settings import Settings, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-    from bot.core.settings import Settings
 
 GB = 1024**3
 LITTLE, TOO_LITTLE = 2 * GB, GB // 4  # bytes free
@@ -31,6 +31,19 @@ def settings(chosen: Settings, warnings: Sequence[str]) -> list[Finding]:
         todo = "set ADMIN_TOKEN to a long random text"
         found.append(warning("settings", "ADMIN_TOKEN is unset: /api/admin is closed", todo))
     return found or [ok("settings", f"complete; upstream is {', '.join(chosen.upstream_repo)}")]
+
+
+def preset(chosen: Settings) -> list[Finding]:
+    """Say what the preset sets, and what an own setting sets otherwise."""
+    if chosen.preset is None:
+        return []
+    listed, fields = presets.every()[chosen.preset], options(Settings)
+    own = {
+        name for name, text in listed.items() if getattr(chosen, name) != fields[name].metadata["read"](text)
+    }
+    said = [f"{name.upper()}={text}" for name, text in listed.items() if name not in own]
+    said += [f"{name.upper()} is set by its own name, which counts" for name in listed if name in own]
+    return [ok("preset", f"{chosen.preset}: {'; '.join(said)}")]
 
 
 def keys(files: Iterable[Path]) -> list[Finding]:
