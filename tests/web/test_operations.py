@@ -1,0 +1,42 @@
+"""Are the operations still those that clients rely on? openapi_operations.json lists what was agreed on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bot.app import operations
+from bot.features import FEATURES
+from bot.web.openapi import OPERATION, document
+
+DOCUMENT = document("http://127.0.0.1:8080", [*operations(FEATURES), OPERATION])
+AGREED = Path(__file__).with_name("openapi_operations.json")
+
+
+def agreed(path, method, door):
+    """What clients rely on of one operation."""
+    answers = {}
+    for status, answer in sorted(door["responses"].items()):
+        (content,) = answer["content"].values()
+        answers[status] = sorted(content["schema"].get("properties", {}).get("error", {}).get("enum", []))
+    return {
+        "operation": f"{method} {path}",
+        "name": door["operationId"],
+        "tags": door["tags"],
+        "parameters": {
+            f"{one['in']} {one['name']}": "required" if one.get("required") else "optional"
+            for one in door.get("parameters", [])
+        },
+        "body": door.get("requestBody", {}).get("required", False),
+        "security": door["security"],
+        "answers": answers,
+    }
+
+
+def test_operations_are_those_agreed_on():
+    told = [
+        agreed(path, method, door)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, door in methods.items()
+    ]
+    assert sorted(told, key=lambda one: one["operation"]) == json.loads(AGREED.read_text())
