@@ -52,6 +52,7 @@ class CompressedBody(TypedDict):
     """A body to be stored in place of the delivery's own."""
 
     delivery_id: int
+    at: int  # when it was received
     packed: bytes
 
 
@@ -157,13 +158,18 @@ async def oldest_unhandled(tx: Transaction) -> int | None:
 
 def compress(rows: Sequence[ArchivedRow]) -> list[CompressedBody]:
     """Return ids and compressed bodies; takes processor time: not for the event loop."""
-    return [{"delivery_id": row["id"], "packed": zlib.compress(row["body"])} for row in rows]
+    return [
+        {"delivery_id": row["id"], "at": row["received_at"], "packed": zlib.compress(row["body"])}
+        for row in rows
+    ]
 
 
 async def store_compressed(tx: Transaction, packed: Sequence[CompressedBody]) -> None:
-    """Replace bodies by their compressed form."""
+    """Replace bodies by their compressed form, unless our own delivery has replaced another App's copy meanwhile."""
     change = sa.update(delivery).where(
-        delivery.c.id == sa.bindparam("delivery_id"), delivery.c.codec.is_(None)
+        delivery.c.id == sa.bindparam("delivery_id"),
+        delivery.c.received_at == sa.bindparam("at"),
+        delivery.c.codec.is_(None),
     )
     await tx.run(change.values(codec="zlib", body=sa.bindparam("packed")), list(packed))
 

@@ -101,10 +101,14 @@ def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
 
 
 async def put(tx: Transaction, incoming: Incoming) -> bool:
-    """Store a delivery within a transaction; returns False when its GUID is stored already."""
-    row = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
+    """Store a delivery of ours within a transaction; returns False when its GUID is stored already."""
+    row: dict[str, Any] = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
     tx.wakes_workers = True
     done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
+    if not done.rowcount:  # unless only another App's copy is
+        copied = (delivery.c.guid == incoming.guid, delivery.c.state == "foreign")
+        row |= {"attempts": 0, "error": None, "codec": None}
+        done = await tx.run(sa.update(delivery).where(*copied).values(row))
     return bool(done.rowcount)
 
 
@@ -184,8 +188,9 @@ def decompress(body: bytes, codec: str | None) -> bytes:
 
 
 async def stored(tx: Transaction, guids: Sequence[str]) -> set[str]:
-    """Return which of these GUIDs are stored."""
-    return set((await tx.run(sa.select(delivery.c.guid).where(delivery.c.guid.in_(guids)))).scalars())
+    """Return which of these GUIDs are stored; another App's copy of an event is not the event we were sent."""
+    query = sa.select(delivery.c.guid).where(delivery.c.guid.in_(guids), delivery.c.state != "foreign")
+    return set((await tx.run(query)).scalars())
 
 
 async def replay(tx: Transaction, guid: str) -> DeliveryRow | None:

@@ -31,12 +31,24 @@ SQLITE_INSERT = (
     f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
     "ON CONFLICT (guid) DO NOTHING"
 )
-POSTGRES_INSERT = (  # wakes the workers of other processes in the same statement
-    f"WITH fresh AS (INSERT INTO delivery ({', '.join(COLUMNS)}) SELECT * FROM "  # noqa: S608 - our names
-    f"unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(COLUMNS.values(), 1))}) "
-    "ON CONFLICT (guid) DO NOTHING RETURNING guid) "
-    f"SELECT array_agg(guid), pg_notify('{notify.CHANNEL}', ${len(COLUMNS) + 1}) FROM fresh HAVING count(*) > 0"
+SQLITE_REPLACE = (
+    f"UPDATE delivery SET {', '.join(f'{name} = ?' for name in COLUMNS)}, attempts = 0, error = NULL, codec = NULL "  # noqa: S608 - our names
+    "WHERE guid = ? AND state = 'foreign'"
 )
+ARRAYS = f"unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(COLUMNS.values(), 1))})"
+WRITTEN = (  # wakes the workers of other processes in the same statement
+    f"SELECT array_agg(guid), pg_notify('{notify.CHANNEL}', ${len(COLUMNS) + 1}) FROM written HAVING count(*) > 0"  # noqa: S608 - our names
+)
+POSTGRES_INSERT = (
+    f"WITH written AS (INSERT INTO delivery ({', '.join(COLUMNS)}) SELECT * FROM {ARRAYS} "  # noqa: S608 - our names
+    f"ON CONFLICT (guid) DO NOTHING RETURNING guid) {WRITTEN}"
+)
+POSTGRES_REPLACE = (  # not ON CONFLICT DO UPDATE, which would wait for a worker that handles a delivery sent again
+    f"WITH written AS (UPDATE delivery SET {', '.join(f'{name} = own.{name}' for name in COLUMNS)}, "  # noqa: S608 - our names
+    f"attempts = 0, error = NULL, codec = NULL FROM {ARRAYS} AS own ({', '.join(COLUMNS)}) "
+    f"WHERE delivery.guid = own.guid AND delivery.state = 'foreign' RETURNING delivery.guid) {WRITTEN}"
+)
+GUID, STATE = list(COLUMNS).index("guid"), list(COLUMNS).index("state")
 
 
 class Intake:
@@ -52,6 +64,8 @@ class Intake:
 
     async def put(self, incoming: Incoming) -> bool:
         """Store a delivery and return after its commit; False when its GUID was known already.
+
+        A copy for another App is not known: our own delivery replaces it.
 
         Raises StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
         """
@@ -84,7 +98,7 @@ class Intake:
             connection = self._connection = self._connection or self._store.connect_sqlite()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                new = [connection.execute(SQLITE_INSERT, row).rowcount > 0 for row in rows]
+                new = [_insert_or_replace(connection, row) for row in rows]
                 self._store.require_file()
                 connection.execute("COMMIT")
             finally:
@@ -99,11 +113,32 @@ class Intake:
 
     async def _postgres(self, rows: Sequence[Values]) -> list[bool]:
         async with self._store.connection(answer_within=ANSWER_WITHIN) as (connection, _):
-            columns = list(zip(*rows, strict=True))
-            stored = set(await connection.fetchval(POSTGRES_INSERT, *columns, self._store.name) or ())
-        at = list(COLUMNS).index("guid")
-        new = []
-        for row in rows:
-            new.append(row[at] in stored)
-            stored.discard(row[at])  # of the same delivery twice in one batch only the first is new
+            new = await self._written(connection, POSTGRES_INSERT, rows)
+            known = [row for row, is_new in zip(rows, new, strict=True) if not is_new and _is_ours(row)]
+            if known:
+                replaced = iter(await self._written(connection, POSTGRES_REPLACE, known))
+                new = [
+                    is_new or (_is_ours(row) and next(replaced))
+                    for row, is_new in zip(rows, new, strict=True)
+                ]
         return new
+
+    async def _written(self, connection: Any, statement: str, rows: Sequence[Values]) -> list[bool]:
+        """Run a statement on rows; returns which of them it has written."""
+        columns = list(zip(*rows, strict=True))
+        guids = set(await connection.fetchval(statement, *columns, self._store.name) or ())
+        written = []
+        for row in rows:
+            written.append(row[GUID] in guids)
+            guids.discard(row[GUID])  # of the same delivery twice in one batch only the first is new
+        return written
+
+
+def _is_ours(row: Values) -> bool:
+    return bool(row[STATE] != "foreign")
+
+
+def _insert_or_replace(connection: sqlite3.Connection, row: Values) -> bool:
+    if connection.execute(SQLITE_INSERT, row).rowcount > 0:
+        return True
+    return _is_ours(row) and connection.execute(SQLITE_REPLACE, (*row, row[GUID])).rowcount > 0

@@ -97,7 +97,7 @@ async def forget(
     tx: Transaction, app_id: int, *, before: int, others_before: int, accounts: Collection[str]
 ) -> None:
     """Delete the missing deliveries that are stored by now, or were first sent before a time (epoch milliseconds)."""
-    stored = sa.exists().where(delivery.c.guid == MISSED.guid)
+    stored = sa.exists().where(delivery.c.guid == MISSED.guid, delivery.c.state != "foreign")
     others = sa.and_(MISSED.delivered_at < others_before, ~names.is_known(MISSED.repository_id, accounts))
     old = sa.or_(MISSED.delivered_at < before, others)
     await tx.run(sa.delete(missed_delivery).where(MISSED.app_id == app_id, stored | old))

@@ -14,6 +14,7 @@ from bot.oot.reports import endpoints
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
+ATTACKS = re.findall(r"^\| [^|]+ \| [^|]+ \| `(test_\w+)` \|$", PAGE, re.MULTILINE)
 WEAKER = re.findall(r"^\| `(\w+): (\w+)` \|", PAGE, re.MULTILINE)
 
 
@@ -32,3 +33,10 @@ def test_the_sizes_are_those_of_the_doors():
     said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", PAGE)
     sizes = [webhooks.LIMIT, endpoints.LIMIT, endpoints.BATCH_LIMIT]
     assert [int(size) * 1024 * 1024 for size in said.groups()] == sizes
+
+
+def test_every_attack_is_played_by_the_test_it_names():
+    table = PAGE.partition("## Attacks")[2].partition("|---|---|---|\n")[2].partition("\n\n")[0]
+    assert len(ATTACKS) == len(table.splitlines())
+    written = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in ATTACKS if f"def {name}(" not in written] == []

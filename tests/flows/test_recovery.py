@@ -393,6 +393,18 @@ async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_clos
     assert len([call for call in github.calls if "/pulls/" in call.path]) == calls
 
 
+async def test_a_delivery_of_which_only_another_apps_copy_came_is_asked_for(bot, github, outage):
+    row = log_row(github, "workflow_job", a_job(1))
+    elsewhere = {"X-GitHub-Hook-Installation-Target-ID": "999999"}
+    assert (await bot.send("workflow_job", a_job(1), guid=row.guid, headers=elsewhere))[0] == 202
+    bot.clock.advance(120)
+    outage()
+    for _ in range(2):
+        await bot.wait(ROUND)
+    assert asked_for(github) == {row.guid: 1}
+    assert [record["id"] for record in await bot.rows("workflow_job")] == [1]
+
+
 @pytest.mark.logic
 async def test_another_base_branch_that_no_delivery_told_of_asks_for_another_verdict(bot, github):
     pull = await github.open_pull(UPSTREAM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from bot.ingest.intake import Intake
 from tests.oot.reports.reporting import OPENED
 from tests.serving import POSTGRES, SQLITE, serving
 
+ADMIN = {"Authorization": "Bearer an admin token of ours"}
 # name: the body -> the issue's columns that it must come to
 ODD_BUT_TAKEN = {
     "the same name twice: the last counts": (
@@ -89,6 +91,60 @@ async def test_a_delivery_for_another_app_is_stored_as_foreign_and_never_handled
     ours = {"X-GitHub-Hook-Installation-Target-ID": str(bot.app.app_id)}
     assert (await bot.send("issues", OPENED, headers=ours))[0] == 202
     await bot.settle()
+    assert len(await bot.rows("issue")) == 1
+
+
+ELSEWHERE = {
+    "X-GitHub-Hook-Installation-Target-ID": "999999"
+}  # the same event's copy for another App or a repository
+
+
+async def test_another_apps_copy_of_an_event_does_not_stand_in_for_ours(bot):
+    ours = {"X-GitHub-Hook-Installation-Target-ID": str(bot.app.app_id)}
+    copy = {"repository": {"id": 5}, "a": "copy"}
+    for order, headers in (("before", (ELSEWHERE, ours, ELSEWHERE)), ("after", (ours, ELSEWHERE, ours))):
+        for sent in headers:
+            body = OPENED if sent is ours else copy
+            assert (await bot.send("issues", body, guid=order, headers=sent))[0] == 202
+            bot.clock.advance(60)
+    await bot.settle()
+    found = {
+        row["guid"]: (row["state"], row["app_id"], json.loads(row["body"]))
+        for row in await bot.rows("delivery")
+    }
+    assert found == dict.fromkeys(("before", "after"), ("handled", bot.app.app_id, OPENED))
+    assert len(await bot.rows("issue")) == 1
+
+
+async def test_our_own_delivery_is_new_to_us_after_another_apps_copy_and_a_duplicate_after_itself(bot):
+    new = {"ok": True, "delivery": "g-3"}
+    again = new | {"duplicate": True}
+    for headers, answer in ((ELSEWHERE, new), (ELSEWHERE, again), ({}, new), (ELSEWHERE, again), ({}, again)):
+        assert (await bot.send("issues", OPENED, guid="g-3", headers=headers))[1] == answer
+    await bot.settle()
+    status, _ = await bot.request("POST", "/api/admin/deliveries/g-3/replay", headers=ADMIN)
+    assert status == 202
+
+
+async def test_of_many_copies_at_the_same_moment_ours_is_the_one_that_is_handled(bot):
+    sent = [({}, OPENED), *[(ELSEWHERE, {"a": "copy"})] * 20, *[({}, OPENED)] * 9]
+    answers = await asyncio.gather(
+        *(bot.send("issues", body, guid="g-4", headers=headers) for headers, body in sent)
+    )
+    assert {status for status, _ in answers} == {202}
+    await bot.settle()
+    assert [(row["state"], json.loads(row["body"])) for row in await bot.rows("delivery")] == [
+        ("handled", OPENED)
+    ]
+
+
+async def test_our_own_delivery_after_another_apps_copy_was_compressed_is_read_as_it_came(bot):
+    await bot.send("issues", {"a": "copy"}, guid="g-5", headers=ELSEWHERE)
+    await bot.wait(26 * 3600)
+    assert [row["codec"] for row in await bot.rows("delivery")] == ["zlib"]
+    await bot.send("issues", OPENED, guid="g-5")
+    await bot.settle()
+    assert [row["state"] for row in await bot.rows("delivery")] == ["handled"]
     assert len(await bot.rows("issue")) == 1
 
 
