@@ -24,12 +24,12 @@ from bot.database import make_store
 from bot.db import instance_lock
 from bot.db.db_clock import DatabaseClock
 from bot.features import FEATURES
-from bot.github.budgets import SharedBudgets
 from bot.github.client import GitHubApp
+from bot.github.rate_budget import SharedBudgets
 from bot.ingest.intake import Intake
 from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.results import repositories
+from bot.oot.results import rows
 from bot.ops import health
 from bot.web import access, openapi, page_kit, server
 from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
@@ -69,7 +69,7 @@ async def make_context(
     store = make_store(settings.database, clock=clock, features=features)
     await store.open()
     async with http_session(settings.proxy) as http:
-        settings = await repositories.with_known_spelling(store, settings)
+        settings = await rows.with_known_spelling(store, settings)
         github = _github(settings, http, store, settings.app_id, settings.private_key)
         backend_github = github
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
@@ -120,7 +120,7 @@ def make_app(
     A body that takes longer than `body_seconds` is cut off.
     """
     app = server.make_app(context, body_seconds=body_seconds, body_budget=body_budget)
-    app[access.FIND_PRIVATE] = repositories.private
+    app[access.FIND_PRIVATE] = rows.private
     app.add_routes(health.routes)
     if context.settings.role != "worker":
         page_kit.setup(app)

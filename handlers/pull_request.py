@@ -10,7 +10,7 @@ from bot.core.json_fields import as_commit
 from bot.ingest.delivery import record
 from bot.ingest.records import PULL_HEAD, PULL_LABEL_EVENT, PULL_REQUEST
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.labels import is_label
+from bot.oot.verdict.head import is_label
 from bot.oot.verdict.words import OK_TO_TEST
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
-from bot.ingest import repository_names
+from bot.ingest import watched
 from bot.ingest.delivery import record
 from bot.ingest.records import PUSH
 from bot.oot.allowlist import rows as allowlists
@@ -29,7 +29,7 @@ async def push(event: Delivery, tx: Transaction) -> None:
         tx.enqueue("relay", event.delivery_id)
     source = await allowlists.source_on_github(tx)
     if source and _may_touch(source.path, event.data):
-        known = await repository_names.ids(tx, source.repo)  # it may have been renamed since
+        known = await watched.ids(tx, source.repo)  # it may have been renamed since
         if event.repo.casefold() == source.repo.casefold() or pushed["repository_id"] in known:
             tx.enqueue("allowlist", "")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.oot.statistics.stats import numbers
-from bot.oot.statistics.tally import ENDS, tally
+from bot.oot.statistics.stats import ENDS, numbers, tally
 
 
 def backend_stats(jobs, dispatches):

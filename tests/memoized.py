@@ -11,7 +11,7 @@ import functools
 import jinja2
 import sqlalchemy as sa
 
-from bot.github import app_identity
+from bot.github import tokens
 
 
 def install():
@@ -19,7 +19,7 @@ def install():
     sa.event.listen(sa.Engine, "engine_connect", _share_statements)
     jinja2.Environment.compile = _compiling_once(jinja2.Environment.compile)
     # proving that the numbers are prime takes as long as starting the rest of a bot
-    app_identity.load_pem_private_key = functools.cache(app_identity.load_pem_private_key)
+    tokens.load_pem_private_key = functools.cache(tokens.load_pem_private_key)
 
 
 class Statements:

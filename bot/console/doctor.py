@@ -59,7 +59,7 @@ async def _examine(
     from bot.core.clock import SystemClock  # noqa: PLC0415 - the same
     from bot.core.feature import load  # noqa: PLC0415 - the same
     from bot.db.store import Store  # noqa: PLC0415 - the same
-    from bot.ops.doctor import examine, local, target  # noqa: PLC0415 - the same
+    from bot.ops.doctor import local, target  # noqa: PLC0415 - the same
 
     clock = SystemClock()
     here = (*local.settings(chosen, warnings), *local.preset(chosen), *local.keys(files))
@@ -72,7 +72,7 @@ async def _examine(
             examined = target.Target(
                 settings=chosen, store=store, http=http, clock=clock, apps=apps, checks=checks
             )
-            async for each in examine.everything(examined):
+            async for each in local.everything(examined):
                 found.append(_shown(each, quiet=quiet))
     except Misconfigured as problem:
         found += [

@@ -13,8 +13,7 @@ import click
 from bot.console.common import refuse, run
 from bot.core import setting_types
 from bot.core.errors import Misconfigured
-from bot.ops.setup.files import Files
-from bot.ops.setup.wanted import GITHUB, Wanted
+from bot.ops.setup.files import GITHUB, Files, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

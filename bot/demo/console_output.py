@@ -14,11 +14,10 @@ from bot.demo.environment import POLL_INTERVAL, is_write
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from bot.demo.backends import Report
+    from bot.demo.backends import Report, Step
     from bot.demo.environment import Environment
     from bot.demo.github import Call, Delivery, Dispatch, Pull
-    from bot.demo.report_action import Step
-    from bot.demo.verification import Finding
+    from bot.demo.scenario import Finding
 
 WIDTH = 17  # characters of the longest repository name
 COLOURS = {"success": "green", "failure": "red"}  # click leaves them out where there is no terminal

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bot.demo import console_output, environment, verification
+from bot.demo import console_output, environment
 from bot.demo.backends import Backends, PlannedJob
-from bot.demo.bot_process import BotFailedError
 from bot.demo.console_output import EventPrinter
-from bot.demo.environment import ExpectationError
+from bot.demo.environment import BotFailedError, ExpectationError
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.demo.participants import FPGA, NPU_LABEL, TPU_CHECK
-from bot.demo.scenario import Scenario
-from bot.demo.verification import Finding
+from bot.demo.scenario import Finding, Scenario, findings, stop_bot
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -63,9 +61,9 @@ async def _run_once(port: int) -> int:
         found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
         summary = "\n".join(console_output.summary(env, scenario.pulls))
         if all(not finding.problem for finding in found):
-            found += await _with(verification.findings(env, scenario.pulls), env.bot.watch())
+            found += await _with(findings(env, scenario.pulls), env.bot.watch())
         click.echo(f"\n{summary}\n")
-        found.append(await verification.stop_bot(env))
+        found.append(await stop_bot(env))
         return _conclude(found, env)
 
 

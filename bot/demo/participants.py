@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.demo.backends import PlannedJob
 
 if TYPE_CHECKING:
-    from bot.demo.report_action import FailedTest
+    from bot.demo.backends import FailedTest
 
 UPSTREAM = "pytorch/pytorch"
 AUTHOR = "octocat"

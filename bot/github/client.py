@@ -19,10 +19,9 @@ from bot import __version__
 from bot.core import metrics, traces
 from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
 from bot.github import responses
-from bot.github.app_identity import Identity
 from bot.github.rate_limiter import Budgets, RateLimiter
 from bot.github.responses import Response
-from bot.github.tokens import Tokens
+from bot.github.tokens import Identity, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,15 +1,21 @@
-"""Installation tokens: narrowed to one repository and a call's permissions, cached, renewed."""
+"""The App's identity at GitHub, and installation tokens: narrowed to one repository, cached, renewed."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import jwt
+import structlog
 from cachetools import TTLCache
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.core.errors import GitHubRefused, Misconfigured, NotInstalled, RetryLater
 from bot.github.responses import MOVED
 
 if TYPE_CHECKING:
@@ -107,3 +113,52 @@ def _require_valid_key(error: GitHubRefused) -> None:
             f"GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock ({error.message})"
         )
         raise RetryLater(reason, after=60) from error
+
+
+log = structlog.get_logger("bot.github.tokens")
+
+TOLERANCE = 20_000  # milliseconds two clocks may differ
+LIFETIME = 9 * 60  # seconds of a JWT; GitHub allows ten minutes
+BACKDATED = 60  # seconds, for small differences between the clocks
+
+
+class Identity:
+    """One App's key, and how far GitHub's clock is from ours."""
+
+    def __init__(self, app_id: int, private_key: str, clock: Clock) -> None:
+        self._app_id = app_id
+        self._private_key = _load(private_key)  # once: validating a key takes as long as rendering a page
+        self._clock = clock
+        self._skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that exceeds the tolerance
+
+    def jwt(self) -> str:
+        """Return a JWT of the App, valid now by GitHub's clock."""
+        now = round(self._clock.now() + self._skew) // 1000
+        claims = {"iat": now - BACKDATED, "exp": now + LIFETIME, "iss": str(self._app_id)}
+        return jwt.encode(claims, self._private_key, algorithm="RS256")
+
+    def correct_clock(self, date: str) -> bool:
+        """Compare GitHub's clock (an HTTP date) with ours; returns whether the correction has changed."""
+        try:
+            theirs = parsedate_to_datetime(date).timestamp() * 1000
+        except ValueError:
+            return False
+        skew = theirs - self._clock.now()
+        if abs(skew - self._skew) < TOLERANCE:
+            return False
+        log.error(
+            "this machine's clock is wrong: set it, callers' tokens are judged by it", seconds=-skew / 1000
+        )
+        self._skew = skew
+        return True
+
+
+def _load(private_key: str) -> RSAPrivateKey:
+    """Return the App's key; raises Misconfigured where it is none."""
+    try:
+        key = load_pem_private_key(private_key.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise Misconfigured([f"OOTBOT_PRIVATE_KEY cannot be used: {error}"]) from None
+    if not isinstance(key, RSAPrivateKey):
+        raise Misconfigured(["OOTBOT_PRIVATE_KEY is not an RSA key: use the .pem file GitHub offered"])
+    return key

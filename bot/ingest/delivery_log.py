@@ -14,7 +14,7 @@ from bot.core.errors import GitHubRefused, RetryLater
 from bot.core.json_fields import as_int, as_time
 from bot.core.links import is_enterprise_server
 from bot.ingest import sweeps
-from bot.ingest.synthetic_deliveries import as_incoming
+from bot.ingest.delivery import as_incoming
 from bot.ingest.watched import watched
 from bot.ingest.webhooks import kept_headers
 

@@ -13,7 +13,7 @@ import structlog
 
 from bot.core.errors import GitHubRefused, GitHubUnavailable, NotInstalled, RetryLater
 from bot.core.json_fields import as_time
-from bot.ingest import inbox, synthetic_deliveries
+from bot.ingest import delivery, inbox
 from bot.ingest.records import TYPES
 from bot.ingest.tables import records
 from bot.ingest.watched import watched
@@ -135,7 +135,7 @@ async def _store(
 ) -> bool:
     """Store GitHub's answer as the delivery that should have come."""
     async with context.store.transaction() as tx:
-        return await inbox.put(tx, synthetic_deliveries.of(resource.name, found, repository))
+        return await inbox.put(tx, delivery.of(resource.name, found, repository))
 
 
 async def _open_records(

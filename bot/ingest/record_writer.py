@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.db.transaction import Slot
-from bot.ingest import repository_names
-from bot.ingest.merging import Record, Values, merge
+from bot.ingest import watched
+from bot.ingest.records import Record, Values, merge
 from bot.ingest.tables import records as tables
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ async def write(tx: Transaction, _changed: Changed) -> None:
     # always in one order, so that two transactions never wait for each other
     for table in sorted(by_table):
         await _merge(tx, table, by_table[table])
-    await repository_names.note(tx, gathered)
+    await watched.note(tx, gathered)
 
 
 async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ingest import inbox
-from bot.ingest import repository_names as names
+from bot.ingest import watched as names
 from bot.ingest.rows import MissedDeliveryRow, SweepRow
 from bot.ingest.tables import delivery, missed_delivery, sweep
 

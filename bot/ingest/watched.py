@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from bot.core.feature import load_each
 from bot.core.json_fields import decode
+from bot.ingest.tables import records, repository_name
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.ingest.records import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +58,69 @@ def read_payload(settings: Settings, body: bytes) -> dict[str, Any]:
     if isinstance(repository, dict) and isinstance(name := repository.get("full_name"), str):
         repository["full_name"] = canonical_name(settings, name)
     return payload
+
+
+NAME, REPOSITORY = repository_name.c, records["repository"].c
+
+
+async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
+    """Store the repository names of some records."""
+    seen = {
+        (record.values["repository_id"], record.values["repo"].casefold())
+        for record in gathered
+        if record.values["repository_id"] and record.values["repo"]
+    }
+    if seen:
+        rows = [{"repository_id": identifier, "name": name} for identifier, name in sorted(seen)]
+        await tx.run(tx.insert(repository_name).on_conflict_do_nothing(), rows)
+
+
+async def of_same(tx: Transaction, name: str) -> set[str]:
+    """Return every name (case folded) of the repositories that have or had this one, itself included."""
+    same = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
+    found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(same)))
+    return {name.casefold(), *found.scalars()}
+
+
+async def ids(tx: Transaction, name: str) -> set[int]:
+    """Return the repositories that have or had this name."""
+    return set((await tx.run(sa.select(NAME.repository_id).where(NAME.name == name.casefold()))).scalars())
+
+
+async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
+    """Return the distinct upstreams of these tables, as spelled there: few, in very many rows."""
+    found: set[str] = set()
+    for column in (table.c.upstream_repo for table in tables):
+        each = sa.select(sa.func.min(column).label("name")).cte(recursive=True)
+        following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
+        each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
+        found.update((await tx.run(sa.select(each.c.name).where(each.c.name.is_not(None)))).scalars())
+    return found
+
+
+async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
+    """Return the private repositories that share a name, past or present, with any that has or had one of these."""
+    these = sa.select(NAME.repository_id).where(NAME.name.in_({name.casefold() for name in wanted}))
+    theirs = sa.select(NAME.name).where(NAME.repository_id.in_(these))
+    near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
+    query = sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
+    return set((await tx.run(query)).scalars())
+
+
+def is_known(
+    repository_id: sa.ColumnElement[Any], accounts: Collection[str] | None = None
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a repository's name is known; with `accounts` (case folded), one that is theirs."""
+    at = [NAME.name.startswith(f"{one}/", autoescape=True) for one in sorted(accounts or ())]
+    return sa.exists().where(NAME.repository_id == repository_id, *([sa.or_(*at)] if at else []))
+
+
+async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
+    """Return every name (case folded) of some repositories, except those that public repositories have now."""
+    if not wanted:
+        return set()
+    taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
+        ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
+    )
+    query = sa.select(NAME.name).where(NAME.repository_id.in_(list(wanted)), NAME.name.not_in(taken))
+    return set((await tx.run(query)).scalars())

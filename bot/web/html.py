@@ -15,7 +15,7 @@ from bot.core import escaping
 from bot.core import text as core_text
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.json_fields import FULL_NAME, iso_time
-from bot.web import charts, page_cache, refresh
+from bot.web import charts, page_cache, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.log_limiter import LOG_LIMITER
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from bot.web.refresh import Refresh
+    from bot.web.parameters import Refresh
 
 
 HERE = Path(__file__).parent
@@ -131,7 +131,7 @@ def refusal(request: web.Request, error: Rejected) -> web.Response:
         request,
         "error.html",
         status=error.status,
-        fresh=refresh.of_failure(request) if error.status >= 500 else None,
+        fresh=parameters.of_failure(request) if error.status >= 500 else None,
         code=error.code,
         detail=error.detail,
         asked=asked[:100],

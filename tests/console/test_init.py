@@ -18,7 +18,7 @@ from bot.core.links import web_url
 from bot.demo.github import SimulatedGitHub
 from bot.demo.github.registration import manifest_problems
 from bot.github import manifest
-from bot.ops.setup.wanted import issuer_of
+from bot.ops.setup.files import issuer_of
 from tests import forks
 from tests.browser_of_pages import Visitor
 

@@ -30,7 +30,7 @@ ROWS = {
         "CheckRow": "oot_check", "CommentRow": "oot_comment", "MentionRow": "oot_mention",
         "MergeGroupRow": "oot_merge_group", "ChangedFilesRow": "oot_changed_files",
     },
-    "bot.oot.reports.rows": {"KeyRow": "oot_key"},
+    "bot.oot.reports.static_keys": {"KeyRow": "oot_key"},
     "bot.oot.verdict.rows": {"ComparedRow": "oot_compared"},
 }  # fmt: skip
 PAIRS = [(module, row, table) for module, rows in ROWS.items() for row, table in rows.items()]

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from bot.demo import environment, participants, verification
+from bot.demo import environment, participants
 from bot.demo.environment import ExpectationError
-from bot.demo.scenario import Scenario
+from bot.demo.scenario import Scenario, findings
 
 SECONDS = 90
 DEMO = (sys.executable, "-m", "bot.cli", "demo")
@@ -86,13 +86,13 @@ async def test_unmet_expectations_are_found():
             await scenario.blocking_failure()
         other = await env.github.open_pull(participants.UPSTREAM)
         await env.github.comment(scenario.pull, "I have something to say.", by="alice")
-        findings = await verification.findings(env, [scenario.pull, other])
+        found = await findings(env, [scenario.pull, other])
     assert unmet.value.expectation == "the L4 backend's check fails with the two failed tests in its title"
     assert scenario.fulfilled == [
         "the pull request is dispatched to every listed backend",
         "the L2 backend reports its success",
     ]
-    problems = {finding.expectation: finding.problem for finding in findings}
+    problems = {finding.expectation: finding.problem for finding in found}
     assert problems["every webhook was answered 202"] == ""
     assert problems["#1 has exactly one comment, and its author is the App"].startswith("1 comments, ['alice")
     assert problems["#2 has exactly one comment, and its author is the App"].startswith("0 comments")

@@ -15,8 +15,8 @@ import handlers
 from bot.db.transaction import Transaction
 from bot.ingest import records
 from bot.ingest.delivery import Delivery
-from bot.ingest.merging import from_payload, merge
 from bot.ingest.record_writer import RECORDS
+from bot.ingest.records import from_payload, merge
 from bot.ingest.tables import records as tables
 from tests.db.opened import opened
 from tests.ingest.histories import HISTORIES, REPOSITORY, at

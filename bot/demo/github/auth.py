@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.demo.github.accounts import App, Token
-from bot.demo.github.errors import ApiError
+from bot.demo.github.faults import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from bot.demo.github.api.call import json_response
 from bot.demo.github.auth import RANKS, private_key
-from bot.demo.github.errors import not_found
+from bot.demo.github.faults import not_found
 from bot.demo.github.models import PERMISSIONS, may_subscribe
 from bot.demo.github.serializers import repository
 from bot.demo.github.state import MAINTAINER, GitHubBase

@@ -16,14 +16,13 @@ from bot.demo.github import auth
 from bot.demo.github.accounts import App, Token
 from bot.demo.github.api import actions, apps, checks, comments, dispatches, repos
 from bot.demo.github.api.call import ApiCall, Route, json_response
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.models import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bot.demo.github.errors import RateLimit
-    from bot.demo.github.faults import Fault
+    from bot.demo.github.faults import Fault, RateLimit
     from bot.demo.github.models import Repo
     from bot.demo.github.workflows import Workflows
 

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from bot.demo.github import git
 from bot.demo.github.auth import private_key
-from bot.demo.github.errors import RateLimit
+from bot.demo.github.faults import RateLimit
 from bot.demo.github.models import Comment, Pull
 from bot.demo.github.pages import Pages
 from bot.demo.github.pull_requests import PullRequests, as_bytes

@@ -14,8 +14,8 @@ import structlog
 from bot.core.errors import GitHubRefused, GiveUp, RetryLater
 from bot.core.json_fields import Kind, read
 from bot.oot.dispatch import approval
-from bot.oot.dispatch.redispatch import redispatch
-from bot.oot.publish import check_names, rows
+from bot.oot.dispatch.plan_dispatches import redispatch
+from bot.oot.publish import check_run_text, rows
 from bot.oot.results import dispatches, reruns, task_keys
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import pull_state
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.oot.results.rows import DispatchRow, RerunRow
-    from bot.oot.verdict.facts import Facts
+    from bot.oot.verdict.verdict import Facts
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.commands.rerun")
@@ -138,7 +138,7 @@ async def _chosen(tx: Transaction, context: Context, press: ButtonPress) -> list
     check = await rows.check_by_id(tx, press.check_run_id) if press.check_run_id else None
     if press.check_run_id and check is None:
         return []
-    gate = check_names.gate(context.settings.check_prefix)
+    gate = check_run_text.gate(context.settings.check_prefix)
     if check is None or check["name"] == gate:
         await rows.force_rewrite(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
     if check:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GiveUp
-from bot.ingest import pull_records
+from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import dispatches, task_keys
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.facts import newest
+from bot.oot.verdict.verdict import newest
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -60,7 +60,7 @@ async def approve(tx: Transaction, repo: str, number: int, head: str, login: str
     """Release one head of a pull request to the backends that it is held back from."""
     await dispatches.lock_pull(tx, repo, number)
     await dispatches.approve(tx, repo, number, head, login)
-    record = await pull_records.get(tx, repo, number)
+    record = await record_reads.get(tx, repo, number)
     rows = await dispatches.of_pull(tx, repo, number, heads={head})
     counting = newest([row for row in rows if record is None or row["base_ref"] == record["base_ref"]])
     for row in rows:
@@ -81,7 +81,7 @@ async def is_held(tx: Transaction, dispatch: DispatchRow) -> bool:
     entry = await listed_entry(tx, dispatch["backend"])
     if number is None or head is None or entry is None or entry.policy != "trusted":
         return False
-    record = await pull_records.get(tx, repo, number)
+    record = await record_reads.get(tx, repo, number)
     association = record["author_association"] if record else None
     return not await is_trusted(tx, repo, number, head, association)
 

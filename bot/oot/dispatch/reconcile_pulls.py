@@ -10,11 +10,11 @@ import structlog
 
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import as_time
-from bot.ingest import inbox, synthetic_deliveries
+from bot.ingest import delivery, inbox
 from bot.ingest.watched import canonical_name
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import rows
-from bot.oot.dispatch.redispatch import redispatch_superseded
+from bot.oot.dispatch.plan_dispatches import redispatch_superseded
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _missed_event(
         action = _missed_action(record, pull) if record and dispatched else "reconciled"
     else:
         return None
-    guid = synthetic_deliveries.guid(
+    guid = delivery.guid(
         f"pull_request {pull.repository_id} {pull.number} {action} {pull.head} {pull.updated_at}"
     )
     return MissedEvent(number=pull.number, action=action, guid=guid, dispatched=bool(dispatched))
@@ -166,7 +166,7 @@ def _is_behind(record: RecordedPull, pull: ListedPull) -> bool:
 
 def _closed(record: RecordedPull) -> MissedEvent:
     """Return the closing of a pull request that GitHub no longer lists as open."""
-    guid = synthetic_deliveries.guid(
+    guid = delivery.guid(
         f"pull_request {record['repository_id']} {record['number']} closed {record['updated_at']}"
     )
     return MissedEvent(number=record["number"], action="closed", guid=guid)
@@ -194,5 +194,5 @@ async def _store(context: Context, client: Client, event: MissedEvent, settled: 
         if event.dispatched:
             repo = canonical_name(context.settings, repository["full_name"])
             request_publish(tx, repo, event.number, delay=SOON)
-        incoming = synthetic_deliveries.as_incoming(event.guid, "pull_request", body, source="api")
+        incoming = delivery.as_incoming(event.guid, "pull_request", body, source="api")
         return await inbox.put(tx, incoming)

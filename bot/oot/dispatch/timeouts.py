@@ -8,8 +8,8 @@ from bot.core.text import duration
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle, quotas
 from bot.oot.results import dispatches, jobs, reruns
+from bot.oot.results.dispatches import Timeouts
 from bot.oot.results.task_keys import request_publish
-from bot.oot.results.waiting import Timeouts
 from bot.queue import tasks
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
 from bot.oot.pages.template_filters import cells
 from bot.oot.results import jobs
-from bot.oot.statistics import job_matrix, trend
+from bot.oot.statistics import days, job_matrix
 from bot.oot.statistics.days import DAY
 from bot.oot.verdict.view import job_of
-from bot.web import access, parameters, refresh
+from bot.web import access, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.charts import chart
 from bot.web.html import page, render
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bot.oot.pages.rows import FailedTestsRow, PullTitle
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.job_matrix import Cell, GridJob, Line, Matrix
-    from bot.oot.statistics.tally import Tally
+    from bot.oot.statistics.stats import Tally
     from bot.oot.verdict.view import Job
     from bot.web.charts import Chart
 
@@ -76,7 +76,7 @@ async def backend(request: web.Request) -> web.Response:
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     tab = parameters.choice(request, "tab", TABS)
     wide = parameters.choice(request, "columns", ("", "all")) == "all"
-    fresh = refresh.of(request)
+    fresh = parameters.of(request)
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         hidden.check_upstream(context.settings)
@@ -121,10 +121,10 @@ async def backend(request: web.Request) -> web.Response:
 
 def charts_of(known: Sequence[Day], window: Window) -> list[Chart]:
     """Return the charts of some days: pass rate, number of runs, duration, time in the queue."""
-    tallies = trend.by_day(known, first=window.first, last=window.last)
+    tallies = days.by_day(known, first=window.first, last=window.last)
     labels = [iso_time(day * DAY)[:10] for day in range(window.first, window.last + 1)]
     return [
-        chart("Pass rate", labels, [("pass rate", trend.pass_rates(tallies))], show=percent, top=1.0),
+        chart("Pass rate", labels, [("pass rate", days.pass_rates(tallies))], show=percent, top=1.0),
         chart("Runs", labels, _volume(tallies), show=lambda value: f"{value:g}"),
         _timed("Duration", "execution", labels, tallies),
         _timed("Queue", "queue", labels, tallies),
@@ -139,7 +139,7 @@ def _volume(tallies: Sequence[Tally | None]) -> list[tuple[str, list[float | Non
 
 
 def _timed(title: str, name: str, labels: Sequence[str], tallies: Sequence[Tally | None]) -> Chart:
-    pairs = trend.medians(tallies, name)
+    pairs = days.medians(tallies, name)
     series = [("median", [middle for middle, _ in pairs]), ("p90", [high for _, high in pairs])]
     return chart(title, labels, series, seconds=True, show=lambda value: duration(value) or "0 s")
 

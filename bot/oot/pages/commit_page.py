@@ -12,9 +12,9 @@ from bot.core.links import web_url
 from bot.oot.pages import rows, template_filters
 from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.verdict import upstream_checks
-from bot.oot.verdict.facts import latest
+from bot.oot.verdict.verdict import latest
 from bot.oot.verdict.view import job_of
-from bot.web import access, parameters, refresh
+from bot.web import access, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
 
@@ -77,7 +77,7 @@ async def commit(request: web.Request) -> web.Response:
     return render(
         request,
         "commit.html",
-        fresh=refresh.of(request, default=RUNNING if unfinished else 0),
+        fresh=parameters.of(request, default=RUNNING if unfinished else 0),
         repo=repo,
         sha=found.sha,
         github=web_url(context.settings.github_api_url),

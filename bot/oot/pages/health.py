@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import rows
-from bot.oot.results import waiting
-from bot.oot.statistics import rollup, stats, trend
-from bot.oot.statistics.days import DAY, HOUR, Day
-from bot.oot.statistics.stats import BackendStats
-from bot.oot.statistics.tally import EMPTY, Tally, total
+from bot.oot.results import dispatches
+from bot.oot.statistics import rollup, stats
+from bot.oot.statistics.days import DAY, HOUR, Day, daily, hourly, rates, turn
+from bot.oot.statistics.stats import EMPTY, BackendStats, Tally, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.statistics.day_sums_cache import DaySumsCache
-    from bot.oot.statistics.trend import Counts
+    from bot.oot.statistics.days import Counts
     from bot.web.access import Hidden
 
 CHANGING = 2  # newest days, cached apart because they change all the time
@@ -122,7 +121,7 @@ async def of_all(
     figures = await _figures(tx, _DayFilter(hidden=hidden, events=events), window, cache)
     allowlist = await allowlists.in_force(tx)
     entries = {entry.key: entry for entry in allowlist.entries} if allowlist else {}
-    pulls = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
+    pulls = await dispatches.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
     shown = {key: figures.get(key, NO_FIGURES) for key in entries}
     shown |= {key: one for key, one in figures.items() if one.counts}
     silent = [key for key, one in shown.items() if not one.last_report_at]
@@ -162,7 +161,7 @@ async def of_one(tx: Transaction, hidden: Hidden, repo: str, window: Window) -> 
             raise Rejected(404, "unknown_backend", message)
         figures = replace(NO_FIGURES, repo=row["downstream_repo"], level=row["downstream_repo_level"])
         return replace(_health(None, figures, window, 0), trend=(), stale=True), known
-    pulls = await waiting.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
+    pulls = await dispatches.by_backend(tx, since=tx.now - GIVEN_UP, hidden=hidden.names)
     day: tuple[Tally, ...] = ()
     if window.days == 1:
         day = _tallies(_DayFilter(hidden=hidden), (await rollup.since(tx, window.since, [key]))[key].days)
@@ -204,8 +203,8 @@ def _part(wanted: _DayFilter, window: Window, days: Sequence[Day]) -> _Part:
     return _Part(
         newest=newest and replace(newest, tally=EMPTY, hours={}),
         counted=(total(counted),) if counted and window.days > 1 else (),
-        daily=trend.daily(days),
-        hourly=trend.hourly(days, first=window.last - HOURLY),
+        daily=daily(days),
+        hourly=hourly(days, first=window.last - HOURLY),
         last_at=max((one.tally.last_at for one in days), default=0),
     )
 
@@ -235,8 +234,8 @@ def _figure(window: Window, part: _Part) -> Figures:
         level=part.newest.level if part.newest else 0,
         counts=bool(part.counted),
         stats=stats.numbers(total(part.counted)),
-        trend=tuple(trend.rates(part.daily, first=window.last - SPARK, last=window.last)),
-        turned=trend.turn(part.hourly, now=window.now),
+        trend=tuple(rates(part.daily, first=window.last - SPARK, last=window.last)),
+        turned=turn(part.hourly, now=window.now),
         last_report_at=max([part.last_at, *(one.last_at for one in part.counted)]),
     )
 

@@ -11,10 +11,10 @@ from bot.oot.pages import health
 from bot.oot.pages.answers import BackendDay, MetricsAnswer
 from bot.oot.pages.backend_page import charts_of
 from bot.oot.pages.health import Window
-from bot.oot.statistics import rollup, trend
+from bot.oot.statistics import days, rollup
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
-from bot.web import access, parameters, refresh
+from bot.web import access, parameters
 from bot.web.answers import send
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
@@ -54,7 +54,7 @@ class _Selection:
 async def metrics(request: web.Request) -> web.Response:
     """Show pass rate, failures, volume, queue and execution time of some backends over time."""
     days, query, start = parameters.days(request), parameters.words(request), _start(request)
-    level, fresh = parameters.level(request), refresh.of(request)
+    level, fresh = parameters.level(request), parameters.of(request)
     selection = await _read(request)
     total = len(selection.found)
     return render(
@@ -120,8 +120,8 @@ def _start(request: web.Request) -> int:
 
 
 def _rows(one: Health, known: list[Day], window: Window) -> list[BackendDay]:
-    tallies = trend.by_day(known, first=window.first, last=window.last)
-    execution, queue = trend.medians(tallies, "execution"), trend.medians(tallies, "queue")
+    tallies = days.by_day(known, first=window.first, last=window.last)
+    execution, queue = days.medians(tallies, "execution"), days.medians(tallies, "queue")
     return [
         BackendDay(
             repo=one.repo,

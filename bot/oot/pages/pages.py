@@ -26,7 +26,7 @@ from bot.oot.pages import (
 from bot.oot.pages.commit_page import unknown, upstream_ci
 from bot.oot.statistics.day_sums_cache import DAY_SUMS, DaySumsCache
 from bot.oot.verdict import upstream_checks
-from bot.web import access, blocks, html, parameters, refresh
+from bot.web import access, blocks, html, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import PullSubject
 from bot.web.html import page, render
@@ -51,7 +51,7 @@ async def overview(request: web.Request) -> web.Response:
     """Show every backend by level, worst first."""
     context = request.app[CONTEXT]
     days, level, query = parameters.days(request), parameters.level(request), parameters.words(request)
-    events, fresh = parameters.events(request), refresh.of(request)
+    events, fresh = parameters.events(request), parameters.of(request)
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         hidden.check_upstream(context.settings)
@@ -115,7 +115,7 @@ async def pull(request: web.Request) -> web.Response:
     return render(
         request,
         "pull.html",
-        fresh=refresh.of(request, default=RUNNING if unfinished else 0),
+        fresh=parameters.of(request, default=RUNNING if unfinished else 0),
         shown=found,
         wanted=request.query.get("backend", ""),
         own=theirs,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bot.core.errors import Rejected
-from bot.ingest import pull_records
+from bot.ingest import record_reads
 from bot.oot.pages import rows
 from bot.oot.results import dispatches
 from bot.oot.verdict.comparing import explain
@@ -105,14 +105,14 @@ async def read(
     """
     # a hidden repository is searched for under a name that cannot exist: as slow as an unknown one
     where = NOWHERE if hidden.has(repo) else repo
-    record = await pull_records.get(tx, where, number)
+    record = await record_reads.get(tx, where, number)
     if record is not None and hidden.has(record["repo"], record["repository_id"]):
         where, record = NOWHERE, None
     names = _names(settings, where, record)
     many = await dispatches.count_of_pull(tx, names[0], number) > MOST_JUDGED
     state = await read_pull(tx, settings, names[0], number, newest=0 if many else None, shown=sha or "")
     relayed = await rows.jobs_without_dispatch(tx, names, number)
-    seen = await pull_records.heads(tx, record) if record is not None else {}
+    seen = await record_reads.heads(tx, record) if record is not None else {}
     if record is None and not state.heads and not relayed:
         raise unknown(repo, number)
     found = _in_part(

@@ -5,6 +5,8 @@ Pure: the same backend gives the same check run, byte for byte. The publish task
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bot.core import escaping
 from bot.core import text as core_text
 from bot.oot.allowlist.entry import Level
-from bot.oot.publish import check_names, check_summary, failure_text
+from bot.oot.publish import check_summary, failure_text
 from bot.oot.verdict import words
 from bot.oot.verdict.verdict import State
 
@@ -20,6 +22,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from bot.oot.verdict.view import Backend, FailedTest, Job
+
+MOST_CHARACTERS = 255
+
+
+def joined(*parts: str) -> str:
+    """Return a name of these parts, with their hash at the end if a part was changed or the name is ambiguous.
+
+    The last part may contain a slash, as jobs of called workflows do: only in earlier parts is it ambiguous.
+    """
+    shown = tuple(escaping.title(part, limit=MOST_CHARACTERS) for part in parts)
+    name = " / ".join(shown)
+    if shown == parts and len(name) <= MOST_CHARACTERS and not any(" / " in part for part in parts[:-1]):
+        return name
+    return _marked(name, f" ({hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]})")
+
+
+def gate(prefix: str) -> str:
+    """Return the name that branch protection requires; no device may be called "gate"."""
+    return joined(prefix, "gate")
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Return the names, repeated ones numbered: two runs of one dispatch may have jobs of the same name."""
+    found: dict[str, None] = {}
+    for name in names:
+        chosen, count = name, 1
+        while chosen in found:
+            count += 1
+            chosen = _marked(name, f" ({count})")
+        found[chosen] = None
+    return list(found)
+
+
+def _marked(name: str, mark: str) -> str:
+    return escaping.shorten(name, MOST_CHARACTERS - len(mark)) + mark
+
 
 ANNOTATIONS_PER_REQUEST = 50  # GitHub accepts no more at once, and adds each batch to those it has
 MOST_ANNOTATIONS = 200  # of one check run
@@ -102,7 +140,7 @@ def backend_check(
     """Return the check run of a backend; `failure_conclusion` is the conclusion of a failure at L3."""
     finished = backend.state.finished
     return CheckRun(
-        name=check_names.joined(prefix, backend.label),
+        name=joined(prefix, backend.label),
         head_sha=head_sha,
         external_id=external_id,
         status=_status(backend.state),
@@ -126,9 +164,7 @@ def job_checks(
     failure_conclusion: str,
 ) -> tuple[CheckRun, ...]:
     """Return one check run per job of a backend, for entries with `checks: jobs`; all names differ."""
-    names = check_names.numbered(
-        check_names.joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs
-    )
+    names = numbered(joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs)
     return tuple(
         CheckRun(
             name=name,
@@ -164,7 +200,7 @@ def gate_check(
     conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
     ends = [b.finished_at for b in blocking if b.finished_at is not None]
     return CheckRun(
-        name=check_names.gate(prefix),
+        name=gate(prefix),
         head_sha=head_sha,
         external_id=external_id,
         status="completed" if conclusion else "in_progress",

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.oot.allowlist.entry import Level
+from bot.oot.publish.check import Plan, needed
 from bot.oot.publish.check_run_text import CheckRun, annotated, backend_check, job_checks
-from bot.oot.publish.check_writes import Plan, needed
-from bot.oot.verdict.labels import asks_for
+from bot.oot.verdict.head import asks_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.publish.check_writes import Terms, Write
+    from bot.oot.publish.check import Terms, Write
     from bot.oot.publish.rows import CheckRow
     from bot.oot.results.rows import DispatchRow
     from bot.oot.verdict.view import Backend, Job, Pull

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.ingest import pull_records
+from bot.ingest import record_reads
 from bot.oot.publish import rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
-from bot.oot.verdict.labels import in_doubt
+from bot.oot.verdict.head import in_doubt
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -26,8 +26,8 @@ MOST_FILES = 3000  # GitHub lists no more files of a pull request
 async def read_state(context: Context, repo: str, number: int) -> PullState:
     """Read and judge a pull request; GitHub is asked for its labels when our record may not be the latest."""
     async with context.store.read() as tx:
-        record = await pull_records.get(tx, repo, number)
-        doubtful = in_doubt(record, await pull_records.label_events(tx, repo, number))
+        record = await record_reads.get(tx, repo, number)
+        doubtful = in_doubt(record, await record_reads.label_events(tx, repo, number))
         if not (doubtful and context.settings.is_upstream(repo)):
             return await _state(tx, context, repo, number)
     labels = await _labels(context, repo, number)

@@ -14,12 +14,11 @@ import structlog
 
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
-from bot.ingest import pull_records
+from bot.ingest import record_reads
 from bot.ingest.watched import canonical_name
-from bot.oot.dispatch.redispatch import redispatch_account
-from bot.oot.publish import check_names, comment, desired_checks, gates, github_reads, rows
-from bot.oot.publish.check import write
-from bot.oot.publish.check_writes import Terms
+from bot.oot.dispatch.plan_dispatches import redispatch_account
+from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, rows
+from bot.oot.publish.check import Terms, write
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import pull_state, verdict
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.oot.publish.check_writes import Plan, Write
+    from bot.oot.publish.check import Plan, Write
     from bot.oot.publish.rows import CheckRow
-    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
     from bot.queue.tasks import Task
 
@@ -59,7 +58,7 @@ async def run(context: Context, task: Task) -> None:
         present = await rows.checks_of(tx, state.repo, state.number)
         heads = _maintained(state, present)
         plan = await _plan(tx, context.settings, state, heads=heads, present=present, files=files)
-        others = await gates.dependents(tx, state, plan, check_names.gate(context.settings.check_prefix))
+        others = await gates.dependents(tx, state, plan, check_run_text.gate(context.settings.check_prefix))
     # before the writes: after a crash in between, the next run would no longer find a difference to announce
     if others:
         async with context.store.transaction() as tx:
@@ -95,7 +94,7 @@ async def run_publish_open(context: Context, _task: Task) -> None:
 
 async def request_all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
     """Enqueue publishing of every open pull request of upstream, or of one account, dispatched or not."""
-    for repo, number in await pull_records.all_open(tx):
+    for repo, number in await record_reads.all_open(tx):
         mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
         if mine and settings.is_upstream(repo):
             request_publish(tx, canonical_name(settings, repo), number)
@@ -164,7 +163,7 @@ async def _plan(
     files: frozenset[str],
 ) -> Plan:
     """Return everything to be written: gates and verdicts, then the rest, and new wording of a gate last."""
-    gate_name = check_names.gate(settings.check_prefix)
+    gate_name = check_run_text.gate(settings.check_prefix)
     terms = Terms(
         prefix=settings.check_prefix,
         label_prefixes=settings.label_prefixes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
-from bot.ingest import inbox, synthetic_deliveries
+from bot.ingest import delivery, inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
 from bot.oot.results import dispatches, jobs, task_keys
@@ -48,7 +48,7 @@ async def run(context: Context, task: Task) -> None:
     found, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
         if found is not None:
-            await inbox.put(tx, synthetic_deliveries.of("workflow_run", found, found["repository"]))
+            await inbox.put(tx, delivery.of("workflow_run", found, found["repository"]))
             if found["status"] == "completed":
                 return
         if found is None or over:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.core.clock import JITTER
 from bot.core.errors import Rejected
-from bot.oot.reports import commits
+from bot.oot.reports import verify_commit
 from bot.oot.reports.tables import oot_rate
 from bot.oot.results import jobs
 
@@ -52,7 +52,7 @@ class RateQuota:
         await _lock(tx, reports | unasked)
         spent = await accepted_lately(tx, reports, window=MINUTE)
         spent |= await accepted_lately(tx, unasked, window=HOUR)
-        return cls(spent=spent, named=set(await commits.counts(tx, _commits(new))))
+        return cls(spent=spent, named=set(await verify_commit.counts(tx, _commits(new))))
 
     @property
     def accepted(self) -> dict[str, int]:
@@ -116,9 +116,9 @@ class SizeQuota:
         failing = [job for job in new if job.report.failed_tests]
         sizes = cls()
         sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
-        sizes.jobs.update(await commits.counts(tx, _commits(new)))
+        sizes.jobs.update(await verify_commit.counts(tx, _commits(new)))
         sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
-        sizes.tests.update(await commits.lengths_of_tests(tx, _commits(failing)))
+        sizes.tests.update(await verify_commit.lengths_of_tests(tx, _commits(failing)))
         return sizes
 
     def check(self, job: Job) -> None:
@@ -160,7 +160,7 @@ def _dispatches(new: Iterable[Job]) -> set[str]:
     return {key for job in new if (key := job.row["dispatch_id"])}
 
 
-def _commits(new: Iterable[Job]) -> set[commits.Commit]:
+def _commits(new: Iterable[Job]) -> set[verify_commit.Commit]:
     return {job.names for job in new if job.names}
 
 

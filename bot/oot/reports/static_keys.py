@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.oot.reports.rows import KeyRow
 from bot.oot.reports.tables import oot_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.db.transaction import Transaction
+
+
+class KeyRow(TypedDict):
+    """A static key of a backend."""
+
+    id: str
+    repo: str
+    digest: bytes
+    note: str
+    created_at: int
+    used_at: int | None
+    revoked_at: int | None
+
 
 PREFIX = "ootk_"
 ID_BYTES, SECRET_BYTES = 6, 32

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 import msgspec
 import sqlalchemy as sa
 
-from bot.ingest.tables import records
+from bot.ingest.tables import delivery, records
+from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.rows import JobRow, RunRow, RunStatusRow
 from bot.oot.results.tables import UNREPORTED, oot_dispatch, oot_run, oot_workflow_job
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.waiting import Timeouts
+    from bot.oot.results.dispatches import Timeouts
 
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 PAGE = 500  # jobs concluded in one transaction
@@ -287,3 +288,35 @@ def fitting(sizes: Iterable[tuple[str, int]]) -> list[str]:
         if size and left >= 0:
             found.append(key)
     return found
+
+
+def retained(table: sa.Table) -> sa.ColumnElement[bool] | None:
+    """Return the condition that a row of a table is still needed, None where none is."""
+    if table is delivery:
+        return _deliveries()
+    if table is records["workflow_run"]:
+        return _runs(table)
+    return None
+
+
+def _deliveries() -> sa.ColumnElement[bool]:
+    """Those of unfinished dispatches, and of open heads: a run that cannot be re-run is dispatched again."""
+    reported = oot_workflow_job.c.dispatch_id == oot_dispatch.c.id
+    running = sa.and_(reported, oot_workflow_job.c.status == "in_progress")
+    asked = oot_dispatch.c.action.is_distinct_from("closed")  # that is never reported on
+    unanswered = ~sa.exists().where(reported) | sa.exists().where(running)
+    unfinished = oot_dispatch.c.state.in_(("pending", "held")) | (
+        (oot_dispatch.c.state == "sent") & (oot_dispatch.c.level > 1) & asked & unanswered
+    )
+    return sa.exists().where(
+        oot_dispatch.c.source_guid == delivery.c.guid, unfinished | (asked & ON_OPEN_HEAD)
+    )
+
+
+def _runs(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Runs with reports are kept as long as their results: GitHub's status confirms them."""
+    job = oot_workflow_job.c
+    return sa.exists().where(
+        job.run_id == sa.cast(table.c.id, sa.Text),
+        sa.func.lower(job.downstream_repo) == sa.func.lower(table.c.repo),
+    )

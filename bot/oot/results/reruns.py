@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.waiting import Timeouts
+    from bot.oot.results.dispatches import Timeouts
 
 PAGE = 500  # rows concluded in one transaction
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import sqlalchemy as sa
 
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics.tally import ENDS
+from bot.oot.statistics.stats import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection

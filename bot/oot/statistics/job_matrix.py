@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
-from bot.oot.statistics.tally import outcome
+from bot.oot.statistics.stats import outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

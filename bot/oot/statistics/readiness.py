@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.text import duration, percent, plural
 from bot.oot.statistics import histogram
-from bot.oot.statistics.tally import total
+from bot.oot.statistics.stats import total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from bot.db.transaction import Slot
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
+from bot.oot.statistics.stats import ENDS, Tally
 from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, oot_day, oot_stale_day
-from bot.oot.statistics.tally import ENDS, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import Big, Json, metadata
 from bot.db.columns import must as _must
-from bot.oot.statistics.tally import ADDED
+from bot.oot.statistics.stats import ADDED
 
 HISTOGRAMS = ("execution", "queue", "whole")
 COUNTS = tuple(name for name in ADDED if name not in HISTOGRAMS)

@@ -7,17 +7,45 @@ from typing import TYPE_CHECKING
 
 from bot.oot.allowlist.entry import Level
 from bot.oot.verdict import verdict, view
-from bot.oot.verdict.labels import asks_for
 from bot.oot.verdict.view import Pull, anchor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.core.settings import Settings
+    from bot.ingest.record_reads import LabelEventRow
+    from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
     from bot.oot.results.rows import IgnoreRow
-    from bot.oot.verdict.facts import Facts
+    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
+
+
+def asks_for(device: str | None, labels: Collection[str], prefixes: Sequence[str]) -> bool:
+    """Return whether a pull request with these labels asks for a device."""
+    return any(is_label(label, prefix + (device or "")) for label in labels for prefix in prefixes)
+
+
+def is_label(name: str, wanted: str) -> bool:
+    """Return whether both names are the same label to GitHub."""
+    return name.casefold() == wanted.casefold()
+
+
+def in_doubt(record: PullRow | None, events: Sequence[LabelEventRow]) -> bool:
+    """Return whether GitHub should be asked for the labels; `events` are the newest label events, newest first.
+
+    Of deliveries within one second any can be the last. That matters when two of them changed labels, or when the
+    record, made by another delivery of that second, contradicts the one that did.
+    """
+    if record is None or not events:
+        return False
+    second = events[0]["updated_at"]
+    if (record["updated_at"] or 0) > (second or 0):
+        return False  # a later delivery has listed all labels
+    last = [event for event in events if event["updated_at"] == second]
+    added = events[0]["action"] == "labeled"
+    return len(last) > 1 or added != (events[0]["label_name"] in (record["labels"] or ()))
+
 
 NO_ALLOWLIST = "no valid allowlist has been read yet"
 

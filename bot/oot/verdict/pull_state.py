@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bot.ingest import pull_records
+from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import commands, dispatches
-from bot.oot.verdict import comparing, facts, rows
+from bot.oot.verdict import comparing, rows, verdict
 from bot.oot.verdict.comparing import Comparison
 from bot.oot.verdict.head import Judge
 from bot.oot.verdict.view import Answer
@@ -66,7 +66,7 @@ class _Dispatches:
     @classmethod
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
-        counting = facts.newest([row for row in dispatched if _is_valid(record, row)])
+        counting = verdict.newest([row for row in dispatched if _is_valid(record, row)])
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
@@ -99,7 +99,7 @@ async def read_pull(
     SHA is known. Failed tests are read of the newest `compared` heads, whose failures are compared with others, and of
     the one whose SHA begins with `shown` ("" is the newest), whose failures `comparing.explain` compares.
     """
-    record = await pull_records.get(tx, repo, number)
+    record = await record_reads.get(tx, repo, number)
     shas = _newest_first(record, await dispatches.heads_of_pull(tx, repo, number))
     in_full = [sha for sha in shas if shown is not None and sha.startswith(shown)][:1]
     judge = await _judge(tx, settings, repo, number, record=record, labels=labels)
@@ -158,7 +158,7 @@ async def _judge_heads(
     for row in await dispatches.of_pull(tx, judge.repo, judge.number, heads=judged):
         rows_of[row["head_sha"]].append(row)
     chosen = {sha: _Dispatches.of(record, rows_of[sha]) for sha in (shas if judged is None else judged)}
-    known = await facts.read_facts(
+    known = await verdict.read_facts(
         tx,
         [row for one in chosen.values() for row in one.recent],
         tests_of=[row["id"] for sha in with_tests for row in chosen[sha].counting.values()],

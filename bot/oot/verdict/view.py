@@ -10,16 +10,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.oot.allowlist.entry import Level
-from bot.oot.verdict.facts import Reports
-from bot.oot.verdict.verdict import RED_CONCLUSIONS, State, judge, judge_reports, level_of
+from bot.oot.verdict.verdict import RED_CONCLUSIONS, Reports, State, judge, judge_reports, level_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.results.rows import JobRow
-    from bot.oot.verdict.facts import Facts
-    from bot.oot.verdict.verdict import Verdict
+    from bot.oot.verdict.verdict import Facts, Verdict
 
 _LEVELS = frozenset(Level)
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from bot.core.clock import Clock
     from bot.ops.setup.exchange import Registered
-    from bot.ops.setup.files import Files
-    from bot.ops.setup.wanted import Wanted
+    from bot.ops.setup.files import Files, Wanted
 
 COOKIE = "ootbot_setup"
 STYLE = (

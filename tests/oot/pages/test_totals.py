@@ -13,7 +13,7 @@ from bot.core.text import percent
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup, stats
 from bot.oot.statistics.days import DAY
-from bot.oot.statistics.tally import tally
+from bot.oot.statistics.stats import tally
 from tests import by_hand
 from tests.harness import L2, L3, L4
 from tests.oot.pages.page_checks import add_job, page_text

@@ -13,7 +13,7 @@ from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup, stats
 from bot.oot.statistics.days import DAY
-from bot.oot.statistics.tally import tally, total
+from bot.oot.statistics.stats import tally, total
 from tests import by_hand
 from tests.db.opened import opened
 from tests.serving import POSTGRES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.demo.github.api.call import ApiCall, Route, json_response, paginated_with_total
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.serializers import actions as serializers
 from bot.demo.github.times import within
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.demo.github import auth
 from bot.demo.github.api.call import ApiCall, Route, json_response, page_size, paginated, paginated_with_total
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.serializers import repository
 from bot.demo.github.times import iso
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence

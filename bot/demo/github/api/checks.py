@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.demo.github import git, payloads
 from bot.demo.github.api.call import ApiCall, Route, json_response, paginated, paginated_with_total
-from bot.demo.github.errors import ApiError, not_found, validation_failed
+from bot.demo.github.faults import ApiError, not_found, validation_failed
 from bot.demo.github.models import CheckRun, Output
 from bot.demo.github.serializers import actions as serializers_actions
 from bot.demo.github.serializers.repository import html_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.demo.github import payloads
 from bot.demo.github.api.call import ApiCall, Route, json_response, no_content, paginated
-from bot.demo.github.errors import ApiError, not_found, validation_failed
+from bot.demo.github.faults import ApiError, not_found, validation_failed
 from bot.demo.github.models import Comment, Reaction
 from bot.demo.github.serializers import pull as serializers
 from bot.demo.github.times import from_iso

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.demo.github import git
 from bot.demo.github.api.call import ApiCall, Route, json_response, no_content
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.models import Dispatch
 from bot.demo.github.serializers.repository import api_of, html_of
 

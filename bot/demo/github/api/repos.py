@@ -10,7 +10,7 @@ from aiohttp import web
 
 from bot.demo.github import git
 from bot.demo.github.api.call import ApiCall, Route, json_response, paginated
-from bot.demo.github.errors import ApiError, not_found
+from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.serializers import pull as pulls
 from bot.demo.github.serializers import repository
 from bot.demo.github.serializers.repository import api_of, html_of
