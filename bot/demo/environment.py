@@ -79,13 +79,18 @@ class BotProcess:
 
     async def stop(self) -> int:
         """Stop it and return its exit code; it is killed when SIGTERM does not end it in time."""
-        if self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         try:
             return await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT)
         except TimeoutError:
-            self._process.kill()
+            self._signal(signal.SIGKILL)
             return await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # not by Popen.send_signal: it collects the exit code of a process that has just ended, and asyncio misses it
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     def log_tail(self) -> str:
         """Return the end of its log."""
