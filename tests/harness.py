@@ -37,7 +37,7 @@ L1, L2, L3, L4 = "watch/l1", "org/l2-sim", "org/npu-backend", "org/tpu-backend"
 ALLOWLIST = f"""
 L1: [{L1}]
 L2: [{{{L2}: "alice, bob"}}]
-L3: {{npu: {{{L3}: [carol]}}}}
+L3: {{npu: {{{L3}: {{oncalls: [carol], answers: all}}}}}}
 L4:
   tpu: {{{L4}: [dave]}}
 """

@@ -20,7 +20,7 @@ from tests.harness import UPSTREAM, report_body
 
 L1, L2, L3, L4 = "watch/l1", "two/l2-sim", "three/npu", "four/tpu"
 BACKENDS = (L1, L2, L3, L4)
-ALLOWLIST = f"L1: [{L1}]\nL2: [{L2}]\nL3: {{npu: {{{L3}: [carol]}}}}\nL4: {{tpu: {{{L4}: [dave]}}}}\n"
+ALLOWLIST = f"L1: [{L1}]\nL2: [{L2}]\nL3: {{npu: {{{L3}: {{oncalls: [carol], answers: all}}}}}}\nL4: {{tpu: {{{L4}: [dave]}}}}\n"
 LABEL = "ciflow/oot/npu"
 REFUSALS = {429, 503}  # come again later, the bot says
 PATIENCE = 20.0  # seconds an author waits for a verdict

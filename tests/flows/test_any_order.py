@@ -112,7 +112,7 @@ async def played(bot, github, orders):
 )
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_in_every_order_of_labels_reports_sweep_and_rerun_the_checks_end_alike(bot, github, part):
-    allowlist = f"L3: {{npu: {{{L3}: [carol]}}}}\nL4: {{tpu: {{{L4}: [dave]}}}}"
+    allowlist = f"L3: {{npu: {{{L3}: {{oncalls: [carol], answers: all}}}}}}\nL4: {{tpu: {{{L4}: [dave]}}}}"
     (bot.context.settings.data_dir / "allowlist.yml").write_text(allowlist)
     await bot.wait(60)
     (natural,) = await played(bot, github, [EVENTS])

@@ -773,7 +773,9 @@ async def test_a_push_elsewhere_is_not_dispatched(bot, github):
 
 
 async def test_a_result_of_a_push_is_taken_and_a_silent_one_is_said_to_have_never_started(bot, github):
-    await list_backends(bot, f"L2: [{{repo: {L2}, events: push}}, {{repo: {L3}, events: push}}]")
+    await list_backends(
+        bot, f"L2: [{{repo: {L2}, events: push}}, {{repo: {L3}, events: push, answers: all}}]"
+    )
     await github.push(UPSTREAM)
     await bot.settle()
     assert (await bot.report(bot.dispatch(L2)))[0] == 200

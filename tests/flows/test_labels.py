@@ -13,8 +13,8 @@ from tests.serving import SQLITE
 
 TWO_DEVICES = f"""
 L3:
-  npu: {{{L3}: [carol]}}
-  fpga: {{{L2}: [bob]}}
+  npu: {{{L3}: {{oncalls: [carol], answers: all}}}}
+  fpga: {{{L2}: {{oncalls: [bob], answers: all}}}}
 L4: [{{{L4}: [dave]}}]
 """
 SHOWN = "ciflow/oot/npu"

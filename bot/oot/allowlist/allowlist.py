@@ -127,6 +127,7 @@ def _with_defaults(values: dict[str, Any], events: frozenset[str]) -> Entry:
         "confirm": level is Level.L4,
         "callback_token": "required" if level >= Level.L3 else "optional",
         "static_key": "refused" if level >= Level.L3 else "allowed",
+        "answers": "all" if level is Level.L4 else "some",
     }
     return Entry(**{**defaults, **values})
 

@@ -24,6 +24,7 @@ CHECKS = ("backend", "jobs")
 CONCLUSIONS = ("neutral", "failure")
 CALLBACK_TOKENS = ("required", "optional")
 STATIC_KEYS = ("refused", "allowed")
+ANSWERS = ("all", "some")
 DISPATCHES = ("repository", "workflow")
 
 
@@ -58,6 +59,7 @@ class Entry:
     confirm: bool = True  # whether green needs GitHub's own word; as read, true only at L4
     callback_token: str = "required"  # noqa: S105 - a choice of words, not a secret
     static_key: str = "refused"  # refused | allowed: whether one is good for reports; as read, allowed at L2
+    answers: str = "all"  # all | some: whether every dispatch is answered; as read, some below L4
     dispatch: str = "repository"  # repository | workflow
     workflow_file: str | None = None  # present exactly with dispatch: workflow
     job_timeout: int | None = None  # seconds; None: the JOB_TIMEOUT setting
@@ -149,6 +151,7 @@ KEYS = MappingProxyType(
             levels=CHECKED,
             why="at L2 every static key is good, and L1 reports nothing",
         ),
+        "answers": Key(read=yaml_values.choice(ANSWERS), levels=REPORTING, why=_SILENT),
         "dispatch": Key(read=yaml_values.choice(DISPATCHES)),
         "workflow_file": Key(
             read=yaml_values.matching(
@@ -219,6 +222,11 @@ def _check_company(
 ) -> None:
     if events is not None:  # None: not readable, and said so
         _check_events(found["level"], events, fields, problems)
+    if found["level"] is Level.L4 and found.get("answers") == "some":
+        fix = "remove it, or move the entry to L3"
+        problems.add(
+            fields["answers"].at, f"a gate cannot wait for a backend that need not answer at L4: {fix}"
+        )
     by_workflow = found.get("dispatch") == "workflow"
     if by_workflow and "workflow_file" not in fields:
         fix = "add the file's name, as in `workflow_file: ci.yml`"

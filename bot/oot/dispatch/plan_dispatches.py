@@ -38,7 +38,9 @@ log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")
 
 NO_COMMIT = "0" * 40  # GitHub's SHA for a ref that did not exist before, or no longer exists
 SAME_COMMIT = frozenset({"edited", "ready_for_review", "reopened"})  # actions that bring no commit
-WORTHLESS = frozenset({State.CANCELLED, State.NEVER_STARTED, State.NOT_INSTALLED, State.DISPATCH_FAILED})
+WORTHLESS = frozenset(
+    {State.CANCELLED, State.NEVER_STARTED, State.NOT_RUN, State.NOT_INSTALLED, State.DISPATCH_FAILED}
+)
 MOST_REOPENED = 3  # dispatches of one commit by reopening, to a backend that has not finished
 MOST_EVENTS = 10  # newest events a commit was dispatched by, whose times are compared
 

@@ -43,6 +43,7 @@ class BackendColumns(TypedDict):
     backend_key: str
     level: int
     device: str | None
+    answers: str | None
 
 
 class RecordedPull(TypedDict):
@@ -73,6 +74,7 @@ def backend_columns(entry: Entry) -> BackendColumns:
         "backend_key": entry.key,
         "level": int(entry.level),
         "device": entry.device,
+        "answers": "some" if entry.answers == "some" else None,
     }
 
 

@@ -54,7 +54,7 @@ async def _dispatches(tx: Transaction, timeouts: Timeouts) -> bool:
     silent = await dispatches.timed_out(tx, timeouts)
     for dispatch in silent:
         reason = f"no report within {duration(timeouts.of(dispatch['backend']) / 1000)}"
-        if await dispatches.never_started(tx, dispatch["id"], reason):
+        if await dispatches.end_unanswered(tx, dispatch["id"], reason):
             _publish(tx, dispatch)
     for identifier in await dispatches.unsent_for_too_long(tx, timeouts):
         tx.enqueue("dispatch", identifier)  # which fails for good now; its own task may be gone

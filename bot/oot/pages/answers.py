@@ -40,6 +40,7 @@ class Backend(Struct, frozen=True):
     neutral: int
     running: int
     never_started: Annotated[int, Meta(description="dispatches sent and never reported on")]
+    not_run: Annotated[int, Meta(description="the same, of backends that need not answer: no failure")]
     not_dispatched: Annotated[int, Meta(description="refused by GitHub, or without the App on the backend")]
     superseded: Annotated[int, Meta(description="dropped for a newer commit before they were sent")]
     pass_rate: Annotated[float | None, Meta(description="null when nothing counts")]
@@ -123,6 +124,7 @@ class Entry(Struct, frozen=True):
     confirm: bool
     callback_token: Annotated[str, one_of(terms.CALLBACK_TOKENS)]
     static_key: Annotated[str, one_of(terms.STATIC_KEYS)]
+    answers: Annotated[str, one_of(terms.ANSWERS)]
     dispatch: Annotated[str, one_of(terms.DISPATCHES)]
     workflow_file: str | None
     job_timeout: int | None

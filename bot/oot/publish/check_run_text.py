@@ -82,6 +82,7 @@ _CONCLUSIONS = {
     State.CANCELLED: "cancelled",
     State.NEUTRAL: "neutral",
     State.NEVER_STARTED: "failure",
+    State.NOT_RUN: "neutral",
     State.NOT_INSTALLED: "failure",
     State.DISPATCH_FAILED: "failure",
 }

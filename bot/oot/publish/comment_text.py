@@ -236,7 +236,7 @@ def _other_oncalls(
 
 def _lists(pull: Pull, backends: Sequence[Backend], extent: Extent) -> Iterator[str]:
     running = [b for b in backends if b.state in {State.RUNNING, State.CONFIRMING}]
-    stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL}]
+    stopped = [b for b in backends if b.state in {State.CANCELLED, State.NEUTRAL, State.NOT_RUN}]
     passing = [b for b in backends if b.state is State.SUCCESS and extent.passing]
     watched = _watched(pull)
     whom = "level 2, or 3 without its label" if any(b.level == Level.L3 for b in watched) else "level 2"

@@ -117,9 +117,16 @@ class _Case:
             self.backend.device, self.terms.labels, self.terms.label_prefixes
         )
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a check run may wait for it: a backend that need not answer has none before a report or a run."""
+        backend = self.backend
+        told = backend.jobs or backend.state.red or self.dispatch["run_id"] is not None
+        return self.dispatch["answers"] != "some" or bool(told)
+
     def may_begin(self, name: str) -> bool:
         """Whether a check run of this name may begin: on an older head only to replace another."""
-        return self.terms.current or name in self.newest
+        return self.awaited and (self.terms.current or name in self.newest)
 
     def continues(self, row: CheckRow | None) -> bool:
         """Whether a check run shows the backend's state, `row` if it has begun; otherwise it is ended."""
@@ -135,8 +142,9 @@ def _of_backend(case: _Case) -> Iterator[Write | None]:
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
         check = annotated(check, case.backend.failing, case.terms.files)
-    if case.may_begin(check.name):
-        yield _write(case, check, basis, _continued(case, check.name, basis))
+    row = _continued(case, check.name, basis)
+    if row is not None or case.may_begin(check.name):
+        yield _write(case, check, basis, row)
 
 
 def _new_id(case: _Case, basis: str) -> str:
@@ -153,7 +161,7 @@ def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
     attempts = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
     if sum(one["name"] == name for one in attempts) >= MOST_ATTEMPTS:
         return row
-    unwanted = row["status"] != "completed" and not case.requested
+    unwanted = row["status"] != "completed" and not (case.requested and case.awaited)
     return row if unwanted else None  # it is ended, whatever its basis
 
 

@@ -135,7 +135,7 @@ async def was_dispatched(tx: Transaction, repo: str, number: int, backend_key: s
     query = sa.select(oot_dispatch.c.id).where(
         *_of(repo, number),
         oot_dispatch.c.backend_key == backend_key,
-        oot_dispatch.c.state.in_(("sent", "never_started")),
+        oot_dispatch.c.state.in_(("sent", "never_started", "not_run")),
     )
     return await tx.row(query.limit(1)) is not None
 
@@ -231,10 +231,14 @@ async def unsent_for_too_long(tx: Transaction, timeouts: Timeouts) -> list[str]:
     return list((await tx.run(query.order_by(oot_dispatch.c.id).limit(PAGE))).scalars())
 
 
-async def never_started(tx: Transaction, identifier: str, reason: str) -> bool:
-    """Conclude a dispatch without a report; returns False when it has one, or is no longer `sent`."""
+async def end_unanswered(tx: Transaction, identifier: str, reason: str) -> bool:
+    """Conclude a dispatch without a report; returns False when it has one, or is no longer `sent`.
+
+    It never started, or was not run where the backend need not answer.
+    """
     matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
-    change_of = sa.update(oot_dispatch).where(*matches).values(state="never_started", error=reason)
+    end = sa.case((oot_dispatch.c.answers == "some", "not_run"), else_="never_started")
+    change_of = sa.update(oot_dispatch).where(*matches).values(state=end, error=reason)
     done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
     tx.note_changed("oot_dispatch", done)
     return bool(done)

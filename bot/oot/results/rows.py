@@ -45,6 +45,7 @@ class DispatchRow(TypedDict):
     dispatched_at: int | None
     heard_at: int | None
     token_jti: str
+    answers: str | None
     run_id: str | None
     error: str | None
 

@@ -26,13 +26,14 @@ oot_dispatch = sa.Table(
     _must("backend_key", sa.Text),  # the name, case folded
     _must("level", sa.Integer),
     _column("device", sa.Text),
-    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started
+    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started | not_run
     _must("state", sa.Text),
     _must("attempts", sa.Integer),
     _must("created_at", Big),
     _column("dispatched_at", Big),
     _column("heard_at", Big),  # when the first report on it came
     _must("token_jti", sa.Text),
+    _column("answers", sa.Text),  # some: silence is no failure; null: all, a report is expected
     _column("run_id", sa.Text),  # the run a workflow_dispatch started: reports have to be about it
     _column("error", sa.Text),
     sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),

@@ -31,6 +31,7 @@ class BackendStats:
     neutral: int = 0
     running: int = 0
     never_started: int = 0  # dispatches sent and never reported on
+    not_run: int = 0  # the same, of backends that need not answer
     not_dispatched: int = 0  # dispatches GitHub refused, or without the App on the backend
     superseded: int = 0  # dispatches dropped for a newer commit before they were sent
     pass_rate: float | None = None  # 0..1; None when nothing counts
@@ -59,6 +60,7 @@ def numbers(of: Tally) -> BackendStats:
         neutral=of.neutral,
         running=of.running,
         never_started=of.never_started,
+        not_run=of.not_run,
         not_dispatched=of.not_dispatched,
         superseded=of.superseded,
         pass_rate=of.pass_rate,
@@ -92,6 +94,7 @@ OUTCOMES = {
 }
 ENDS = {
     "never_started": "never_started",
+    "not_run": "not_run",
     "not_installed": "not_dispatched",
     "failed": "not_dispatched",
     "superseded": "superseded",
@@ -118,6 +121,7 @@ class Tally:
     neutral: int = 0
     running: int = 0
     never_started: int = 0
+    not_run: int = 0
     not_dispatched: int = 0
     superseded: int = 0
     execution: int = 0  # first to last report

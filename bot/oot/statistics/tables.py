@@ -10,6 +10,7 @@ from bot.oot.statistics.stats import ADDED
 
 HISTOGRAMS = ("execution", "queue", "whole")
 COUNTS = tuple(name for name in ADDED if name not in HISTOGRAMS)
+ADDED_LATER = {"not_run": "0"}  # an older version writes days without it
 
 
 oot_day = sa.Table(
@@ -21,7 +22,7 @@ oot_day = sa.Table(
     _must("event_type", sa.Text),
     _must("backend", sa.Text),
     _must("level", sa.Integer),
-    *(_must(name, Big) for name in COUNTS),
+    *(_must(name, Big, server_default=ADDED_LATER.get(name)) for name in COUNTS),
     *(_must(name, sa.LargeBinary) for name in HISTOGRAMS),  # see bot.oot.statistics.histogram
     _must("hours", Json),
     _must("last_at", Big),

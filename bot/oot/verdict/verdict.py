@@ -35,6 +35,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
     NEUTRAL = "neutral"
     NEVER_STARTED = "never_started"  # dispatched, silent past START_TIMEOUT
+    NOT_RUN = "not_run"  # the same, of a backend that need not answer
     NOT_INSTALLED = "not_installed"  # the App is not installed on the backend
     DISPATCH_FAILED = "dispatch_failed"  # GitHub refused the dispatch for good
 
@@ -45,7 +46,7 @@ class State(StrEnum):
 
     @property
     def red(self) -> bool:
-        """Whether it needs attention: finished, and neither passed, neutral nor cancelled."""
+        """Whether it needs attention: finished, and neither passed, neutral, cancelled nor not run."""
         return self in _RED
 
 
@@ -61,6 +62,7 @@ STATE_OF_DISPATCH = {  # while nothing is reported on it
     "not_installed": State.NOT_INSTALLED,
     "failed": State.DISPATCH_FAILED,
     "never_started": State.NEVER_STARTED,
+    "not_run": State.NOT_RUN,
     "held": State.HELD,
     "superseded": State.CANCELLED,
 }
@@ -113,10 +115,16 @@ def is_due(entry: Entry) -> bool:
 def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
     """Return the facts that count for a backend that blocks now, whatever its level when it was dispatched.
 
-    Reports accepted with less proof than its entry asks for now do not count.
+    Reports accepted with less proof than its entry asks for now do not count, and it has to answer now.
     """
     counted = [job for job in facts.jobs if entry is None or _proven(job, entry)]
-    dispatch: DispatchRow = {**facts.dispatch, "level": int(Level.L4)}  # a row: a plain number
+    dispatch: DispatchRow = {
+        **facts.dispatch,
+        "level": int(Level.L4),
+        "answers": None,
+    }  # a row: a plain number
+    if dispatch["state"] == "not_run":
+        dispatch["state"] = "never_started"
     if facts.jobs and not counted:
         dispatch["state"] = "unproven"
     return replace(facts, dispatch=dispatch, jobs=counted)

@@ -29,6 +29,7 @@ _STATES = {
     State.CANCELLED: ("⚪", "cancelled"),
     State.NEUTRAL: ("⚪", "neutral"),
     State.NEVER_STARTED: ("❌", "never started"),
+    State.NOT_RUN: ("⚪", "not run"),
     State.NOT_INSTALLED: ("❌", "not installed"),
     State.DISPATCH_FAILED: ("❌", "could not be dispatched"),
 }

@@ -16,8 +16,9 @@ def only(text):
 
 def test_a_plain_repository_gets_the_defaults():
     assert only("L2: [org/a]") == Entry(
-        repo="org/a", level=Level.L2, line=1, confirm=False, callback_token="optional", static_key="allowed"
-    )
+        repo="org/a", level=Level.L2, line=1, confirm=False, callback_token="optional", static_key="allowed",
+        answers="some",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ L3:
   conclusion: failure
   callback_token: optional
   static_key: allowed
+  answers: all
   dispatch: workflow
   workflow_file: ci.yml
   job_timeout: 90m
@@ -119,6 +121,7 @@ L4:
         confirm=False,
         callback_token="optional",
         static_key="allowed",
+        answers="all",
         dispatch="workflow",
         workflow_file="ci.yml",
         job_timeout=5_400,

@@ -18,6 +18,7 @@ CHOICES = (
     *allowlist_entry.CHECKS,
     *allowlist_entry.CONCLUSIONS,
     *allowlist_entry.CALLBACK_TOKENS,
+    *allowlist_entry.ANSWERS,
     *allowlist_entry.DISPATCHES,
 )
 

@@ -37,6 +37,7 @@ CHOICES = {
     "conclusion": entry.CONCLUSIONS,
     "callback_token": entry.CALLBACK_TOKENS,
     "static_key": entry.STATIC_KEYS,
+    "answers": entry.ANSWERS,
     "dispatch": entry.DISPATCHES,
 }
 
@@ -174,6 +175,8 @@ def test_the_schema_accepts_the_example_and_the_page(text):
         "L4: {org/a: alice}",
         "L4: [{repo: org/a, conclusion: failure}]",
         "L4: [{repo: org/a, confirm: 'true'}]",
+        "L4: [{repo: org/a, answers: some}]",
+        "L1: [{repo: org/a, answers: all}]",
     ],
 )
 def test_the_schema_refuses_what_the_parser_refuses(text):
@@ -197,6 +200,7 @@ TERMS = st.fixed_dictionaries(
         "confirm": st.booleans(),
         "callback_token": st.sampled_from([*entry.CALLBACK_TOKENS]),
         "static_key": st.sampled_from([*entry.STATIC_KEYS]),
+        "answers": st.sampled_from([*entry.ANSWERS]),
         "dispatch": st.sampled_from([*entry.DISPATCHES]),
         "workflow_file": st.just("ci.yml"),
         "job_timeout": st.sampled_from(["1h", "35d"]),
