@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.store import Store
-    from bot.web.bodies import BodyBudget
+    from bot.web.bodies import BodyRooms
     from bot.web.operations import Operation
 
 log = structlog.get_logger("bot.app")
@@ -113,13 +113,13 @@ def operations(features: Features) -> list[Operation]:
 
 
 def make_app(
-    context: Context, *, body_seconds: float = 10.0, body_budget: BodyBudget | None = None
+    context: Context, *, body_seconds: float = 10.0, body_rooms: BodyRooms | None = None
 ) -> web.Application:
     """Return aiohttp's application with the endpoints and pages of this process's role.
 
     A body that takes longer than `body_seconds` is cut off.
     """
-    app = server.make_app(context, body_seconds=body_seconds, body_budget=body_budget)
+    app = server.make_app(context, body_seconds=body_seconds, body_rooms=body_rooms)
     app[access.FIND_PRIVATE] = rows.private
     app.add_routes(health.routes)
     if context.settings.role != "worker":

@@ -1,7 +1,7 @@
 """Request bodies of strangers: bounded in size, time and memory, never decompressed, strictly UTF-8 JSON.
 
 A body's first 64 KiB are not counted: there are at most as many of them as connections, and so a small delivery never
-waits behind a large one. Larger bodies wait, in the order they came, for a slot and for memory of their whole length.
+waits behind a large one. What is larger needs room (`body_room`).
 """
 
 from __future__ import annotations
@@ -14,94 +14,80 @@ import msgspec
 from aiohttp import web
 
 from bot.core.errors import Rejected
-from bot.web.app_keys import BODY_SECONDS
+from bot.web.app_keys import BODY_SECONDS, CONTEXT
+from bot.web.body_room import MIB, Body, BodyRoom, RoomLimits
+from bot.web.client_ip import client_ip, is_shared
 
 SMALL = 64 * 1024  # bytes of a body that are not counted
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread, so that everybody else is served meanwhile
-MOST_BYTES = 128 * 1024 * 1024  # of larger bodies, from their reading to their answer
-MOST_BODIES = 64  # larger ones at once
-PATIENCE = 20.0  # seconds a body waits for memory
+STRANGERS = RoomLimits(most_bytes=96 * MIB)
+AUTHENTICATED = RoomLimits(most_bytes=32 * MIB)
 
 
-class BodyBudget:
-    """The memory that larger bodies may take, from their first bytes to their answer."""
+class BodyRooms:
+    """The rooms for larger bodies: strangers' and authenticated callers', who never wait for strangers."""
 
-    def __init__(
-        self, *, most_bytes: int = MOST_BYTES, most_bodies: int = MOST_BODIES, patience: float = PATIENCE
-    ) -> None:
-        self._bytes = most_bytes  # left
-        self._bodies = most_bodies  # left
-        self._patience = patience
-        self._turn = asyncio.Lock()  # first come, first served
-        self._released = asyncio.Event()
-
-    async def acquire(self, request: web.Request, size: int) -> None:
-        """Wait until a body of that many bytes fits; raises Rejected 503 if that takes too long.
-
-        The request holds the memory until its answer is made (`release`).
-        """
-        try:
-            async with asyncio.timeout(self._patience), self._turn:
-                while self._bytes < size or not self._bodies:
-                    self._released.clear()
-                    await self._released.wait()
-                self._bytes -= size
-                self._bodies -= 1
-                request[BODY_BYTES] = size
-        except TimeoutError:
-            detail = "too many large bodies are being read at once: send it again in a while"
-            headers = {"Retry-After": "10", "Connection": "close"}
-            raise Rejected(503, "busy", detail, headers=headers) from None
-
-    def release(self, request: web.Request) -> None:
-        """Give back the memory a request holds, if any."""
-        if BODY_BYTES in request:
-            self._bytes += request[BODY_BYTES]
-            self._bodies += 1
-            self._released.set()
+    def __init__(self, strangers: RoomLimits = STRANGERS, authenticated: RoomLimits = AUTHENTICATED) -> None:
+        self.strangers = BodyRoom(strangers)
+        self.authenticated = BodyRoom(authenticated)
 
 
-BODY_BUDGET: web.AppKey[BodyBudget] = web.AppKey("body_budget", BodyBudget)
-BODY_BYTES: web.RequestKey[int] = web.RequestKey("body_bytes", int)
+BODY_ROOMS: web.AppKey[BodyRooms] = web.AppKey("body_rooms", BodyRooms)
+BODY: web.RequestKey[Body] = web.RequestKey("body", Body)
 
 
-async def read_body(request: web.Request, *, limit: int) -> bytes:
-    """Return the raw bytes; raises Rejected 415, 413, 408, or 503 where memory stays short."""
+async def read_body(request: web.Request, *, limit: int, caller: str | None = None) -> bytes:
+    """Return the raw bytes; raises Rejected 415, 413, 408, or 503 where room stays short.
+
+    `caller` is who was authenticated, None for a stranger. The request holds its room until its answer is made.
+    """
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
-    if (request.content_length or 0) > limit:
+    length = request.content_length
+    if length is not None and length > limit:
         raise _too_large(limit)
-    if request.content.is_eof():  # small bodies are usually there already
-        body = request.content.read_nowait()
-        if len(body) > SMALL:
-            await request.app[BODY_BUDGET].acquire(request, len(body))
-        return body
+    if length is not None and length <= SMALL and request.content.is_eof():  # usually it is there already
+        return request.content.read_nowait()
     seconds = request.app[BODY_SECONDS]
     try:
         async with asyncio.timeout(seconds) as deadline:
-            return await _read_arriving(request, limit, deadline)
+            chunks = await _chunks(request, limit, caller, deadline)
     except TimeoutError:
-        detail = f"the body did not arrive within {seconds:g} s: send it again in one go"
+        slow = BODY in request and request[BODY].slow
+        how = "arrives too slowly" if slow else f"did not arrive within {seconds:g} s"
+        detail = f"the body {how}: send it again in one go"
         raise Rejected(408, "body_timeout", detail, headers={"Connection": "close"}) from None
+    size = sum(map(len, chunks))
+    return b"".join(chunks) if size <= LARGE else await asyncio.to_thread(b"".join, chunks)
 
 
-async def _read_arriving(request: web.Request, limit: int, deadline: asyncio.Timeout) -> bytes:
-    """Read until the end; waiting for memory is not the sender's fault and does not count."""
-    chunks, size, acquired = [], 0, False
+async def _chunks(
+    request: web.Request, limit: int, caller: str | None, deadline: asyncio.Timeout
+) -> list[bytes]:
+    """Read until the end; a body that is larger than SMALL is charged for what has come."""
+    chunks, size, body = [], 0, None
     async for chunk in request.content.iter_any():
+        chunks.append(chunk)
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
-        if size > SMALL and not acquired:
-            due = deadline.when()
-            waits_from = asyncio.get_running_loop().time()
-            deadline.reschedule(None)
-            await request.app[BODY_BUDGET].acquire(request, request.content_length or limit)
-            waited = asyncio.get_running_loop().time() - waits_from
-            deadline.reschedule(due and due + waited)
-            acquired = True
-    return b"".join(chunks) if size <= LARGE else await asyncio.to_thread(b"".join, chunks)
+        if size > SMALL:
+            body = request[BODY] = body or _body(request, caller, deadline)
+            body.whole = request.content.is_eof()
+            await body.room.take(body, size - body.size)
+    if body:
+        body.room.arrived(body)
+    return chunks
+
+
+def _body(request: web.Request, caller: str | None, deadline: asyncio.Timeout) -> Body:
+    """Return a body that begins to count, in the room it belongs to."""
+    rooms, seconds = request.app[BODY_ROOMS], request.app[BODY_SECONDS]
+    if caller is not None:
+        return Body(rooms.authenticated, deadline, seconds, caller=caller, shared=False)
+    trusted = request.app[CONTEXT].settings.trusted_proxies
+    address, shared = client_ip(request, trusted), is_shared(request, trusted)
+    return Body(rooms.strangers, deadline, seconds, caller=address, shared=shared)
 
 
 def require_utf8(body: bytes) -> None:

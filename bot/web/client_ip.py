@@ -20,16 +20,30 @@ def client_ip(request: web.Request, trusted: Sequence[Network]) -> str:
 
     X-Forwarded-For is read from its end, only as far as trusted proxies wrote it: anybody can forge the rest.
     """
-    found = _read(request.remote or "")
-    hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
-    while found is not None and hops and any(found in network for network in trusted):
-        before = _read(hops.pop())
-        if before is None:
-            break
-        found = before
+    found, _ = _walk(request, trusted)
     if isinstance(found, IPv6Address):
         return str(IPv6Network((found, SUBSCRIBER_BITS), strict=False))
     return str(found or request.remote or "")
+
+
+def is_shared(request: web.Request, trusted: Sequence[Network]) -> bool:
+    """Whether that address says that it forwards for another one: a proxy that is not listed, or a forgery."""
+    return bool(_walk(request, trusted)[1])
+
+
+def _walk(
+    request: web.Request, trusted: Sequence[Network]
+) -> tuple[IPv4Address | IPv6Address | None, list[str]]:
+    """Return the first address from the end that is no trusted proxy's, and the hops before it."""
+    found = _read(request.remote or "")
+    hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
+    while found is not None and hops and any(found in network for network in trusted):
+        before = _read(hops[-1])
+        if before is None:
+            break
+        found = before
+        hops.pop()
+    return found, [hop for hop in hops if hop.strip()]
 
 
 def _read(text: str) -> IPv4Address | IPv6Address | None:

@@ -16,7 +16,7 @@ from bot.core import metrics, traces
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.log_output import REQUEST
 from bot.web import html
-from bot.web.bodies import BODY_BUDGET
+from bot.web.bodies import BODY
 from bot.web.log_limiter import LOG_LIMITER
 from bot.web.parameters import IDENTIFIER
 
@@ -62,7 +62,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
                 span.set_attribute("http.response.status_code", response.status)
     finally:
         REQUEST.reset(named)
-        request.app[BODY_BUDGET].release(request)
+        if BODY in request:
+            request[BODY].room.release(request[BODY])
     metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON

@@ -1,4 +1,4 @@
-"""What may strangers take of the bot at once? Room for large bodies, a number of connections, and little time."""
+"""What may strangers take of the bot at once? A number of connections, and little time."""
 
 from __future__ import annotations
 
@@ -10,96 +10,12 @@ import socket
 import pytest
 
 from bot.app import answering, make_app
-from bot.web.bodies import BodyBudget
 from bot.web.connections import ConnectionLimits
-from tests.harness import SECRET, sign
-from tests.serving import SQLITE, converse, request_head, serving
+from tests.serving import SQLITE
 
-PATH = "/api/github/webhooks"
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 KIB = 1024
 pytestmark = SQLITE
-
-
-def delivery(guid, size):
-    """Head and body of a signed delivery of that many bytes."""
-    body = b'{"a":"' + b"x" * (size - 8) + b'"}'
-    headers = {
-        "Content-Type": b"application/json",
-        "Content-Length": str(size).encode(),
-        "X-GitHub-Event": b"star",
-        "X-GitHub-Delivery": guid.encode(),
-        "X-Hub-Signature-256": sign(body, SECRET).encode(),
-    }
-    return request_head("POST", PATH, headers), body
-
-
-async def begin(url, guid, size, sent):
-    """Send a delivery's first bytes; returns the connection and the rest."""
-    head, body = delivery(guid, size)
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    writer.write(head + body[:sent])
-    await writer.drain()
-    return reader, writer, body[sent:]
-
-
-async def arrived(served):
-    """Return when what was sent before has come in: so have three calls and their answers."""
-    for _ in range(3):
-        assert (await served.get("/healthz"))[0] == 200
-
-
-async def test_large_bodies_wait_for_room_and_small_ones_pass_them(bot):
-    budget = BodyBudget(most_bytes=400 * KIB, most_bodies=9, patience=20)
-    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
-        reader, writer, rest = await begin(served.url, "first", 300 * KIB, 200 * KIB)
-        await arrived(served)
-        second = asyncio.create_task(converse(served.url, *delivery("second", 300 * KIB)))
-        third = asyncio.create_task(converse(served.url, *delivery("third", 80 * KIB)))
-        for size in (100, 60 * KIB):
-            assert (await converse(served.url, *delivery(f"small-{size}", size)))[0] == 202
-        assert not second.done()
-        assert not third.done()
-        writer.write(rest)
-        assert (await reader.readline()).split()[1] == b"202"
-        writer.close()
-        assert [status for status, _ in await asyncio.gather(second, third)] == [202, 202]
-    stored = [row["guid"] for row in await bot.rows("delivery")]
-    assert stored[:3] == ["small-100", f"small-{60 * KIB}", "first"]
-    assert sorted(stored[3:]) == ["second", "third"]
-
-
-@pytest.mark.parametrize("limits", [{"most_bytes": 200 * KIB}, {"most_bodies": 1}], ids=["bytes", "bodies"])
-async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, limits):
-    async with serving(bot, make_app(bot.context, body_budget=BodyBudget(**limits, patience=0.2))) as served:
-        reader, writer, rest = await begin(served.url, "with spaces", 180 * KIB, 170 * KIB)
-        await arrived(served)
-        async with served.http.post(served.url + PATH, data=b"x" * 100 * KIB) as answer:
-            assert (answer.status, (await answer.json())["error"]) == (503, "busy")
-            assert int(answer.headers["Retry-After"]) > 0
-        writer.write(rest)
-        assert await status_of(reader) == 400  # a GUID has no spaces; its room is free again
-        assert (await converse(served.url, *delivery("next", 100 * KIB)))[0] == 202
-        writer.close()
-
-
-async def test_a_sender_that_hangs_up_gives_its_room_back(bot):
-    budget = BodyBudget(most_bytes=100 * KIB, most_bodies=1, patience=5)
-    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
-        _, writer, _ = await begin(served.url, "gone", 90 * KIB, 80 * KIB)
-        await arrived(served)
-        writer.close()
-        assert (await converse(served.url, *delivery("next", 90 * KIB)))[0] == 202
-
-
-async def test_a_refused_body_gives_its_room_back(bot):
-    budget = BodyBudget(most_bytes=100 * KIB, most_bodies=1, patience=0.2)
-    async with serving(bot, make_app(bot.context, body_budget=budget)) as served:
-        for _ in range(3):
-            status, answer = await served.send("star", None, body=b"x" * 90 * KIB)
-            assert (status, answer["error"]) == (400, "invalid_json")
-            status, answer = await served.send("star", None, body=b"x" * 90 * KIB, secret="guessed")
-            assert (status, answer["error"]) == (401, "invalid_signature")
 
 
 @contextlib.asynccontextmanager

@@ -40,7 +40,7 @@ async def callback(request: web.Request) -> web.Response:
     try:
         claims = await authenticate(request)
         await _refuse_large_from_unlisted(request, claims)
-        report = parse_submission(claims, await read_body(request, limit=LIMIT))
+        report = parse_submission(claims, await read_body(request, limit=LIMIT, caller=claims.repository))
         (answer,) = await request.app[REPORT_BATCHER].accept([report])
         if isinstance(answer, Rejected):
             raise answer
@@ -57,7 +57,8 @@ async def callback_batch(request: web.Request) -> web.Response:
     try:
         claims = await authenticate(request)
         await _refuse_large_from_unlisted(request, claims)
-        read = [_parse_one(claims, body) for body in _split(await read_body(request, limit=BATCH_LIMIT))]
+        batch = await read_body(request, limit=BATCH_LIMIT, caller=claims.repository)
+        read = [_parse_one(claims, body) for body in _split(batch)]
         taken = iter(
             await request.app[REPORT_BATCHER].accept([one for one in read if isinstance(one, Submission)])
         )
@@ -173,7 +174,7 @@ async def results(request: web.Request) -> web.Response:
     """Accept a report that an outside relay passes on; it is stored before the answer."""
     try:
         _check_token(request.headers.get(RELAY_HEADER, ""), request.app[CONTEXT].settings.relay_token)
-        envelope = _parse_relayed(await read_body(request, limit=LIMIT))
+        envelope = _parse_relayed(await read_body(request, limit=LIMIT, caller=RELAY_HEADER))
         async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
             answer = await acceptance.accept_relayed(tx, request.app[CONTEXT].settings, envelope)
         if isinstance(answer, Rejected):
