@@ -26,6 +26,7 @@ from bot.db.db_clock import DatabaseClock
 from bot.features import FEATURES
 from bot.github.client import GitHubApp
 from bot.github.rate_budget import SharedBudgets
+from bot.ingest import identify
 from bot.ingest.intake import Intake
 from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.app")
 
-FIRST_READ = 5.0  # seconds for reading the allowlist before requests are taken; the worker tries again later
+FIRST_READ = 5.0  # seconds for what GitHub is asked before requests are taken; the worker tries again later
 SHUTDOWN = 2.0  # seconds for requests in flight
 BACKLOG = 1024  # connections the system holds while the bot is busy
 
@@ -195,7 +196,7 @@ async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]
     if context.settings.role == "web":
         yield
         return
-    await _first_allowlist(context)
+    await asyncio.gather(_first_allowlist(context), _first_visibility(context))
     worker = make_worker(context)
     working = asyncio.create_task(worker.run())
     working.add_done_callback(lambda _: stop.set())  # the process ends with its worker
@@ -226,6 +227,13 @@ async def _first_allowlist(context: Context) -> None:
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
             await refresh.refresh(context)
+
+
+async def _first_visibility(context: Context) -> None:
+    """Ask GitHub which of the repositories in our settings are private, if it answers soon; else a task asks again."""
+    with contextlib.suppress(RetryLater, TimeoutError):
+        async with asyncio.timeout(FIRST_READ):
+            await identify.ask_at_start(context)
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from bot.core.errors import Rejected
 from bot.core.json_fields import Kind
 from bot.ingest import record_reads, webhooks
-from bot.ingest.records import TYPES, RecordType
+from bot.ingest.records import INSTALLATION, TYPES, RecordType
 from bot.web import access, parameters
 from bot.web.answers import Answer, Time, any_of, fill, send
 from bot.web.app_keys import CONTEXT
@@ -95,8 +95,13 @@ def _kind(request: web.Request) -> RecordType[Any]:
 
 
 def _repo(request: web.Request) -> str:
-    """Return the repository of the path; `-/-` stands for none, as with installations."""
+    """Return the repository of the path; `-/-` stands for none, as with installations: for the administrator only.
+
+    An installation says which permissions an account has granted, whatever repository it is found under.
+    """
     repo = parameters.repo(request)
+    if repo == "-/-" or request.match_info["table"] == INSTALLATION.table:
+        access.require_admin(request)
     return "" if repo == "-/-" else repo
 
 

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 def periodic(settings: Settings) -> dict[str, float]:
     """Return seconds between two runs, by task kind; the log is pulled only where no webhook can reach us."""
     pulling = {"pull": float(settings.pull_interval)} if settings.pulls else {}
-    return {"prune": 3600.0, "reconcile": 600.0, "redeliver": 600.0} | pulling
+    return {"identify": 60.0, "prune": 3600.0, "reconcile": 600.0, "redeliver": 600.0} | pulling
 
 
 FEATURE = Feature(
     name="ingest",
     tables="bot.ingest.tables",
     tasks={
+        "identify": "bot.ingest.identify:run",
         "prune": "bot.ingest.prune:run",
         "pull": "bot.ingest.redeliver:pull",
         "reconcile": "bot.ingest.reconcile:run",

@@ -18,6 +18,7 @@ GITHUB = op.Caller(
 )
 IDENTIFIER = Annotated[str, matching(parameters.IDENTIFIER)]
 TOPIC = op.Topic("Records", "GitHub's objects, as we know them.")
+NOT_ADMIN = (401, "unauthorized", "installations are for the administrator only")
 TABLE = op.in_path("table", Annotated[str, one_of(TYPES)], "which kind of record")
 WEBHOOK = {
     "action": "opened",
@@ -66,10 +67,15 @@ OPERATIONS = (
         Records,
         topic=TOPIC,
         callers=op.READER,
-        description="The repository `-/-` stands for none, as with installations.",
+        description="The repository `-/-` stands for none, as with installations: for the administrator only.",
         parameters=[TABLE, *op.repository(), op.limit(ROWS), op.before()],
         named=tuple(RECORDS.values()),
-        refusals=[op.WRONG_PARAMETER, (404, "not_found", "no such table, or nothing held"), *op.READING],
+        refusals=[
+            op.WRONG_PARAMETER,
+            NOT_ADMIN,
+            (404, "not_found", "no such table, or nothing held"),
+            *op.READING,
+        ],
     ),
     op.Operation(
         "GET /api/records/{table}/{owner}/{repo}/{id}",
@@ -88,6 +94,11 @@ OPERATIONS = (
             ),
             op.whole("attempt", 1_000_000, "of a workflow run; the newest when left out"),
         ],
-        refusals=[op.WRONG_PARAMETER, (404, "not_found", "no such table or record"), *op.READING],
+        refusals=[
+            op.WRONG_PARAMETER,
+            NOT_ADMIN,
+            (404, "not_found", "no such table or record"),
+            *op.READING,
+        ],
     ),
 )

@@ -1,4 +1,4 @@
-"""Repositories and accounts whose events lead to anything: upstream, and those that features name."""
+"""Repositories and accounts whose events lead to anything: upstream, and those that features add."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Watched:
 
     repositories: frozenset[str]  # records of these are compared with GitHub
     accounts: frozenset[str]  # their missed deliveries are requested before others'
+    named: frozenset[str] = frozenset()  # by the settings: private until their visibility is known
 
 
 async def watched(context: Context, tx: Transaction) -> Watched:
@@ -33,11 +34,13 @@ async def watched(context: Context, tx: Transaction) -> Watched:
     settings = context.settings
     repositories = {repo.lower() for repo in settings.upstream_repo}
     accounts = set(map(owner_of, settings.upstream_repo))
+    named = {repo.casefold() for repo in settings.upstream_repo}
     for find in load_each(context.features, "watched"):
         found: Watched = await find(tx, settings)
         repositories |= found.repositories
         accounts |= found.accounts
-    return Watched(repositories=frozenset(repositories), accounts=frozenset(accounts))
+        named |= found.named
+    return Watched(repositories=frozenset(repositories), accounts=frozenset(accounts), named=frozenset(named))
 
 
 def owner_of(repo: str) -> str:
@@ -105,6 +108,14 @@ async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
     near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
     query = sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
     return set((await tx.run(query)).scalars())
+
+
+async def of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
+    """Return those of these names (case folded) of which nobody has said whether their repository is private."""
+    folded = {name.casefold() for name in wanted}
+    told = (REPOSITORY.repository_id == NAME.repository_id, REPOSITORY.private.is_not(None))
+    known = await tx.run(sa.select(NAME.name).where(NAME.name.in_(folded), sa.exists().where(*told)))
+    return folded - set(known.scalars())
 
 
 def is_known(

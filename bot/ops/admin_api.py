@@ -21,7 +21,6 @@ from bot.web.app_keys import CONTEXT
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-READING = frozenset({"GET", "HEAD"})  # the cookie suffices for them: they change nothing
 ROWS = 100  # of a list unless ?limit= says otherwise
 
 
@@ -111,17 +110,10 @@ class Retried(Answer, frozen=True, kw_only=True):
 
 
 def json_for_admin(handler: Callable[[web.Request], Awaitable[Answer]], status: int = 200) -> Any:
-    """Return an aiohttp handler that answers the administrator alone: 404 without a token set, 401 for others.
-
-    Whoever signed in with a browser may read, since the pages link their JSON; changes take the token.
-    """
+    """Return an aiohttp handler that answers the administrator alone."""
 
     async def guarded(request: web.Request) -> web.Response:
-        if not request.app[CONTEXT].settings.admin_token:
-            raise Rejected(404, "not_found", "this endpoint is closed: set OOTBOT_ADMIN_TOKEN to open it")
-        if not (access.is_admin(request) or (request.method in READING and access.is_signed_in(request))):
-            detail = "send the header `Authorization: Bearer <ADMIN_TOKEN>`"
-            raise Rejected(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+        access.require_admin(request)
         body = msgspec.json.encode(await handler(request))
         return web.Response(body=body, status=status, content_type="application/json")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COOKIE = "ootbot_admin"
 SIGNED_IN = 12 * 3600  # seconds
+READING = frozenset({"GET", "HEAD"})  # the cookie suffices for them: they change nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,18 @@ def is_admin(request: web.Request) -> bool:
     """Whether the request carries ADMIN_TOKEN as its bearer token; never while none is set."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     return scheme.casefold() == "bearer" and is_token(request, given.strip())
+
+
+def require_admin(request: web.Request) -> None:
+    """Raise Rejected 404 while no token is set, 401 for anybody but the administrator.
+
+    Whoever signed in with a browser may read, since the pages link their JSON; changes take the token.
+    """
+    if not request.app[CONTEXT].settings.admin_token:
+        raise Rejected(404, "not_found", "this endpoint is closed: set OOTBOT_ADMIN_TOKEN to open it")
+    if not (is_admin(request) or (request.method in READING and is_signed_in(request))):
+        detail = "send the header `Authorization: Bearer <ADMIN_TOKEN>`"
+        raise Rejected(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 def is_token(request: web.Request, given: str) -> bool:

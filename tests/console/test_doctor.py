@@ -235,7 +235,7 @@ async def test_what_readyz_keeps_from_strangers_is_told_to_doctor(serving, githu
     (tmp_path / "allowlist.yml").write_text("L5: [secret/backend]\n")
     await asyncio.wait_for((await serving.start()).wait(), 20)
     repo = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
-    repo["updated_at"] = "2026-10-01T00:00:00Z"
+    repo["updated_at"] = "2099-01-01T00:00:00Z"
     await github.deliver("repository", {"action": "privatized", "repository": repo})
     await until(
         lambda: serving.rows("SELECT * FROM repository WHERE private"), what="the repository to be private"

@@ -29,6 +29,18 @@ def test_the_keys_that_weaken_the_model_are_listed():
     assert {key for key, _ in WEAKER} == {"static_key", "confirm", "callback_token"}
 
 
+def test_every_attack_names_a_test_that_there_is():
+    table = PAGE.partition("## Attacks, and what happens")[2]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert rows
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, row
+        for name in named:
+            assert f"def {name}(" in tests, name
+
+
 def test_the_sizes_are_those_of_the_doors():
     said = re.search(r"(\d+) MiB for\s+webhooks, (\d+) MiB for a report, (\d+) MiB for a batch", PAGE)
     sizes = [webhooks.LIMIT, endpoints.LIMIT, endpoints.BATCH_LIMIT]

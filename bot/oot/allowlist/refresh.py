@@ -72,5 +72,7 @@ async def watched(tx: Transaction, settings: Settings) -> Watched:
         [source.repo] if source else []
     )
     return Watched(
-        repositories=frozenset(await allowlists.levels(tx)), accounts=frozenset(map(owner_of, repos))
+        repositories=frozenset(await allowlists.levels(tx)),
+        accounts=frozenset(map(owner_of, repos)),
+        named=frozenset({source.repo.casefold()} if source else ()),
     )

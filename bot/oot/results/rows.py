@@ -192,9 +192,11 @@ async def private(tx: Transaction, settings: Settings, asked: Collection[str]) -
     """Return which repositories are private according to their records, by every name they ever had.
 
     Only those asked for, upstream, the allowlist's own and those our rows are about: there may be any number of others.
+    Upstream and the allowlist's own are private until somebody has said otherwise.
     """
     source = on_github(settings.allowlist)
-    wanted = {*asked, *settings.upstream_repo, *([source.repo] if source else [])}
-    wanted |= await watched.of_upstreams(tx, oot_dispatch, oot_workflow_job)
+    named = {*settings.upstream_repo, *([source.repo] if source else [])}
+    wanted = {*asked, *named, *await watched.of_upstreams(tx, oot_dispatch, oot_workflow_job)}
     ids = await watched.private_ids(tx, wanted)
-    return Private(names=frozenset(await watched.of_ids(tx, ids)), ids=frozenset(ids))
+    names = await watched.of_ids(tx, ids) | await watched.of_unknown_visibility(tx, named)
+    return Private(names=frozenset(names), ids=frozenset(ids))

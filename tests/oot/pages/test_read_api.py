@@ -247,7 +247,8 @@ async def test_an_installation_belongs_to_no_repository(bot):
     }
     await bot.send("installation", payload)
     await bot.settle()
-    assert (await read(bot, "/api/records/installation/-/-/99"))["account_login"] == "octo"
+    found = await read(bot, "/api/records/installation/-/-/99", headers=ADMIN)
+    assert found["account_login"] == "octo"
 
 
 @pytest.mark.logic
@@ -420,6 +421,7 @@ async def test_without_an_admin_token_nothing_private_is_ever_shown(settings, gi
 
 @pytest.mark.logic
 async def test_results_for_a_private_upstream_are_not_counted_for_strangers(settings, github, issuer, clock):
+    github.add_repo("open/one")
     two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))
     async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         await github.open_pull(UPSTREAM)

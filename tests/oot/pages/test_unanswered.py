@@ -88,6 +88,7 @@ async def test_only_the_newest_of_the_window_are_listed(bot, pull):
 
 
 async def test_those_for_a_private_upstream_are_left_out(settings, github, issuer, clock):
+    github.add_repo("open/one")
     two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))
     async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         await github.open_pull(UPSTREAM)
