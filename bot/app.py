@@ -20,6 +20,7 @@ from bot.core import memory, traces
 from bot.core.clock import Clock, SystemClock
 from bot.core.errors import Misconfigured, RetryLater
 from bot.core.feature import Features, load, load_each
+from bot.core.resources import Resources
 from bot.database import make_store
 from bot.db import instance_lock
 from bot.db.db_clock import DatabaseClock
@@ -76,6 +77,7 @@ async def make_context(
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
             backend_github = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
         intake = Intake(store)
+        resources = Resources()
         try:
             yield Context(
                 settings=settings,
@@ -87,8 +89,10 @@ async def make_context(
                 backend_github=backend_github,
                 events=handlers.EVENTS,
                 features=features,
+                resources=resources,
             )
         finally:
+            await resources.close()
             await intake.close()
             await store.close()
 

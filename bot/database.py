@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.core.feature import load_each
@@ -30,5 +31,7 @@ def make_store(
     for feature in features:
         if feature.tables:
             importlib.import_module(feature.tables)
-    hooks = (record_writer.write, *load_each(features, "before_commit"), tasks.write_requests)
+    background = frozenset(kind for feature in features for kind in feature.background)
+    queueing = partial(tasks.write_requests, background=background)
+    hooks = (record_writer.write, *load_each(features, "before_commit"), queueing)
     return Store(url, clock=clock, before_commit=hooks, busy_timeout=busy_timeout, lost_after=lost_after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ingest.feature import FEATURE as INGEST
 from bot.oot.allowlist.feature import FEATURE as ALLOWLIST
 from bot.oot.commands.feature import FEATURE as COMMANDS
@@ -24,6 +25,7 @@ FEATURES = (
     DISPATCH,
     PUBLISH,
     COMMANDS,
+    COLLECT,
     PAGES,
     OPS,
 )

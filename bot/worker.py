@@ -40,6 +40,9 @@ TaskFunction = Callable[["Context", Task], Awaitable[None]]
 BATCH = 100  # deliveries applied in one transaction
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
+BACKGROUND_SLOTS = (
+    4  # of them for tasks of the background, which take minutes: the others are for what people wait for
+)
 POLL = 1.0  # seconds between polls of the database without a notification
 TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
@@ -71,7 +74,8 @@ class Worker:
         self._periodic = periodic  # task kind -> seconds between runs
         self._poll = poll
         self._owner = secrets.token_hex(8)
-        self._running: dict[asyncio.Task[None], int] = {}  # and the ids of what they run
+        self._background = frozenset(kind for one in context.features for kind in one.background)
+        self._running: dict[asyncio.Task[None], Task] = {}  # and what they run
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
         self._latest = 0  # epoch milliseconds of the last poll
@@ -212,12 +216,21 @@ class Worker:
                 if tx.now < self._latest:  # the clock was ahead, and was corrected
                     await tasks.wake_postdated(tx)
                 self._latest = tx.now
-                claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
+                claimed = await self._claim(tx, free)
             for task in claimed:
                 running = asyncio.create_task(self._run_task(task))
-                self._running[running] = task.id
+                self._running[running] = task
                 running.add_done_callback(self._task_ended)
         return len(claimed)
+
+    async def _claim(self, tx: Transaction, free: int) -> list[Task]:
+        """Claim what is due; the background gets what the others leave, and never more than its share."""
+        claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
+        taken = sum(one.kind in self._background for one in self._running.values())
+        if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
+            kinds = self._background & self._kinds.keys()
+            claimed += await tasks.claim(tx, owner=self._owner, limit=left, kinds=kinds, background=True)
+        return claimed
 
     def _task_ended(self, running: asyncio.Task[None]) -> None:
         del self._running[running]
@@ -297,7 +310,7 @@ class Worker:
             try:
                 async with self._claiming, self._store.transaction() as tx:
                     # claimed by us but not running here: its end, or its start, could not be stored
-                    await tasks.release(tx, owner=self._owner, but=list(self._running.values()))
+                    await tasks.release(tx, owner=self._owner, but=[one.id for one in self._running.values()])
                     await tasks.renew(tx, owner=self._owner)
                     await tasks.release(tx)
             except Exception as error:  # noqa: BLE001 - logged

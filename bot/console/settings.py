@@ -116,8 +116,8 @@ def _default(field: dataclasses.Field[Any]) -> str | int:
         return ""
     if field.metadata["read"] is setting_types.duration:
         return next(f"{value // unit}{name}" for unit, name in UNITS if value % unit == 0)
-    if field.name == "oidc_issuers":
-        return "github-actions"
+    if show := field.metadata["show"]:
+        return str(show(value))
     if isinstance(value, tuple):
         return ",".join(value)
     return value if isinstance(value, int) else str(value)

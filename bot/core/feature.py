@@ -22,6 +22,7 @@ class Feature:
     tables: str = ""  # a module: importing it adds its tables to the schema
     # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
     tasks: Mapping[str, str] = field(default_factory=dict)
+    background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     routes: str = ""  # (aiohttp application): adds routes, templates and what they need
     openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
@@ -37,7 +38,11 @@ class Feature:
     doctor: str = ""  # async (target) -> findings
     settings: str = ""  # a frozen dataclass of its options, read as `settings.of(ItsSettings)`
     commands: Mapping[str, str] = field(default_factory=dict)  # console command -> click command
-    # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull
+    # kind of file -> the function that parses it in the parser child, and the receiver of what it returns
+    parsers: Mapping[str, str] = field(default_factory=dict)
+    receivers: Mapping[str, str] = field(default_factory=dict)
+    # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
+    # job, run
     sections: Mapping[str, str] = field(default_factory=dict)
 
 

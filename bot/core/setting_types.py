@@ -23,6 +23,8 @@ MIN_SECRET = 16  # characters
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 DURATION = "[1-9][0-9]{0,8}[smhd]"
 MAX_DURATION = 3650 * 86_400  # ten years: anything longer is a mistake, and milliseconds still fit 64 bits
+SIZE = re.compile(r"([1-9][0-9]{0,11})(?: ?(B|KiB|MiB|GiB|TiB))?")
+_SIZES = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4}
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -128,6 +130,19 @@ def duration(text: str) -> int:
     if seconds > MAX_DURATION:
         raise ValueError(f"`{text}` is longer than `3650d`: write a shorter duration")
     return seconds
+
+
+def size(text: str) -> int:
+    """Read a number of bytes: 512MiB, 20 GiB, or a plain whole number."""
+    found = SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is not a size: write a whole number and B, KiB, MiB, GiB or TiB")
+    return int(found[1]) * _SIZES[found[2] or "B"]
+
+
+def size_in_words(value: int) -> str:
+    """Return a size as it would be written in the settings."""
+    return next(f"{value // unit}{name}" for name, unit in reversed(_SIZES.items()) if value % unit == 0)
 
 
 def port(text: str) -> int:

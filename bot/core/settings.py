@@ -22,10 +22,15 @@ PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review
 
 
 def option(
-    help_text: str, read: Callable[[str], Any] = str, *, default: Any = ..., secret: bool = False
+    help_text: str,
+    read: Callable[[str], Any] = str,
+    *,
+    default: Any = ...,
+    secret: bool = False,
+    show: Callable[[Any], str] | None = None,
 ) -> Any:
-    """Declare one option; without a default it is required."""
-    metadata = {"help": help_text, "read": read, "required": default is ...}
+    """Declare one option; without a default it is required. `show` writes a default as `read` reads it."""
+    metadata = {"help": help_text, "read": read, "required": default is ..., "show": show}
     value = None if default is ... else default
     return dataclasses.field(default=value, repr=not secret, metadata=metadata)
 
@@ -113,6 +118,7 @@ class Settings:
         "The token issuers trusted for backends: a JSON list, or names from config/issuers.toml.",
         setting_types.issuers,
         default=(setting_types.GITHUB_ACTIONS,),
+        show=lambda _default: "github-actions",
     )
     relay_token: str | None = option(
         "The shared token of an outside relay; unset: its endpoint is disabled.",

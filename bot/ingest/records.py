@@ -154,7 +154,8 @@ WORKFLOW_RUN: RecordType[rows.WorkflowRunValues] = _type(
     "workflow_run",
     """id int, run_attempt int, node_id text, name text, display_title text, path text, event text, status text
     conclusion text, workflow_id int, check_suite_id int, run_number int, head_branch text, head_sha text
-    head_repository.full_name text, actor.login text, triggering_actor.login text, pull_requests[].number ints
+    head_repository.full_name text, head_repository.id int, actor.login text, triggering_actor.login text
+    pull_requests[].number ints
     html_url text, created_at time, updated_at time, run_started_at time""",
     at="workflow_run",
     key="id run_attempt",

@@ -119,6 +119,7 @@ class WorkflowRunRow(TypedDict):
     head_branch: str | None
     head_sha: str | None
     head_repository_full_name: str | None
+    head_repository_id: int | None
     actor_login: str | None
     triggering_actor_login: str | None
     pull_requests: list[int] | None

@@ -99,11 +99,12 @@ def _record_table(kind: RecordType[Any]) -> sa.Table:
 
 records = {name: _record_table(kind) for name, kind in TYPES.items()}
 sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
+sa.Index("ix_workflow_job_run", records["workflow_job"].c.run_id, records["workflow_job"].c.repository_id)
 sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_push_after", records["push"].c.after)
 sa.Index("ix_push_guid", records["push"].c.guid)
-for _name in ("pull_request", "pull_head", "workflow_job", "check_run"):  # by commit
+for _name in ("pull_request", "pull_head", "workflow_run", "workflow_job", "check_run"):  # by commit
     sa.Index(f"ix_{_name}_head_sha", records[_name].c.head_sha)
 OPEN = records["pull_request"].c.state == "open"
 partial_index("ix_pull_request_open", records["pull_request"].c.number, where=OPEN)

@@ -25,6 +25,7 @@ task = sa.Table(
     _column("finished_at", Big),
     _column("error", sa.Text),
     _column("cause", sa.Text),  # the delivery or request that first asked for it
+    _must("background", sa.Boolean, server_default=sa.false()),  # runs only where nothing else is due
 )
 
 
@@ -32,6 +33,7 @@ WAITING, RUNNING = task.c.state == "waiting", task.c.state == "running"
 partial_index("ux_task_waiting", task.c.kind, task.c.key, where=WAITING, unique=True)
 partial_index("ux_task_running", task.c.kind, task.c.key, where=RUNNING, unique=True)
 partial_index("ix_task_due", task.c.due_at, where=WAITING)
+partial_index("ix_task_due_foreground", task.c.due_at, where=WAITING & (task.c.background == sa.false()))
 partial_index("ix_task_dead", task.c.kind, task.c.key, where=task.c.state == "dead")
 sa.Index("ix_task_state", task.c.state, task.c.id)
 
@@ -51,3 +53,4 @@ class TaskRow(TypedDict):
     finished_at: int | None
     error: str | None
     cause: str | None
+    background: bool

@@ -39,24 +39,34 @@ class Task:
     cause: str | None
 
 
-async def write_requests(tx: Transaction, _changed: Changed) -> None:
-    """Write the requested tasks: the last hook before a commit."""
+async def write_requests(
+    tx: Transaction, _changed: Changed, *, background: Collection[str] = frozenset()
+) -> None:
+    """Write the requested tasks: the last hook before a commit. Kinds of the `background` yield to all others."""
     if requests := tx.take_requests():
-        await enqueue(tx, requests)
+        await enqueue(tx, requests, background=background)
 
 
-async def enqueue(tx: Transaction, requests: Sequence[TaskRequest]) -> None:
+async def enqueue(
+    tx: Transaction, requests: Sequence[TaskRequest], *, background: Collection[str] = frozenset()
+) -> None:
     """Add tasks, or join those that wait already."""
     insert = tx.insert(task)
     earliest = sa.case((insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at)
-    plain = [_new(tx, request) for request in requests if request.max_wait is None]
+    plain = [
+        _new(tx, request, background=request.kind in background)
+        for request in requests
+        if request.max_wait is None
+    ]
     if plain:
         await tx.run(_upsert(insert, earliest), plain)
     latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
     postponed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
     for request in requests:
         if request.max_wait is not None:
-            statement = _upsert(insert.values(_new(tx, request)), postponed)
+            statement = _upsert(
+                insert.values(_new(tx, request, background=request.kind in background)), postponed
+            )
             await tx.run(statement, {"max_wait": request.max_wait})
 
 
@@ -67,7 +77,7 @@ def _upsert(insert: Any, due_at: Any) -> Any:
     )
 
 
-def _new(tx: Transaction, request: TaskRequest) -> dict[str, Any]:
+def _new(tx: Transaction, request: TaskRequest, *, background: bool = False) -> dict[str, Any]:
     return {
         "kind": request.kind,
         "key": request.key,
@@ -76,6 +86,7 @@ def _new(tx: Transaction, request: TaskRequest) -> dict[str, Any]:
         "due_at": request.due_at,
         "attempts": 0,
         "cause": request.cause,
+        "background": background,
     }
 
 
@@ -90,8 +101,10 @@ async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
     tx.wakes_workers = True
 
 
-async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]) -> list[Task]:
-    """Claim up to `limit` due tasks of these kinds whose key is not running.
+async def claim(
+    tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str], background: bool = False
+) -> list[Task]:
+    """Claim up to `limit` due tasks of these kinds whose key is not running, of the background or the others.
 
     Other kinds are left to the newer version that knows them: two versions may share a database.
     """
@@ -101,7 +114,13 @@ async def claim(tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str]
     )
     due = (
         sa.select(task.c.id)
-        .where(task.c.state == "waiting", task.c.due_at <= tx.now, task.c.kind.in_(sorted(kinds)), ~running)
+        .where(
+            task.c.state == "waiting",
+            task.c.background == (sa.true() if background else sa.false()),
+            task.c.due_at <= tx.now,
+            task.c.kind.in_(sorted(kinds)),
+            ~running,
+        )
         .order_by(task.c.due_at, task.c.id)
         .limit(limit)
     )

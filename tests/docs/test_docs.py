@@ -12,7 +12,9 @@ import click
 import pytest
 
 from bot.cli import main
+from bot.core.feature import load_each
 from bot.core.settings import Settings, options
+from bot.features import FEATURES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -142,7 +144,7 @@ def test_there_are_command_lines_to_check():
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_settings_that_are_named_exist(page):
-    known = {field.name.upper() for field in options(Settings).values()} | NOT_OURS
+    known = {name.upper() for name in options(Settings, *load_each(FEATURES, "settings"))} | NOT_OURS
     for span in SPAN.findall(FENCE.sub("", page.read_text())):
         for found in re.findall(r"^(?:OOTBOT_)?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?$", span):
             foreign = span in NOT_SETTINGS or found.startswith("OTEL_")

@@ -1,0 +1,94 @@
+"""The parser child: a process without environment, database or network use that parses one file after the other.
+
+It reads requests from standard input and writes replies to standard output, each a length and a MessagePack value.
+An error that no parser should raise ends it with its traceback: the parent names the error and starts another one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import struct
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from bot.ci.collect.parsing import Broken, Given, Refused, Reply, Request
+
+LENGTH = struct.Struct(">I")
+MEMORY = 1024 * 1024 * 1024  # bytes of address space
+CPU = 120  # seconds for one file
+FILES = 200  # then a fresh child takes over
+NICE = 19
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    os.nice(NICE - os.nice(0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a parser prints is no reply
+    for served in range(1, FILES + 1):
+        request = _next(requests)
+        if request is None:
+            return
+        reply = serve(request)
+        reply.worn_out |= served == FILES
+        _write(replies, reply)
+        if reply.worn_out:
+            return
+
+
+def serve(request: Request) -> Reply:
+    """Parse one file and write the answer; what the file is to blame for is in the reply."""
+    _limit(request)
+    try:
+        parser = _load(request.parser)
+        given = Given(path=Path(request.path), blob=Path(request.blob), options=request.options)
+        Path(request.answer).write_bytes(msgspec.msgpack.encode(parser(given)))
+    except Refused as error:
+        return Reply(state="refused", reason=str(error))
+    except Broken as error:
+        return Reply(state="broken", reason=str(error))
+    except MemoryError:
+        return Reply(state="broken", reason="it needs too much memory", worn_out=True)
+    except RecursionError:
+        return Reply(state="broken", reason="it is nested too deeply", worn_out=True)
+    except OSError as error:
+        return Reply(
+            state="broken",
+            reason=f"{error.strerror or error}: what was read of it is too large",
+            worn_out=True,
+        )
+    return Reply(state="parsed")
+
+
+def _limit(request: Request) -> None:
+    """Limit processor time and written files for the next request."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + CPU, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request.most_written, hard))
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _next(stream: IO[bytes]) -> Request | None:
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    return msgspec.msgpack.decode(stream.read(LENGTH.unpack(head)[0]), type=Request)
+
+
+def _write(stream: IO[bytes], reply: Reply) -> None:
+    encoded = msgspec.msgpack.encode(reply)
+    stream.write(LENGTH.pack(len(encoded)) + encoded)
+    stream.flush()

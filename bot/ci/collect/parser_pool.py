@@ -1,0 +1,126 @@
+"""The parent's side of the parser children: starts them, gives them files, ends those that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+import bot
+from bot.ci.collect.parser_child import LENGTH
+from bot.ci.collect.parsing import Reply, Request
+
+WALL = 180.0  # seconds for one file
+LAST_WORDS = 4096  # bytes kept of what a child wrote before it ended
+START = (
+    "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
+    "from bot.ci.collect.parser_child import main; main()"
+)
+KILLED = {-9: "killed for its memory", -24: "took too long", -11: "crashed the parser"}  # by signal
+
+log = structlog.get_logger("bot.ci.collect")
+
+
+@dataclass(kw_only=True)
+class _Child:
+    process: asyncio.subprocess.Process
+    last_words: asyncio.Task[str]
+
+
+class ParserPool:
+    """A few parser children, started when there is work for them."""
+
+    def __init__(self, workers: int, *, wall: float = WALL) -> None:
+        self._free: asyncio.Queue[_Child | None] = asyncio.Queue()
+        for _ in range(workers):
+            self._free.put_nowait(None)
+        self._wall = wall
+        self._closed = False
+
+    async def parse(self, request: Request) -> Reply:
+        """Have a file parsed. A child that fails, or is left in the middle, is ended and replaced."""
+        child = await self._free.get()
+        kept: _Child | None = None
+        try:
+            if child is None or child.process.returncode is not None:
+                child = await _start()
+            async with asyncio.timeout(self._wall):
+                reply = await _ask(child, request)
+            if not reply.worn_out:
+                kept = child
+        except TimeoutError:
+            reply = Reply(state="broken", reason="took too long")
+        finally:
+            if child is not None and kept is None:
+                await asyncio.shield(_end(child))
+            self._free.put_nowait(kept)
+        return reply
+
+    async def close(self) -> None:
+        """End the children that wait for work; those at work end with their task."""
+        while not self._free.empty():
+            child = self._free.get_nowait()
+            if child is not None:
+                await _end(child)
+
+
+async def _start() -> _Child:
+    paths = [str(Path(bot.__file__).parent.parent), *(path for path in sys.path if path)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-c",
+        START,
+        json.dumps(list(dict.fromkeys(paths))),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={},
+        cwd="/",
+    )
+    return _Child(process=process, last_words=asyncio.create_task(_last_words(process)))
+
+
+async def _ask(child: _Child, request: Request) -> Reply:
+    """Return the child's reply; where it ended instead, say how."""
+    stdin, stdout = child.process.stdin, child.process.stdout
+    assert stdin
+    assert stdout
+    encoded = msgspec.msgpack.encode(request)
+    try:
+        stdin.write(LENGTH.pack(len(encoded)) + encoded)
+        await stdin.drain()
+        head = await stdout.readexactly(LENGTH.size)
+        return msgspec.msgpack.decode(await stdout.readexactly(LENGTH.unpack(head)[0]), type=Reply)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        code = await child.process.wait()
+        words = await child.last_words
+        log.warning("a parser child ended", code=code, words=words[-500:])
+        reason = (
+            KILLED.get(code) or words.strip().rpartition("\n")[2][:300] or f"the parser ended with {code}"
+        )
+        return Reply(state="broken", reason=reason, worn_out=True)
+
+
+async def _last_words(process: asyncio.subprocess.Process) -> str:
+    """Return the end of what a child writes to standard error."""
+    assert process.stderr
+    kept = b""
+    while piece := await process.stderr.read(LAST_WORDS):
+        kept = (kept + piece)[-LAST_WORDS:]
+    return kept.decode("utf-8", "replace")
+
+
+async def _end(child: _Child) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.process.kill()
+    await child.process.wait()
+    await child.last_words
+    if child.process.stdin:
+        child.process.stdin.close()

@@ -1,0 +1,58 @@
+"""What becomes of a parsed file: each kind names a receiver beside its parser.
+
+The parser runs in the child and sees one hostile file; the receiver runs in the process with the database and sees the
+parser's answer and GitHub's own word about where the file came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bot.context import Context
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """A fetched file, as our rows and GitHub describe it; nothing here was read from the file."""
+
+    repository_id: int
+    repo: str
+    source: Literal["artifact", "log"]
+    kind: str  # of the file: log, junit, usage, ...
+    object_id: int  # GitHub's id of the artifact, or of the job whose log it is
+    run_id: int
+    run_attempt: int
+    job_id: int | None  # None: of the run, not attributed to a job
+    name: str  # of the artifact, or of the job; from outside
+    head_sha: str
+    trusted: bool  # may feed baselines
+    private: bool  # its repository is private: nothing of it may be shown publicly
+    size: int  # bytes as downloaded
+    sha256: str
+
+
+async def no_options(_context: Context, _fetched: Fetched) -> Any:
+    """Give the parser no options."""
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receiver:
+    """How the files of one kind are parsed and stored.
+
+    `store(context, fetched, answer, blob)` writes rows by natural keys, a few hundred in one transaction: it is run
+    again when the process ends before the file counts as parsed. `answer` is MessagePack; `blob` names what the parser
+    wrote, None where it wrote nothing.
+    """
+
+    store: Callable[[Context, Fetched, bytes, str | None], Awaitable[None]]
+    options: Callable[[Context, Fetched], Awaitable[Any]] = no_options
+    most_written: int = 64 * MIB  # bytes of the answer, and of the blob
+    members: tuple[str, ...] = ()  # globs of the members the parser reads; empty: all of them
+    blob_prefix: str = ""  # first word of the blob's key; empty: the kind has no blobs

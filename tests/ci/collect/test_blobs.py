@@ -1,0 +1,60 @@
+"""Blobs on the disk: whole or not at all, for their owner only, under keys that are never paths."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from bot.ci.collect.blobs import BlobExists, BlobMissing, LocalBlobs
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    return LocalBlobs(tmp_path / "blobs")
+
+
+async def test_a_blob_is_stored_read_in_parts_replaced_and_deleted(blobs, tmp_path):
+    (tmp_path / "source").write_bytes(b"0123456789")
+    await blobs.put("log/1/2", tmp_path / "source")
+    assert await blobs.get("log/1/2") == b"0123456789"
+    assert await blobs.get("log/1/2", 3, 4) == b"3456"
+    assert await blobs.get("log/1/2", 8, 100) == b"89"
+    assert await blobs.size("log/1/2") == 10
+    await blobs.put("log/1/2", b"new")
+    assert await blobs.get("log/1/2") == b"new"
+    with pytest.raises(BlobExists):
+        await blobs.create("log/1/2", b"other")
+    assert await blobs.get("log/1/2") == b"new"
+    await blobs.delete("log/1/2")
+    await blobs.delete("log/1/2")
+    with pytest.raises(BlobMissing):
+        await blobs.get("log/1/2")
+    with pytest.raises(BlobMissing):
+        await blobs.size("log/1/2")
+
+
+async def test_blobs_are_listed_by_prefix(blobs):
+    for key in ("log/1/2", "log/10/2", "results/1/2/3/4"):
+        await blobs.create(key, key.encode())
+    assert {(one.key, one.size) async for one in blobs.list("log/")} == {("log/1/2", 7), ("log/10/2", 8)}
+    assert {one.key async for one in blobs.list()} == {"log/1/2", "log/10/2", "results/1/2/3/4"}
+
+
+async def test_files_are_their_owners_and_nothing_half_written_stays(blobs):
+    await blobs.put("log/1/2", b"x")
+    with pytest.raises(BlobExists):
+        await blobs.create("log/1/2", b"y")
+    (file,) = [path for path in blobs.folder.rglob("*") if path.is_file()]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "/etc/passwd", "a/../../b", "log/1/\x00", "é" * 20])
+async def test_a_key_never_leads_out_of_the_folder(blobs, key):
+    try:
+        await blobs.put(key, b"x")
+    except ValueError:
+        return
+    assert await blobs.get(key) == b"x"
+    for path in blobs.folder.parent.rglob("*"):
+        assert blobs.folder in {path, *path.parents}
