@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
-EVENT = re.compile(r"[a-z_]{1,60}")
+EVENT = re.compile(r"[a-z0-9_]{1,60}")
 KEPT_HEADERS = (
     "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
     "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
