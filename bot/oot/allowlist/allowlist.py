@@ -140,9 +140,17 @@ def spelled_out(root: MappingNode, problems: Problems) -> Iterator[tuple[Level, 
             for fields in _section(field.value, level, problems):
                 yield level, fields
         else:
-            guess = nearest(name, Level.__members__)
-            hint = f"did you mean `{guess}`?" if guess else "the levels are L1, L2, L3 and L4"
-            problems.add(field.at, f"{shown(name)} is no level: {hint}")
+            problems.add(field.at, f"{shown(name)} is no level: {_instead_of_level(name)}")
+
+
+def _instead_of_level(name: str) -> str:
+    if level := nearest(name, Level.__members__):
+        return f"did you mean `{level}`?"
+    if name in KEYS:
+        return "it is a key of an entry, write it below the entry's `owner/repo`"
+    if key := nearest(name, KEYS):
+        return f"did you mean `{key}`, a key of an entry? Write it below the entry's `owner/repo`"
+    return "the levels are L1, L2, L3 and L4"
 
 
 def _section(section: Node, level: Level, problems: Problems) -> Iterator[Fields]:
@@ -165,6 +173,10 @@ def _of_section(name: str, field: Field, level: Level, problems: Problems) -> Fi
         return None
     if "/" in name:
         fix = "write it below `- `, or put its device's name above it"
+        problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
+        return None
+    if (key := nearest(name, KEYS)) and not _may_be_backend(field.value):
+        fix = f"did you mean `{key}`, indented below the entry's `owner/repo`?"
         problems.add(field.at, f"{shown(name)} stands where a device is expected: {fix}")
         return None
     return _by_device(field, problems)
@@ -218,6 +230,11 @@ def _mapping(node: MappingNode, keys: Fields, problems: Problems) -> Fields | No
             return _by_repository(field, problems)
         problems.add(field.at, f"{shown(name)} is not a repository: write `owner/repo`")
         return None
+    for name, field in keys.items():
+        if "/" not in name and (key := nearest(name, KEYS)):
+            fix = f"did you mean `{key}`, indented below the repository?"
+            problems.add(field.at, f"{shown(name)} is no key of an entry: {fix}")
+            return None
     found = " and ".join(map(shown, [*keys][:3])) or "an empty mapping"
     problems.add(node, f"{found} cannot be one entry: begin each repository with its own `- `")
     return None
@@ -243,6 +260,11 @@ def _by_repository(repo: Field, problems: Problems) -> Fields:
     if "repo" in terms:
         problems.add(terms["repo"].at, f"{described(repo.at)} is named already: remove this `repo`")
     return {**terms, **named}
+
+
+def _may_be_backend(node: Node) -> bool:
+    """Whether this could be what a device's name stands above: a repository, or a mapping."""
+    return isinstance(node, MappingNode) or (isinstance(node, ScalarNode) and "/" in str(node.value))
 
 
 def _says_repository(keys: Fields) -> bool:

@@ -91,6 +91,15 @@ def full(level, keys):
         (full("L2", "oncall: alice"), "line 2: `oncall` is no key.*did you mean `oncalls`"),
         (full("L1", "Repo: org/b"), "line 2: `Repo` is no key.*did you mean `repo`"),
         (full("L1", "xyz: 1"), "line 2: `xyz` is no key of an entry: L1 knows repo, repository_id"),
+        # keys in the wrong place: what a key is most like is named wherever it stands
+        (
+            "L4:\n- org/a: [x]\n  chekcs: jobs",
+            "line 3: `chekcs` is no key of an entry: did you mean `checks`",
+        ),
+        ("L4:\n  a:\n    org/a: [x]\n    chekcs: jobs", "line 4: `chekcs` is no key.*did you mean `checks`"),
+        ("L4:\n  a: org/a\n  chekcs: jobs", "line 3: `chekcs` stands where a device.*did you mean `checks`"),
+        ("chekcs: jobs\nL1: []", "line 1: `chekcs` is no level: did you mean `checks`, .*of an entry"),
+        ("checks: jobs\nL1: []", "line 1: `checks` is no level: .*of an entry"),
         (full("L2", "policy: "), "line 2: `policy` has no value"),
         (full("L2", "device: npu"), "line 2: `device` means nothing at L2"),
         (full("L1", "checks: jobs"), "line 2: `checks` means nothing at L1"),
