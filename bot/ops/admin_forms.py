@@ -15,6 +15,7 @@ from aiohttp import web
 from bot.core.errors import Rejected
 from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import inbox
+from bot.ops import sessions
 from bot.queue import queue_admin
 from bot.web import access, parameters
 from bot.web.app_keys import CONTEXT
@@ -39,7 +40,7 @@ def checks_form_key(handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def checked(request: web.Request) -> web.Response:
         given = (await _form(request)).get("key", "").encode("utf-8", "replace")
-        if access.is_signed_in(request) and hmac.compare_digest(given, access.form_key(request).encode()):
+        if access.is_signed_in(request) and hmac.compare_digest(given, sessions.form_key(request).encode()):
             return await handler(request)
         if "text/html" in request.headers.get("Accept", ""):
             return _redirect("/admin?again=1")
@@ -62,9 +63,9 @@ async def sign_in(request: web.Request) -> web.Response:
         return _redirect("/admin?wrong=1")
     answer = _redirect("/admin")
     answer.set_cookie(
-        access.COOKIE,
-        access.cookie(request),
-        max_age=access.SIGNED_IN,
+        sessions.COOKIE,
+        await sessions.begin(request),
+        max_age=sessions.LIFE,
         httponly=True,
         samesite="Strict",
         secure=settings.url.startswith("https://"),
@@ -73,10 +74,11 @@ async def sign_in(request: web.Request) -> web.Response:
 
 
 @checks_form_key
-async def sign_out(_request: web.Request) -> web.Response:
-    """Delete the cookie."""
-    answer = _redirect("/oot")
-    answer.del_cookie(access.COOKIE)
+async def sign_out(request: web.Request) -> web.Response:
+    """End every session of the token, this one's cookie included."""
+    await sessions.end_all(request)
+    answer = _redirect("/admin?out=1")
+    answer.del_cookie(sessions.COOKIE)
     return answer
 
 

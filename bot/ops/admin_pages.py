@@ -14,7 +14,7 @@ from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
-from bot.ops import admin_api, admin_forms, overview_reads
+from bot.ops import admin_api, admin_forms, overview_reads, sessions
 from bot.queue import queue_admin
 from bot.web import access, html, parameters
 from bot.web.access import Hidden
@@ -34,8 +34,9 @@ NOTHING_HIDDEN = Hidden(names=frozenset(), ids=frozenset())
 
 
 def setup(app: web.Application) -> None:
-    """Add the pages, their templates, and /api/admin."""
+    """Add the pages, their templates and sessions, and /api/admin."""
     html.add_templates(app, TEMPLATES)
+    app.middlewares.append(sessions.check_session)
     app.add_routes([*admin_api.routes, *routes])
 
 
@@ -59,8 +60,8 @@ async def _checked(
     if not request.app[CONTEXT].settings.admin_token:
         raise Rejected(404, "not_found", "this page is closed: set OOTBOT_ADMIN_TOKEN to open it")
     if not access.is_signed_in(request):
-        wrong, again = "wrong" in request.query, "again" in request.query
-        return render(request, "sign_in.html", status=401, wrong=wrong, again=again)
+        said = next((name for name in ("wrong", "again", "out") if name in request.query), "")
+        return render(request, "sign_in.html", status=401, said=said)
     return await handler(request)
 
 
@@ -100,7 +101,7 @@ async def overview(request: web.Request) -> web.Response:
         tasks=tasks,
         sweeps=sweeps,
         budgets=budgets,
-        form_key=access.form_key(request),
+        form_key=sessions.form_key(request),
         said=TOO_OLD if "again" in request.query else request.query.get("said", ""),
         failure=context.store.failure,
     )
@@ -151,7 +152,7 @@ async def delivery(request: web.Request) -> web.Response:
         cut=len(text) > MOST_SHOWN,
         tasks=tasks,
         dispatches=dispatches,
-        form_key=access.form_key(request),
+        form_key=sessions.form_key(request),
     )
 
 
@@ -169,7 +170,7 @@ async def tasks(request: web.Request) -> web.Response:
         following=rows[PAGE - 1]["id"] if len(rows) > PAGE else None,
         state=state,
         states=queue_admin.STATES,
-        form_key=access.form_key(request),
+        form_key=sessions.form_key(request),
     )
 
 

@@ -6,6 +6,7 @@ from bot.core.feature import Feature
 
 FEATURE = Feature(
     name="ops",
+    tables="bot.ops.tables",
     routes="bot.ops.admin_pages:setup",
     openapi="bot.ops.openapi:OPERATIONS",
     commands={

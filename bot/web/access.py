@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.core.errors import Rejected
+from bot.core.errors import Rejected, StoreUnavailable
 from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
-COOKIE = "ootbot_admin"
-SIGNED_IN = 12 * 3600  # seconds
 READING = frozenset({"GET", "HEAD"})  # the cookie suffices for them: they change nothing
 
 
@@ -47,6 +44,8 @@ class Hidden(Private):
 FindPrivate = Callable[["Transaction", "Settings", Collection[str]], Awaitable[Private]]
 FIND_PRIVATE: web.AppKey[FindPrivate] = web.AppKey("find_private")
 HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
+# an error: the database could not tell
+SIGNED_IN: web.RequestKey[bool | StoreUnavailable] = web.RequestKey("signed_in")
 
 
 async def hidden_from(request: web.Request, tx: Transaction) -> Hidden:
@@ -93,30 +92,8 @@ def is_token(request: web.Request, given: str) -> bool:
 
 
 def is_signed_in(request: web.Request) -> bool:
-    """Whether the request carries a valid cookie of the administrator, not yet expired."""
-    context = request.app[CONTEXT]
-    until, _, given = request.cookies.get(COOKIE, "").partition(".")
-    if not context.settings.admin_token or not (until.isascii() and until.isdigit() and len(until) < 16):
-        return False
-    right = hmac.compare_digest(
-        given.encode("utf-8", "replace"), _signature(context.settings, until).encode()
-    )
-    return right and int(until) > context.clock.now()
-
-
-def cookie(request: web.Request) -> str:
-    """Return the cookie for whoever has just sent ADMIN_TOKEN: signed, with the time it expires."""
-    context = request.app[CONTEXT]
-    until = str(context.clock.now() + SIGNED_IN * 1000)
-    return f"{until}.{_signature(context.settings, until)}"
-
-
-def form_key(request: web.Request) -> str:
-    """Return the key that forms of the administrator's pages carry; another site cannot know it."""
-    settings = request.app[CONTEXT].settings
-    return _signature(settings, f"form {request.cookies.get(COOKIE, '')}")
-
-
-def _signature(settings: Settings, words: str) -> str:
-    key = (settings.admin_token or "").encode()
-    return hmac.new(key, f"ootbot {words}".encode(), hashlib.sha256).hexdigest()
+    """Whether the request comes from somebody who signed in; raises StoreUnavailable while that cannot be told."""
+    signed_in: bool | StoreUnavailable = request.get(SIGNED_IN, False)
+    if isinstance(signed_in, StoreUnavailable):
+        raise signed_in
+    return signed_in

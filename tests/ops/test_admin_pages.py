@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bot.web.access import COOKIE
+from bot.ops.sessions import COOKIE
 from tests.harness import L4, UPSTREAM, running
 from tests.oot.pages.page_checks import check_escaped, page_text
 
