@@ -23,10 +23,9 @@ router = Router()
 
 @router.register("push")
 async def push(event: Delivery, tx: Transaction) -> None:
-    """Record the push and dispatch it; reread the allowlist when the push may have changed the file."""
+    """Record the push or deletion and dispatch it; reread the allowlist when the push may have changed the file."""
     pushed = record(tx, event, PUSH)
-    if not pushed["deleted"]:
-        tx.enqueue("relay", event.delivery_id)
+    tx.enqueue("relay", event.delivery_id)
     source = await allowlists.source_on_github(tx)
     if source and _may_touch(source.path, event.data):
         known = await watched.ids(tx, source.repo)  # it may have been renamed since

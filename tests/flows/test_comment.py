@@ -302,7 +302,7 @@ async def test_a_failure_is_compared_with_the_commit_the_pull_request_left_the_b
 
 
 async def test_a_nightly_run_of_the_base_branch_is_something_to_compare_with(bot, github, pull):
-    listed = f"L4:\n  tpu: {{repo: {L4}, events: [pull_request, nightly]}}\n"
+    listed = f"L4:\n  tpu: {L4}\n"
     (bot.context.settings.data_dir / "allowlist.yml").write_text(listed)
     bot.clock.advance(60)
     nightly = await github.push(UPSTREAM, message="tonight")

@@ -765,6 +765,64 @@ async def test_the_deletion_of_a_branch_is_never_dispatched(bot, github):
     assert dispatched_to(github) == [L1]
 
 
+async def test_a_deletion_goes_to_whoever_wants_it_and_nobody_has_to_answer(bot, github):
+    await list_backends(
+        bot,
+        f"""
+L2:
+- {{repo: {L1}, events: [push]}}
+- {{repo: {L2}, events: [push], deletions: true}}
+- {{repo: {L3}, events: [push], refs: [main], deletions: true}}
+- {{repo: {L4}, events: [push], refs: ["refs/heads/**", "refs/tags/**"], deletions: true, answers: all}}
+""",
+    )
+    for ref, backends in {"topic": [L2, L4], "refs/tags/v1": [L4]}.items():
+        github.dispatches.clear()
+        await github.push(UPSTREAM, ref)
+        await bot.settle()
+        (pushed,) = [one for one in github.deliveries if one.event == "push"][-1:]
+        github.dispatches.clear()
+        gone = pushed.payload | {
+            "deleted": True, "created": False, "before": pushed.payload["after"], "after": "0" * 40,
+            "commits": [], "head_commit": None,
+        }  # fmt: skip
+        await github.deliver("push", gone)
+        await bot.settle()
+        assert sorted(dispatched_to(github)) == sorted(backends)
+        assert bot.dispatch(L4).client_payload["payload"]["deleted"] is True
+    told = await bot.report(bot.dispatch(L4))
+    assert told == (200, {"ok": True, "status": "completed"})
+    (job,) = await bot.rows("oot_workflow_job")
+    assert (job["head_sha"], job["flags"]) == (None, {"no_start": True})
+    await bot.wait(24 * 3600 + 120)
+    ended = {row["state"] for row in await bot.rows("oot_dispatch") if row["action"] == "closed"}
+    assert ended == {"sent"}
+    assert (await bot.get(f"/oot/{L4}"))[0] == 200
+
+
+async def test_an_entrys_own_actions_come_before_the_setting(bot, github):
+    await list_backends(
+        bot,
+        f"L2: [{{repo: {L1}, actions: [opened, ready_for_review]}}, {{repo: {L2}, actions: synchronize}}, {L3}]",
+    )
+    pull = await github.open_pull(UPSTREAM, draft=True)
+    await bot.settle()
+    await github.push_commit(pull)
+    await bot.settle()
+    await github.ready_for_review(pull)
+    await bot.settle()
+    await github.close(pull)
+    await bot.settle()
+
+    def actions(repo):
+        told = [one for one in github.dispatches if one.repo.full_name == repo]
+        return [one.client_payload["payload"]["action"] for one in told]
+
+    assert actions(L1) == ["opened", "ready_for_review"]
+    assert actions(L2) == ["synchronize"]
+    assert actions(L3) == ["opened", "synchronize", "ready_for_review", "closed"]
+
+
 async def test_a_push_elsewhere_is_not_dispatched(bot, github):
     await list_backends(bot, PUSHES)
     await github.push(L2, "main")

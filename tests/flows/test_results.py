@@ -223,7 +223,7 @@ def nightly(commit, *, event="nightly", **workflow):
     return {"event_type": event, "delivery_id": commit, "workflow": said | workflow}
 
 
-NIGHTLY = f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}, org/other]"
+NIGHTLY = f"L2: [{L2}, {{repo: org/other, nightly: refused}}]"
 
 
 async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, github, pull):
@@ -425,7 +425,7 @@ async def test_u13_what_is_no_nightly_report_is_refused(bot, pull):
 
 @pytest.mark.logic
 async def test_a_nightly_report_of_an_l4_backend_touches_no_pull_request(bot, github, pull):
-    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, events: [pull_request, nightly]}}}}")
+    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, callback_token: required}}}}")
     before = bot.checks(UPSTREAM, pull.head_sha)
     assert (await post(bot, nightly(pull.head_sha), L4))[0] == 200
     await bot.wait(300)

@@ -122,8 +122,12 @@ def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, pro
 
 def _with_defaults(values: dict[str, Any], events: frozenset[str]) -> Entry:
     level = values["level"]
+    # an entry that names no events, where these include pushes, gets every one: to branches and tags, and deletions
+    every_push = "events" not in values and "push" in events
     defaults = {
         "events": events,
+        "refs": ("refs/*",) if every_push else (),
+        "deletions": every_push,
         "confirm": level is Level.L4,
         "callback_token": "required" if level >= Level.L3 else "optional",
         "static_key": "refused" if level >= Level.L3 else "allowed",

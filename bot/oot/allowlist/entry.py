@@ -9,11 +9,12 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import yaml_values
 from bot.oot.allowlist.yaml_values import is_empty, line_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from bot.oot.allowlist.yaml_values import Field, Problems
 
@@ -25,6 +26,7 @@ CONCLUSIONS = ("neutral", "failure")
 CALLBACK_TOKENS = ("required", "optional")
 STATIC_KEYS = ("refused", "allowed")
 ANSWERS = ("all", "some")
+NIGHTLY = ("accepted", "refused")
 DISPATCHES = ("repository", "workflow")
 
 
@@ -52,7 +54,10 @@ class Entry:
     oncalls: tuple[str, ...] = ()  # logins, without @, none twice
     repository_id: int | None = None  # when present, the only repository this name may stand for
     events: frozenset[str] = DEFAULT_EVENTS  # of EVENTS, never empty
-    refs: tuple[str, ...] = ()  # globs a pushed ref must match; empty: every ref
+    actions: frozenset[str] | None = None  # of PULL_ACTIONS, never empty; None: the PULL_ACTIONS setting
+    refs: tuple[str, ...] = ()  # globs a pushed ref must match; empty: every branch
+    deletions: bool = False  # whether deletions of these refs are pushes too
+    nightly: str = "accepted"  # accepted | refused: reports on runs that nobody dispatched
     policy: str = "all"  # all | trusted
     checks: str = "backend"  # backend | jobs
     conclusion: str = "neutral"  # neutral | failure: how an L3 failure concludes
@@ -80,13 +85,21 @@ class Entry:
         """Whether this backend takes part in `event`; `ref` (full) is looked at for pushes only.
 
         A pattern that starts with `refs/` is held against the full ref, any other against the
-        branch name, so `v*` never lets a tag through. Without `ref` no pattern is consulted.
+        branch name, so `v*` never lets a tag through; nor does an entry without patterns.
+        Without `ref` no pattern is consulted.
         """
         if event not in self.events:
             return False
-        if event != "push" or ref is None or not self.refs:
+        if event != "push" or ref is None:
             return True
-        return any(_matches(ref, pattern) for pattern in self.refs)
+        return any(_matches(ref, pattern) for pattern in self.refs or ("*",))
+
+    def wants_action(self, action: str, otherwise: Collection[str]) -> bool:
+        """Whether this backend takes part in an action of pull requests; `otherwise` the PULL_ACTIONS setting says.
+
+        Neither lists a change of the base branch: results for another branch say nothing, so everybody gets that.
+        """
+        return action not in PULL_ACTIONS or action in (otherwise if self.actions is None else self.actions)
 
 
 def _matches(ref: str, pattern: str) -> bool:
@@ -132,7 +145,10 @@ KEYS = MappingProxyType(
         ),
         "oncalls": Key(read=yaml_values.logins),
         "events": Key(read=yaml_values.choices(EVENTS)),
+        "actions": Key(read=yaml_values.choices(PULL_ACTIONS)),
         "refs": Key(read=yaml_values.refs),
+        "deletions": Key(read=yaml_values.truth),
+        "nightly": Key(read=yaml_values.choice(NIGHTLY), levels=REPORTING, why=_SILENT),
         "policy": Key(read=yaml_values.choice(POLICIES)),
         "checks": Key(read=yaml_values.choice(CHECKS), levels=CHECKED, why=_UNCHECKED),
         "conclusion": Key(
@@ -222,6 +238,10 @@ def _check_company(
 ) -> None:
     if events is not None:  # None: not readable, and said so
         _check_events(found["level"], events, fields, problems)
+        if found.get("nightly") == "refused" and "nightly" in events:
+            fix = "remove one of the two"
+            problems.add(fields["nightly"].at, f"`nightly` is refused here and among the `events`: {fix}")
+    _check_actions(found, fields, events, problems)
     if found["level"] is Level.L4 and found.get("answers") == "some":
         fix = "remove it, or move the entry to L3"
         problems.add(
@@ -242,6 +262,22 @@ def _check_events(level: Level, events: frozenset[str], fields: Fields, problems
     if level in CHECKED and "pull_request" not in events:
         fix = "add `pull_request`, or move the entry to L2"
         problems.add(fields["events"].at, f"{level.name} is about pull requests: {fix}")
-    if "refs" in fields and "push" not in events:
-        fix = "add `push` to `events`, or remove `refs`"
-        problems.add(fields["refs"].at, f"`refs` filters pushes, and none are asked for: {fix}")
+    for name in ("refs", "deletions"):
+        if name in fields and "push" not in events:
+            fix = f"add `push` to `events`, or remove `{name}`"
+            problems.add(fields[name].at, f"`{name}` is about pushes, and none are asked for: {fix}")
+
+
+def _check_actions(
+    found: dict[str, Any], fields: Fields, events: frozenset[str] | None, problems: Problems
+) -> None:
+    actions = found.get("actions")
+    if actions is None:
+        return
+    if events is not None and "pull_request" not in events:
+        fix = "add `pull_request` to `events`, or remove `actions`"
+        problems.add(fields["actions"].at, f"`actions` filters pull requests, and none are asked for: {fix}")
+    missing = [name for name in ("opened", "reopened", "synchronize") if name not in actions]
+    if found["level"] is Level.L4 and missing:
+        fix = f"add {', '.join(f'`{name}`' for name in missing)}, or move the entry to L3"
+        problems.add(fields["actions"].at, f"a gate would wait for commits L4 is not told of: {fix}")

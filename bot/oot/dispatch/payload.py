@@ -30,6 +30,7 @@ _REPO: Fields = {
 _SIDE: Fields = {"ref": 1, "sha": 1, "label": 1, "user": _USER, "repo": _REPO}
 ESSENTIAL: Fields = {
     "action": 1, "number": 1, "before": 1, "after": 1, "ref": 1, "created": 1, "deleted": 1, "forced": 1, "compare": 1,
+    "base_ref": 1, "pusher": {"name": 1, "email": 1}, "commits": {"id": 1, "message": 1},
     "repository": _REPO, "sender": _USER, "label": {"name": 1},
     "head_commit": {"id": 1, "message": 1, "timestamp": 1},
     "pull_request": {
@@ -40,7 +41,8 @@ ESSENTIAL: Fields = {
 }  # fmt: skip
 _NAME: Fields = {"id": 1, "full_name": 1}
 LEAST: Fields = {
-    "action": 1, "number": 1, "ref": 1, "before": 1, "after": 1, "repository": _NAME,
+    "action": 1, "number": 1, "ref": 1, "base_ref": 1, "before": 1, "after": 1, "deleted": 1, "repository": _NAME,
+    "pusher": {"name": 1},
     "pull_request": {
         "number": 1, "draft": 1, "state": 1, "author_association": 1,
         "head": {"ref": 1, "sha": 1, "repo": _NAME}, "base": {"ref": 1, "sha": 1},
@@ -49,6 +51,7 @@ LEAST: Fields = {
 CUT_IN_ORDER = (
     ("pull_request", "body"),
     ("head_commit", "message"),
+    ("", "commits"),
     ("pull_request", "labels"),
     ("pull_request", "title"),
 )
@@ -122,6 +125,7 @@ def _fitted(payload: Payload, excess: Excess) -> Payload:
         return payload
     cut: list[str] = []
     inner = _select(payload, ESSENTIAL, "", cut)
+    _shorten_titles(inner, cut)
     cut = list(dict.fromkeys(cut))  # a list's items have lost the same fields
     inner["truncated"] = (
         cut if len(cut) <= MOST_NAMED else [*cut[:MOST_NAMED], f"and {len(cut) - MOST_NAMED} more"]
@@ -159,11 +163,11 @@ def _small(value: object, most: int) -> bool:
 
 def _shorten(inner: Payload, outer: str, name: str, excess: Excess) -> None:
     """Cut a text or list to the longest prefix without excess."""
-    holder = inner.get(outer)
+    holder = inner.get(outer) if outer else inner
     value = holder.get(name) if isinstance(holder, dict) else None
     if not isinstance(holder, dict) or not isinstance(value, (str, list)) or excess(inner) <= 0:
         return
-    field = f"{outer}.{name}"
+    field = f"{outer}.{name}" if outer else name
     if field not in inner["truncated"]:
         inner["truncated"].append(field)
     fits, fails = 0, len(value)
@@ -172,6 +176,17 @@ def _shorten(inner: Payload, outer: str, name: str, excess: Excess) -> None:
         holder[name] = value[:middle]
         fits, fails = (middle, fails) if excess(inner) <= 0 else (fits, middle)
     holder[name] = value[:fits]
+
+
+def _shorten_titles(inner: Payload, cut: list[str]) -> None:
+    """Leave of each pushed commit's message its title."""
+    commits = inner.get("commits")
+    for commit in commits if isinstance(commits, list) else ():
+        message = commit.get("message")
+        title = message.partition("\n")[0][:SHORT] if isinstance(message, str) else None
+        if title != message:
+            commit["message"] = title
+            cut.append("commits[].message")
 
 
 def _labels_excess(inner: Payload) -> int:

@@ -14,7 +14,6 @@ import structlog
 
 from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read
-from bot.core.settings import PULL_ACTIONS
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval, rows
@@ -124,9 +123,8 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     trusted = await approval.is_trusted(tx, repo, number, event.head_sha, event.author_association)
     done = await _already_dispatched(tx, event, allowlist)
     recorded = 0
-    wanted = event.action in settings.pull_actions or event.action not in PULL_ACTIONS
-    for entry in allowlist.for_event("pull_request") if wanted else ():
-        if entry.key not in done:
+    for entry in allowlist.for_event("pull_request"):
+        if entry.key not in done and entry.wants_action(event.action, settings.pull_actions):
             state = await _state(tx, event, entry, trusted=trusted, outdated=outdated)
             if state and await _record(tx, event.columns, entry, state):
                 recorded += 1
@@ -145,27 +143,29 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
 async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[str, Any]) -> None:
     """Record one dispatch per backend that wants pushes to this ref.
 
-    Deletions are never dispatched, tags only to backends whose `refs` name tags.
+    Tags only go to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
+    closing: nobody has to answer it.
     """
     repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
-    if not settings.is_upstream(repo) or body.get("deleted") or after == NO_COMMIT:
+    if not settings.is_upstream(repo):
         return
+    deleted = bool(body.get("deleted")) or after == NO_COMMIT
     allowlist = await _allowlist(tx)
     columns: EventColumns = {
         "delivery_id": guid,
         "source_guid": guid,
         "upstream_repo": repo,
         "event_type": "push",
-        "action": body.get("action"),
+        "action": "closed" if deleted else None,
         "pr_number": None,
-        "head_sha": after,
+        "head_sha": None if deleted else after,
         "base_sha": None if body["before"] == NO_COMMIT else body["before"],
         "base_ref": None,
         "labels": [],
     }
     recorded = 0
     for entry in allowlist.for_event("push", ref):
-        if ref.startswith("refs/heads/") or entry.refs:
+        if entry.deletions or not deleted:
             recorded += await _record(tx, columns, entry, "pending")
     log.info("dispatches recorded", repo=repo, ref=ref, backends=recorded)
 

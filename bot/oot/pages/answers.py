@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import entry as terms
 from bot.oot.reports.bodies import Conclusion, FailedTest, Status
 from bot.oot.statistics.readiness import Word
@@ -15,6 +16,8 @@ from bot.oot.verdict.view import History
 from bot.web.answers import Answer, Time, fill, one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from bot.oot.pages.health import Health
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
 
@@ -117,7 +120,10 @@ class Entry(Struct, frozen=True):
     oncalls: list[str]
     repository_id: int | None
     events: list[Annotated[str, one_of(terms.EVENTS)]]
+    actions: list[Annotated[str, one_of(PULL_ACTIONS)]]
     refs: list[str]
+    deletions: bool
+    nightly: Annotated[str, one_of(terms.NIGHTLY)]
     policy: Annotated[str, one_of(terms.POLICIES)]
     checks: Annotated[str, one_of(terms.CHECKS)]
     conclusion: Annotated[str, one_of(terms.CONCLUSIONS)]
@@ -316,6 +322,12 @@ def backend(one: Health) -> Backend:
         waiting=one.waiting,
         stale=one.stale,
     )
+
+
+def entry(one: terms.Entry, otherwise: Collection[str]) -> Entry:
+    """Return a backend of the allowlist; `otherwise` the PULL_ACTIONS setting says its actions."""
+    actions = otherwise if one.actions is None else one.actions
+    return fill(Entry, one, events=sorted(one.events), actions=sorted(actions))
 
 
 def pull(page: PullPage) -> PullRequest:

@@ -149,7 +149,7 @@ async def allowlist(request: web.Request) -> web.Response:
     entries = in_force.entries if in_force else ()
     answer = answers.Allowlist(
         in_force=in_force is not None,
-        entries=[fill(answers.Entry, entry, events=sorted(entry.events)) for entry in entries],
+        entries=[answers.entry(one, context.settings.pull_actions) for one in entries],
         newest=fill(answers.AllowlistVersion, newest, errors=(newest["error"] or "").splitlines())
         if newest
         else None,

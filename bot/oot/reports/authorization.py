@@ -188,9 +188,9 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
     if report.event_type not in SELF_TRIGGERED:
         detail = f"delivery {report.delivery_id[:100]} was never dispatched to {entry.repo}"
         raise Rejected(404, "unknown_dispatch", detail)
-    if "nightly" not in entry.events:
+    if entry.nightly == "refused":
         detail = (
-            f"{entry.repo} sends no {report.event_type} reports: add nightly to its events in the allowlist"
+            f"{report.event_type} reports of {entry.repo} are not taken: the allowlist says nightly: refused"
         )
         raise Rejected(403, "forbidden", detail)
     commit = as_commit(report.delivery_id)

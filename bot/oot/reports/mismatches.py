@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Flags = dict[str, Any]  # of a job: JSON
 ENDING = "_mismatch"  # of the flags
+NO_COMMIT = "0" * 40  # GitHub's SHA of a deleted ref, which dispatches have none for
 
 
 def with_dispatch(dispatch: DispatchRow, report: Report) -> Flags:
@@ -23,7 +24,7 @@ def with_dispatch(dispatch: DispatchRow, report: Report) -> Flags:
         "event_type": (report.event_type or None, dispatch["event_type"]),
         "upstream_repo": (_folded(echo.upstream_repo), dispatch["upstream_repo"].casefold()),
         "pr_number": (echo.pr_number, dispatch["pr_number"]),
-        "head_sha": (echo.head_sha, dispatch["head_sha"]),
+        "head_sha": (echo.head_sha, dispatch["head_sha"] or NO_COMMIT),
         "labels": (echo.labels, frozenset(dispatch["labels"] or ())),
     }
     return flagged(name for name, (claim, ours) in claimed.items() if claim is not None and claim != ours)

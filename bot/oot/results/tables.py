@@ -16,7 +16,7 @@ oot_dispatch = sa.Table(
     _must("source_guid", sa.Text),  # the stored delivery whose body is dispatched
     _must("upstream_repo", sa.Text),
     _must("event_type", sa.Text),
-    _column("action", sa.Text),
+    _column("action", sa.Text),  # of a pull request; closed also for a deleted ref: nobody has to answer
     _column("pr_number", Big),
     _column("head_sha", sa.Text),
     _column("base_sha", sa.Text),

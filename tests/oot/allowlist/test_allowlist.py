@@ -90,7 +90,10 @@ L3:
   device: fpga
   oncalls: octocat
   events: pull_request, push
+  actions: opened, synchronize
   refs: [main, refs/tags/*]
+  deletions: true
+  nightly: refused
   policy: trusted
   checks: jobs
   conclusion: failure
@@ -114,7 +117,10 @@ L4:
         device="fpga",
         oncalls=("octocat",),
         events=frozenset({"pull_request", "push"}),
+        actions=frozenset({"opened", "synchronize"}),
         refs=("main", "refs/tags/*"),
+        deletions=True,
+        nightly="refused",
         policy="trusted",
         checks="jobs",
         conclusion="failure",
@@ -173,6 +179,15 @@ def test_entries_are_listed_by_level():
     assert parse(ALLOWLIST).at(Level.L3) == ()
 
 
+def test_where_pushes_are_the_default_every_ref_and_deletion_is_one_of_them():
+    text = "L2: [org/a, {repo: org/b, refs: [main]}, {repo: org/c, deletions: false}, {repo: org/d, events: [push]}]"
+    found = parse(text, frozenset({"pull_request", "push"}))
+    assert [(entry.refs, entry.deletions) for entry in found.entries] == [
+        (("refs/*",), True), (("main",), True), (("refs/*",), False), ((), False),
+    ]  # fmt: skip
+    assert [entry.repo for entry in found.for_event("push", "refs/tags/v1")] == ["org/a", "org/c"]
+
+
 @pytest.mark.parametrize(
     ("event", "ref", "repos"),
     [
@@ -181,9 +196,9 @@ def test_entries_are_listed_by_level():
         ("push", None, ["Org/CPU", "org/all"]),
         ("push", "refs/heads/main", ["Org/CPU", "org/all"]),
         ("push", "refs/heads/release/1/x", ["Org/CPU", "org/all"]),
-        ("push", "refs/tags/v1", ["Org/CPU", "org/all"]),
-        ("push", "refs/tags/v10", ["org/all"]),
-        ("push", "refs/tags/main", ["org/all"]),
+        ("push", "refs/tags/v1", ["Org/CPU"]),
+        ("push", "refs/tags/v10", []),
+        ("push", "refs/tags/main", []),
         ("push", "refs/heads/Main", ["org/all"]),
         ("push", "refs/heads/not/main", ["org/all"]),
         ("issues", None, []),

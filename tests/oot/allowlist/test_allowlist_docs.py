@@ -19,6 +19,7 @@ CHOICES = (
     *allowlist_entry.CONCLUSIONS,
     *allowlist_entry.CALLBACK_TOKENS,
     *allowlist_entry.ANSWERS,
+    *allowlist_entry.NIGHTLY,
     *allowlist_entry.DISPATCHES,
 )
 

@@ -88,6 +88,13 @@ def full(level, keys):
         ),
         (full("L2", "policy: all, policy: all"), "line 2: `policy` is already on line 2"),
         # keys
+        (full("L4", "answers: some"), "line 2: a gate cannot wait for a backend that need not answer at L4"),
+        (full("L4", "actions: [opened, closed]"), "line 2: a gate would wait.*`reopened`, `synchronize`"),
+        (full("L2", "events: push, actions: opened"), "line 2: `actions` filters pull requests"),
+        (full("L2", "actions: [labeled]"), "line 2: `labeled` is not allowed here: write opened or"),
+        (full("L2", "deletions: true"), "line 2: `deletions` is about pushes, and none are asked for"),
+        (full("L2", "events: nightly, nightly: refused"), "line 2: `nightly` is refused here and among"),
+        (full("L1", "nightly: accepted"), "line 2: `nightly` means nothing at L1"),
         (full("L2", "oncall: alice"), "line 2: `oncall` is no key.*did you mean `oncalls`"),
         (full("L1", "Repo: org/b"), "line 2: `Repo` is no key.*did you mean `repo`"),
         (full("L1", "xyz: 1"), "line 2: `xyz` is no key of an entry: L1 knows repo, repository_id"),
@@ -111,7 +118,7 @@ def full(level, keys):
         (full("L1", "rate_limit: 1"), "line 2: `rate_limit` means nothing at L1"),
         (full("L1", "events: nightly"), "line 2: `nightly` means nothing at L1"),
         (full("L4", "events: [push]"), "line 2: L4 is about pull requests"),
-        (full("L2", "refs: [main]"), "line 2: `refs` filters pushes, and none are asked for"),
+        (full("L2", "refs: [main]"), "line 2: `refs` is about pushes, and none are asked for"),
         (full("L2", "dispatch: workflow"), "line 2: `dispatch: workflow` starts one workflow"),
         (full("L2", "workflow_file: ci.yml"), "line 2: `workflow_file` is not used"),
         # values

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core import setting_types
+from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import entry, yaml_values
 from bot.oot.allowlist.allowlist import AllowlistError, Level, parse
 from bot.oot.allowlist.entry import KEYS, MAX_ID, MAX_RATE, RESERVED_DEVICES
@@ -38,6 +39,7 @@ CHOICES = {
     "callback_token": entry.CALLBACK_TOKENS,
     "static_key": entry.STATIC_KEYS,
     "answers": entry.ANSWERS,
+    "nightly": entry.NIGHTLY,
     "dispatch": entry.DISPATCHES,
 }
 
@@ -54,6 +56,7 @@ def test_the_schema_has_the_parsers_choices_and_bounds():
     keys = DEFS["keys"]["properties"]
     assert {name: tuple(keys[name]["enum"]) for name in CHOICES} == CHOICES
     assert tuple(keys["events"]["anyOf"][1]["items"]["enum"]) == entry.EVENTS
+    assert tuple(keys["actions"]["anyOf"][1]["items"]["enum"]) == PULL_ACTIONS
     assert (keys["repository_id"]["maximum"], keys["rate_limit"]["maximum"]) == (MAX_ID, MAX_RATE)
 
 
@@ -177,6 +180,11 @@ def test_the_schema_accepts_the_example_and_the_page(text):
         "L4: [{repo: org/a, confirm: 'true'}]",
         "L4: [{repo: org/a, answers: some}]",
         "L1: [{repo: org/a, answers: all}]",
+        "L1: [{repo: org/a, nightly: refused}]",
+        "L2: [{repo: org/a, actions: [labeled]}]",
+        "L2: [{repo: org/a, actions: []}]",
+        "L2: [{repo: org/a, deletions: true}]",
+        "L2: [{repo: org/a, events: [push], deletions: 'true'}]",
     ],
 )
 def test_the_schema_refuses_what_the_parser_refuses(text):
@@ -201,6 +209,9 @@ TERMS = st.fixed_dictionaries(
         "callback_token": st.sampled_from([*entry.CALLBACK_TOKENS]),
         "static_key": st.sampled_from([*entry.STATIC_KEYS]),
         "answers": st.sampled_from([*entry.ANSWERS]),
+        "actions": st.sampled_from(["opened", ["opened", "reopened", "synchronize"], []]),
+        "deletions": st.booleans(),
+        "nightly": st.sampled_from([*entry.NIGHTLY]),
         "dispatch": st.sampled_from([*entry.DISPATCHES]),
         "workflow_file": st.just("ci.yml"),
         "job_timeout": st.sampled_from(["1h", "35d"]),

@@ -77,6 +77,35 @@ def test_thousands_of_labels_leave_room_for_the_rest(as_input):
 
 
 @WAYS
+@pytest.mark.parametrize("number", [3, 2_048])
+def test_of_a_large_push_base_pusher_and_the_commits_titles_arrive(as_input, number):
+    repo = {"id": 1, "full_name": "org/project"}
+    commits = [
+        {
+            "id": f"{at:040x}",
+            "message": f"Change {at} \U0001f680\n\n{'why ' * 9_000}",
+            "tree_id": "f" * 40,
+            "added": ["a" * 200] * 30,
+        }
+        for at in range(number)
+    ]
+    push = {
+        "ref": "refs/heads/release/2", "base_ref": "refs/heads/main", "before": BASE, "after": HEAD,
+        "deleted": False, "pusher": {"name": "octocat", "email": "o@example.org", "date": "x"}, "repository": repo,
+        "commits": commits, "head_commit": commits[-1], "compare": "https://example.org/compare",
+    }  # fmt: skip
+    client = made(push, as_input=as_input)
+    assert len(sent(client, as_input=as_input)) <= MOST_CHARACTERS
+    inner = client["payload"]
+    assert inner["base_ref"] == "refs/heads/main"
+    assert inner["pusher"] == {"name": "octocat", "email": "o@example.org"}
+    assert inner["commits"][0] == {"id": "0" * 40, "message": "Change 0 \U0001f680"}
+    assert len(inner["commits"]) >= min(number, 400)
+    assert {"commits[].message", "commits[].added", "pusher.date"} <= set(inner["truncated"])
+    assert ("commits" in inner["truncated"]) == (len(inner["commits"]) < number)
+
+
+@WAYS
 def test_a_thousand_unknown_fields_are_counted_not_named_one_by_one(as_input):
     payload = webhook() | {f"new_{number}": "y" * 100 for number in range(1_000)}
     client = made(payload, as_input=as_input)
