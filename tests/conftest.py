@@ -9,6 +9,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -30,6 +31,15 @@ DATABASES = ("sqlite", "postgres")
 
 def pytest_addoption(parser):
     parser.addoption("--nightly", action="store_true", help="also run the long suites")
+
+
+def pytest_configure(config):
+    """Drawn examples are the same in each run, but those of --nightly; how long one takes says what else runs."""
+    drawn = {} if config.getoption("--nightly") else {"derandomize": True, "database": None}
+    hypothesis.settings.register_profile(
+        "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **drawn
+    )
+    hypothesis.settings.load_profile("ours")
 
 
 def pytest_asyncio_loop_factories():

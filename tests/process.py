@@ -15,7 +15,7 @@ from tests.harness import ALLOWLIST, SECRET, UPSTREAM
 
 ROOT = Path(__file__).parent.parent
 ADMIN_TOKEN = "an admin token of ours"
-PATIENCE = 30.0  # seconds until a test gives up waiting
+PATIENCE = 60.0  # seconds until a test gives up waiting
 
 
 class Process:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from bot.demo.github import App, Call, CheckRun, Comment, Pull
 
 PREFIX = "OOTBOT_"
-START_TIMEOUT = 20.0  # seconds until it must answer
-STOP_TIMEOUT = 10.0  # seconds from SIGTERM until it must have exited
+START_TIMEOUT = 60.0  # seconds until it must answer
+STOP_TIMEOUT = 30.0  # seconds from SIGTERM until it must have exited
 TAIL_LINES = 30  # of the log, shown when something went wrong
 ERRORS = frozenset({"error", "critical"})
 ADDRESS = re.compile(r"^ootbot .* at (http://\S+)/oot$")
@@ -127,7 +127,7 @@ def _environment(options: Mapping[str, str]) -> dict[str, str]:
 
 
 POLL_INTERVAL = 0.05  # seconds
-TIMEOUT = 20.0  # seconds that an expectation may take to come true
+TIMEOUT = 60.0  # seconds that an expectation may take to come true
 
 
 class ExpectationError(Exception):

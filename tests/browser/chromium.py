@@ -18,7 +18,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--hide-scrollbars",
     "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE = 30  # seconds for anything
+PATIENCE = 60  # seconds for anything
 
 
 def find() -> str | None:

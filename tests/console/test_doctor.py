@@ -17,7 +17,7 @@ from bot.demo.issuer import Issuer
 from bot.github import manifest
 from tests import forks
 from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM
-from tests.process import Process, options_for, until
+from tests.process import PATIENCE, Process, options_for, until
 
 ONE = manifest.read("one")
 
@@ -58,7 +58,7 @@ async def serving(github, issuer, tmp_path, app_key):
     process._options |= options
     github.app.webhook_url = process.url + manifest.HOOK
     ready = await process.start()
-    await asyncio.wait_for(ready.wait(), 20)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
     process.options = options
     yield process
     process.kill()
@@ -233,7 +233,7 @@ async def test_what_readyz_keeps_from_strangers_is_told_to_doctor(serving, githu
     serving.kill()
     await serving.ended()
     (tmp_path / "allowlist.yml").write_text("L5: [secret/backend]\n")
-    await asyncio.wait_for((await serving.start()).wait(), 20)
+    await asyncio.wait_for((await serving.start()).wait(), PATIENCE)
     repo = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
     repo["updated_at"] = "2099-01-01T00:00:00Z"
     await github.deliver("repository", {"action": "privatized", "repository": repo})

@@ -21,6 +21,7 @@ from bot.github import manifest
 from bot.ops.setup.files import issuer_of
 from tests import forks
 from tests.browser_of_pages import Visitor
+from tests.process import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SECRETS = ("PRIVATE KEY", "client_secret", "webhook_secret")
@@ -45,13 +46,13 @@ class Init:
 
     async def address(self):
         while not (found := re.search(r"http://127\.0\.0\.1:\d+/setup/\S+", self.said)):
-            line = await asyncio.wait_for(self._process.stdout.readline(), 20)
+            line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)
             assert line, self.said
             self.said += line.decode()
         return found[0]
 
     async def ended(self):
-        rest = await asyncio.wait_for(self._process.stdout.read(), 20)
+        rest = await asyncio.wait_for(self._process.stdout.read(), PATIENCE)
         self.said += rest.decode()
         return await self._process.wait()
 

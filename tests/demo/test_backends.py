@@ -13,6 +13,7 @@ from aiohttp import web
 from bot.demo.backends import Backends, PlannedJob
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
+from tests.process import PATIENCE
 
 HEAD = "a" * 40
 REPO = "org/npu"
@@ -294,6 +295,6 @@ async def test_stopping_cancels_a_report_in_progress(setup):
     await setup.dispatch()
     await setup.bot.called.wait()
     await setup.backends.stop()
-    await asyncio.wait_for(setup.bot.disconnected.wait(), 5)
+    await asyncio.wait_for(setup.bot.disconnected.wait(), PATIENCE)
     assert backend.reports == []
     assert setup.bot.observed == [("in_progress", 1, None)]

@@ -15,7 +15,7 @@ from bot.demo import environment, participants
 from bot.demo.environment import ExpectationError
 from bot.demo.scenario import Scenario, findings
 
-SECONDS = 90
+SECONDS = 180
 DEMO = (sys.executable, "-m", "bot.cli", "demo")
 
 

@@ -151,7 +151,7 @@ async def test_the_reporting_action_gets_its_token_from_the_issuer(issuer, tmp_p
     """The action fetches a token, then gets a 404 from the address it reports to."""
     script = Path(__file__).parents[2] / "actions" / "report" / "report.py"
     options = ["--status=in_progress", "--workflow-name=CI", "--job-name=build", "--run-id=4455"]
-    target = ["--delivery-id=d", f"--url={issuer.url}/nobody", "--deadline=5"]
+    target = ["--delivery-id=d", f"--url={issuer.url}/nobody", "--deadline=60"]
 
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(script), *options, *target),

@@ -19,7 +19,7 @@ from tests.browser_of_pages import Visitor
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text().partition("## Try it first")[2].partition("\n## ")[0]
 COMMANDS = re.findall(r"^\$ (ootbot .*)$", PAGE, re.MULTILINE)
-PATIENCE = 30
+PATIENCE = 60
 
 
 def free_port():

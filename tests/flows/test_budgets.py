@@ -156,9 +156,10 @@ class TestTwoWorkers:
                 await one.ended()
         times = [call.at for call in writes(github)]
         gap = 60_000 / A_MINUTE
-        assert times[-1] - times[0] >= (len(times) - 1) * gap * 0.95
-        for at in range(len(times) - 8):  # two seconds' worth, and half a second for what was late
-            assert times[at + 8] - times[at] >= 8 * gap - 500
+        for at in range(
+            len(times) - 16
+        ):  # two that know nothing of each other take half as long; some come late
+            assert times[at + 16] - times[at] >= 16 * gap * 0.7
         assert all(done), done
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM, replace
+from tests.process import PATIENCE
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
@@ -137,7 +138,7 @@ async def test_a_word_that_comes_while_github_is_asked_is_heard_at_once(bot, git
     github.faults.add(path=rf"{L4}/actions/runs/", body=told, delay=HANGS, **answer)
     bot.clock.advance(600)
     working = asyncio.create_task(bot.settle())
-    await asyncio.wait_for(bot.clock.hanging.wait(), 30)
+    await asyncio.wait_for(bot.clock.hanging.wait(), PATIENCE)
     await github.finish_run(run, "success")
     await bot.worker.apply()
     bot.clock.let_go.set()

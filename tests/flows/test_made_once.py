@@ -9,6 +9,7 @@ import pytest
 from tests import harness
 from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
+from tests.process import PATIENCE, until
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
@@ -25,8 +26,9 @@ def made(github, pull):
 
 async def let_go(bot, github):
     """Let GitHub end what it was at."""
+    done = len(github.calls)
     bot.clock.let_go.set()
-    await asyncio.sleep(0.05)  # nobody waits for an answer, so nobody can tell when it is done
+    await until(lambda: len(github.calls) > done, what="the call that was held")
     await github.settled()
 
 
@@ -71,7 +73,7 @@ async def test_a_check_run_is_made_once_though_the_process_ends_before_github_ha
     github.faults.add(method="POST", path="check-runs$", when="after", drop=True, delay=HANGS)
     pull = await github.open_pull(UPSTREAM)
     working = asyncio.create_task(bot.settle())
-    await asyncio.wait_for(bot.clock.hanging.wait(), 30)
+    await asyncio.wait_for(bot.clock.hanging.wait(), PATIENCE)
     working.cancel()  # what it was at hears nothing any more
     again = harness.running(settings, github=github, issuer=bot.issuer, app=bot.app, clock=bot.clock)
     async with again as second:

@@ -178,7 +178,7 @@ class TestAProcessThatEnds:
         await github.open_pull(UPSTREAM)
         await eventually(lambda: only_one_left(bot), "a dispatch under way")
         os.kill(process.pid, signal.SIGTERM)
-        await asyncio.wait_for(process.ended(), 15)
+        await asyncio.wait_for(process.ended(), PATIENCE)
         assert await dispatching(bot) == []
         waiting = [
             row for row in await bot.rows("task") if row["state"] == "waiting" and row["kind"] == "dispatch"

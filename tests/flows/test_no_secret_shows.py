@@ -13,7 +13,7 @@ from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from tests import secret_markers
 from tests.harness import L2, L3, L4, SECRET, UPSTREAM, report_body, sign
-from tests.process import ADMIN_TOKEN, Process, options_for, until
+from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for, until
 
 RELAY_TOKEN = "a relay token of ours"
 PAGES = ("/", "/oot", "/oot/levels", f"/oot/{L4}", "/oot/metrics", f"/{UPSTREAM}/pull/1", "/admin", "/api", "/nowhere",
@@ -109,7 +109,7 @@ async def test_no_secret_shows_in_a_log_an_answer_a_page_or_a_metric(github, iss
     process = Process(tmp_path, **options)
     github.app.webhook_url = f"{process.url}/api/github/webhooks"
     ready = await process.start()
-    await asyncio.wait_for(ready.wait(), 20)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
     pull = await github.open_pull(UPSTREAM)
     await until(lambda: len({each.repo.full_name for each in github.dispatches}) == 3, what="the dispatches")
     async with aiohttp.ClientSession() as http:

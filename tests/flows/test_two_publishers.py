@@ -10,6 +10,7 @@ from bot.queue import tasks
 from tests import harness
 from tests.hanging import HANGS, HoldingClock
 from tests.harness import L4, UPSTREAM
+from tests.process import PATIENCE
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # SQLite serves one process
 
@@ -34,7 +35,7 @@ async def meanwhile(bot, settings, *, lasts, then=None, horizon=10):
     """Let another process take over what `bot` is in the middle of, and let its call end only then."""
     clock = bot.clock
     beginning = asyncio.create_task(bot.settle(horizon=60))
-    await asyncio.wait_for(clock.hanging.wait(), 30)
+    await asyncio.wait_for(clock.hanging.wait(), PATIENCE)
     clock.advance(lasts)
     other = harness.running(settings, github=bot.github, issuer=bot.issuer, app=bot.app, clock=clock)
     async with other as second:

@@ -90,7 +90,7 @@ KINDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(KINDS), st.lists(bodies, min_size=2, max_size=6), st.randoms(use_true_random=False))
 def test_whatever_github_says_no_order_makes_a_difference(kind, told, dice):
     versions = [

@@ -11,6 +11,7 @@ import pytest
 
 from bot.app import answering, make_app
 from bot.web.connections import ConnectionLimits
+from tests.process import PATIENCE
 from tests.serving import SQLITE
 
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -66,13 +67,13 @@ async def test_a_connection_too_many_is_told_so_and_there_is_room_again_when_oth
 
 @pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost:"], ids=["nothing", "half a head"])
 async def test_who_does_not_come_out_with_a_request_is_hung_up_on(bot, call, said):
-    async with gated(bot, head=0.1) as port, asyncio.timeout(5):
+    async with gated(bot, head=0.1) as port, asyncio.timeout(PATIENCE):
         reader, _ = await call(port, said)
         assert await reader.read() == b""
 
 
 async def test_idle_connections_are_kept_until_there_is_a_crowd(bot, call):
-    async with gated(bot, connections=6, crowded=0.05) as port, asyncio.timeout(5):
+    async with gated(bot, connections=6, crowded=0.05) as port, asyncio.timeout(PATIENCE):
         idle, keep = await call(port)
         await idle.readuntil(b"}")
         other = await call(port)
@@ -115,7 +116,7 @@ READERS = 40
     ids=["there is more to come", "a little of the last is left"],
 )
 async def test_who_does_not_read_the_answers_is_hung_up_on(bot, call, stuck, said):
-    async with gated(bot, connections=READERS, crowded=60, unread=0.2) as port, asyncio.timeout(10):
+    async with gated(bot, connections=READERS, crowded=60, unread=0.2) as port, asyncio.timeout(PATIENCE):
         for one in said:
             await stuck(port, one)
         for _ in range(READERS):
@@ -124,13 +125,13 @@ async def test_who_does_not_read_the_answers_is_hung_up_on(bot, call, stuck, sai
 
 
 async def test_who_reads_slowly_is_waited_for(bot):
-    async with gated(bot, unread=0.2) as port, asyncio.timeout(20):
+    async with gated(bot, unread=1.0) as port, asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=KIB)
         writer.write(STYLE * 300 + STYLE_AND_BYE)
         read = 0
         while some := await reader.read(256 * KIB):
             read += len(some)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.06)
         writer.close()
     assert read > 301 * 18 * KIB
 

@@ -8,7 +8,7 @@ import contextlib
 import aiohttp
 import structlog
 
-from tests.process import Process, options_for
+from tests.process import PATIENCE, Process, options_for
 from tests.serving import SQLITE
 
 
@@ -39,7 +39,7 @@ async def test_strangers_cannot_fill_the_log(bot):
 async def test_a_path_is_logged_as_words_only(tmp_path, app_key):
     process = Process(tmp_path, **options_for(tmp_path, private_key=app_key), LOG_LEVEL="info")
     try:
-        await asyncio.wait_for((await process.start()).wait(), 20)
+        await asyncio.wait_for((await process.start()).wait(), PATIENCE)
         async with aiohttp.ClientSession() as http:
             for name in ("%1b]0;x%07", "%1b[31mred", "%E2%80%AEback", "%C2%9b2J"):
                 async with http.get(f"{process.url}/api/records/{name}/a/b") as answer:

@@ -113,7 +113,7 @@ def test_a_line_is_kept_only_so_far():
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_is_read_without_an_error(text):
     for command in parse(f"{text}\n/oot {text}"):
         assert command.verb in VERBS or command.problem
@@ -133,7 +133,7 @@ def test_a_hostile_comment_of_full_length_is_read_in_a_moment(piece):
     much = piece * (65_000 // len(piece))
     began = time.process_time()
     assert parse(f"/oot status\n{much}") in {(), (Command(text="/oot status", verb="status"),)}
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 3  # minutes where its parts are looked at again and again
 
 
 def test_a_paragraph_too_long_to_be_read_hides_no_other():

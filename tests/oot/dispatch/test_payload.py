@@ -184,7 +184,7 @@ webhooks = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(payload=webhooks, as_input=st.booleans())
 def test_whatever_a_webhook_holds_it_fits(payload, as_input):
     payload = spelled_out(payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.oot.publish.check_run_text import CheckRun, annotated, backend_check, gate_check, job_checks
@@ -276,7 +276,7 @@ def test_no_injection_does_anything_in_a_check_run(word):
     does_nothing(word)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.text(st.characters(codec=None), max_size=120) | st.text("`|@#<>!-/[]()*_~$\\\n ", max_size=40))
 def test_random_words_do_nothing_in_a_check_run(word):
     does_nothing(word)

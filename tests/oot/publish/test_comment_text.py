@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.oot.publish.comment_text import MARKER, has_failures, render
@@ -157,7 +157,7 @@ def test_no_injection_does_anything_in_the_comment(word, limit):
     assert see(body).tags.count("tr") == (rows if "| Backend |" in body else 0)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.text(st.characters(codec=None), max_size=120) | st.text("`|@#<>!-/[]()*_~$\\\n ", max_size=40))
 def test_random_words_do_nothing_in_the_comment(word):
     for head in (hostile(word), pull(backend("npu", state=QUEUED), previous=hostile(word))):

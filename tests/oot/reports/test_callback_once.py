@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from bot.app import make_app
 from bot.core.errors import StoreUnavailable
 from bot.database import make_store
-from bot.db.store import LOCK_TIMEOUT
 from bot.features import FEATURES
 from bot.oot.results.tables import oot_dispatch
 from tests.harness import L3, L4, UPSTREAM, replace, report_body
 from tests.oot.reports.reporting import SUITE, post, token_of
+from tests.process import PATIENCE
 from tests.serving import POSTGRES, serving
 
 
@@ -159,7 +159,7 @@ async def test_a_process_that_hangs_in_its_transaction_keeps_no_report_waiting(b
     hanging = make_store(settings.database, clock=bot.clock, features=FEATURES)
     async with hanging.transaction() as tx:
         await tx.run(sa.select(oot_dispatch).with_for_update())
-        status, answer = await asyncio.wait_for(bot.report(bot.dispatch(L4)), 2 * LOCK_TIMEOUT)
+        status, answer = await asyncio.wait_for(bot.report(bot.dispatch(L4)), PATIENCE)
         assert (status, answer["error"]) == (503, "store_unavailable")
         assert await bot.rows("oot_workflow_job") == []
     assert await bot.report(bot.dispatch(L4)) == (200, {"ok": True, "status": "completed"})

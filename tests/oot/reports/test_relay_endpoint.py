@@ -247,7 +247,7 @@ LEAVES = (
 
 
 @SQLITE
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     value=JSON, fields=st.lists(st.sampled_from(LEAVES), max_size=3, unique=True),
     path=st.sampled_from(("/api/oot/callback", "/api/oot/callback/batch", "/api/oot/results")), alone=st.booleans(),
