@@ -23,7 +23,7 @@ SLOW, LARGE = 1_000, 20
 def issue(size: int) -> bytes:
     """An issue of that many bytes."""
     payload = {"action": "opened", "issue": {"id": 7, "number": 1, "title": "It is slow", "body": ""},
-               "repository": {"id": 5, "full_name": UPSTREAM}}  # fmt: skip
+               "repository": {"id": 5, "full_name": UPSTREAM, "private": False}}  # fmt: skip
     payload["issue"]["body"] = "x" * (size - len(json.dumps(payload)))
     return json.dumps(payload).encode()
 
