@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from bot.ci.logs import rules as log_rules
 from bot.cli import main
 from bot.core.feature import load_each
 from bot.core.settings import Settings, options
@@ -155,7 +156,9 @@ def test_settings_that_are_named_exist(page):
 def test_settings_files_that_are_shown_hold_settings(page):
     known = Settings.__dataclass_fields__.keys() | {"private_key_path", "relay_private_key_path"}
     for language, block in FENCE.findall(page.read_text()):
-        if language == "toml":
+        if language == "toml" and "[[rule]]" in block:
+            assert log_rules.parse(block.encode(), page.name).rules
+        elif language == "toml":
             assert tomllib.loads(block).keys() <= known
 
 

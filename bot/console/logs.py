@@ -1,0 +1,142 @@
+"""ootbot logs: say why a job failed, and test rules for logs. Both work without settings or network."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from bot.core.errors import OotbotError
+
+if TYPE_CHECKING:
+    from bot.ci.logs.classify import Classified
+    from bot.ci.logs.rules import Ruleset
+
+SHOWN = ("rank", "rule", "kind", "line", "line_num", "captures", "context")
+
+rules_option = click.option(
+    "--rules",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of rules, in place of those that come with the program; may be repeated, the first has priority.",
+)
+
+
+@click.group()
+def logs() -> None:
+    """Say why a job failed, by the rules for its log, and test such rules."""
+
+
+@logs.command()
+@click.argument("file", type=click.File("rb"))
+@rules_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def explain(file: IO[bytes], files: tuple[Path, ...], *, as_json: bool) -> None:
+    """Say which lines of a log FILE (- reads standard input) tell why its job failed, and which rule says so.
+
+    \b
+      gh api repos/example-org/project/actions/jobs/123/logs > job.log
+      ootbot logs explain job.log
+      ootbot logs explain job.log --rules my_rules.toml --json
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.ci.logs.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
+    from bot.ci.logs.classify import classify, last_hits  # noqa: PLC0415
+
+    ruleset = _ruleset(files)
+    log = PlainLog(file if file.seekable() else io.BytesIO(file.read()))
+    found = classify(log, ruleset)
+    hits = [(rule, hit.line_num) for rule, hit in last_hits(log, ruleset) if hit]
+    if as_json:
+        click.echo(
+            json.dumps(
+                _as_json(found) | {"rules": [{"rule": rule.name, "line_num": line} for rule, line in hits]}
+            )
+        )
+        return
+    _print(found)
+    if hits:
+        click.echo("\nthe last line of every rule that matches, highest priority first:")
+        for rule, line in hits:
+            click.echo(f"  {line:>9,}  {rule.name} ({rule.kind})")
+
+
+@logs.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@rules_option
+@click.option("--bless", is_flag=True, help="Write the marks where the rules put them now.")
+def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
+    """Check that rules find the marked line in every fixture of DIR; exit 1 if one does not.
+
+    A fixture is a fragment of a log. The line to be found begins with `#=MATCH=# ` and has ‹ › around what is
+    captured; a fixture without such a line expects that nothing is found.
+
+    \b
+      ootbot logs test fixtures --rules my_rules.toml
+      ootbot logs test fixtures --rules my_rules.toml --bless
+    """  # noqa: D301, RUF002 - click's mark for lines to be kept as they are; the marks of fixtures
+    from bot.ci.logs import fixtures  # noqa: PLC0415
+
+    ruleset = _ruleset(files)
+    passed = failed = 0
+    for path in sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith(".")):
+        content = path.read_bytes()
+        try:
+            rendered = fixtures.rendered(content, ruleset)
+        except OotbotError as error:
+            click.echo(f"{path.name}: {error}")
+            failed += 1
+            continue
+        if rendered != content and bless:
+            path.write_bytes(rendered)
+            click.echo(f"blessed {path.name}")
+        elif rendered != content:
+            click.echo(f"{path.name}:")
+            click.echo(f"  marked: {fixtures.marked_line(content)}")
+            click.echo(f"  found:  {fixtures.marked_line(rendered)}")
+            failed += 1
+            continue
+        passed += 1
+    click.echo(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+def _ruleset(files: tuple[Path, ...]) -> Ruleset:
+    """Return the rules of the files, else those that come with the program; exits with 2 if one is wrong."""
+    from bot.ci.logs import rules  # noqa: PLC0415
+
+    try:
+        return rules.merged([rules.read(path) for path in files]) if files else rules.shipped()
+    except rules.RulesetError as error:
+        for problem in error.problems:
+            click.echo(f"ootbot: {problem}", err=True)
+        sys.exit(2)
+
+
+def _as_json(found: Classified) -> dict[str, object]:
+    first = found.first_error
+    return {
+        "lines": found.lines,
+        "verdicts": [{name: getattr(verdict, name) for name in SHOWN} for verdict in found.verdicts],
+        "first_error": first
+        and {name: getattr(first, name) for name in ("rule", "kind", "line", "line_num")},
+    }
+
+
+def _print(found: Classified) -> None:
+    click.echo(f"{found.lines:,} lines")
+    if not found.verdicts:
+        click.echo("no rule matches")
+    for verdict in found.verdicts:
+        title = "verdict" if verdict.rank == 0 else f"also {verdict.rank}"
+        click.echo(f"\n{title}: {verdict.rule} ({verdict.kind}), line {verdict.line_num:,}")
+        click.echo(f"  {verdict.line}")
+        click.echo(f"  captured: {', '.join(verdict.captures)}")
+        for line in verdict.context:
+            click.echo(f"  above: {line}")
+    if found.first_error:
+        click.echo(f"\nfirst build error: line {found.first_error.line_num:,}\n  {found.first_error.line}")
