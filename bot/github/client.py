@@ -7,6 +7,8 @@ is narrowed to that repository and to the permissions of the call.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -34,6 +36,14 @@ PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
 MAX_CONCURRENT = 20  # calls; GitHub allows 100
 ETAG_CACHE_SIZE = 100  # responses
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """Where to fetch some content, valid for a minute; `headers` only where that is the API itself."""
+
+    url: str = field(repr=False)  # whoever knows it may fetch
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class GitHubApp:
@@ -124,11 +134,12 @@ class GitHubApp:
         body: bytes,
         *,
         low_priority: bool = False,
+        only_headers: bool = False,
     ) -> Response:
         """Make one HTTP call within the limits of the installation `who`.
 
         Returns any response below 500 that is no rate limit. Raises RetryLater when GitHub asks to wait, is broken,
-        or cannot be reached: a write may have happened then.
+        or cannot be reached: a write may have happened then. With `only_headers` the body of a success stays unread.
         """
         if not url.startswith(self.api_url + "/"):
             raise GitHubRefused(400, f"{url} is not below {self.api_url}: our token goes nowhere else")
@@ -138,7 +149,7 @@ class GitHubApp:
             "user-agent": f"ootbot/{__version__}",
             "x-github-api-version": API_VERSION,
         }
-        response = await self._send(method, url, sent, body)
+        response = await self._send(method, url, sent, body, only_headers=only_headers)
         wait = responses.wait_for(response.status, response.headers, response.body, now=self._clock.now())
         metrics.count_call(self.app_id, response.status, limited=wait is not None)
         if wait is not None:
@@ -148,7 +159,9 @@ class GitHubApp:
             raise GitHubUnavailable(f"{method} {url}: it answered {response.status}")
         return response
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, only_headers: bool
+    ) -> Response:
         where = url.partition("?")[0]
         async with self._semaphore:
             with traces.span(method, kind="client", http_request_method=method, url_full=where) as span:
@@ -156,7 +169,7 @@ class GitHubApp:
                     async with self._http.request(
                         method, url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False
                     ) as response:
-                        read = await response.read()
+                        read = b"" if only_headers and response.ok else await response.read()
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     metrics.count_call(self.app_id, None)
                     raise GitHubUnavailable(
@@ -208,21 +221,38 @@ class Client(AppClient):
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
+        return responses.for_gidgethub(await self._call_signed(method, url, headers, body))
+
+    async def location(self, path: str) -> Location:
+        """Return where GitHub has the content of a log or an artifact; raises as any other call does.
+
+        An Enterprise Server may answer with the content itself: then it is fetched from there, with our token.
+        """
+        url = self._app.api_url + path
+        headers = {"accept": "application/vnd.github+json"}
+        response = await self._call_signed("GET", url, headers, b"", only_headers=True)
+        if response.status in responses.MOVED and (found := response.headers.get("location")):
+            return Location(url=found)
+        responses.raise_for_status(response)
+        token = await self._app.tokens.get(self._repo, self._permissions)
+        return Location(url=url, headers={"authorization": f"Bearer {token.value}"})
+
+    async def _call_signed(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, only_headers: bool = False
+    ) -> Response:
+        """Make a call with a token; a fresh one may take seconds until all of GitHub's servers know it."""
+        call = partial(self._app.request, low_priority=self._low_priority, only_headers=only_headers)
         who = self._repo.partition("/")[0].casefold()  # an account has one installation
         for last_try in (False, True):
             token = await self._app.tokens.get(self._repo, self._permissions, renew=last_try)
             signed = {**headers, "authorization": f"Bearer {token.value}"}
             fresh = self._app.tokens.unknown_for(token) > 0
-            response = await self._app.request(
-                who, method, url, signed, body, low_priority=self._low_priority
-            )
+            response = await call(who, method, url, signed, body)
             if fresh and responses.token_may_be_unknown(response.status, response.body):
                 await self._app.until_known(token)
-                response = await self._app.request(
-                    who, method, url, signed, body, low_priority=self._low_priority
-                )
+                response = await call(who, method, url, signed, body)
             if response.status != 401:
-                return responses.for_gidgethub(response)
+                return response
         raise RetryLater(f"{self._repo}: GitHub refuses a fresh token", after=10)
 
     async def repository(self) -> dict[str, Any]:

@@ -1,136 +1,130 @@
-"""Names of jobs, read: build, test configuration, shard, runner, flags.
+"""Names of jobs, taken apart: what is built, which configuration, which shard of how many, on which runner.
 
-A matrix job is called `{build} / {kind} ({arguments})`, as in `linux-jammy / test (default, 1, 5, linux.4xlarge)`.
-What differs between two runs of the same work (the shard, the runner) is taken out of the name, so that its results
-can be compared. Nothing else is: jobs that differ in any other argument stay different.
+`{build} / {kind} ({argument}, ...)` is how a matrix names its jobs. Two whole numbers in a row may be a shard and their
+count, or two values of a matrix: only the other jobs of the same commit can tell, see `resolve`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-SHARDS_MOST = 512
-DEFAULT = "default"
-FLAGS = frozenset({"unstable", "mem_leak_check", "rerun_disabled_tests"})
-_BUILD = re.compile(r"^(.*) / ", re.DOTALL)
-_TEST = re.compile(r" / test(?:-osdc)? \(([\w-]*),")
-_TEST_LIKE = re.compile(r"^(.*) / .*test \(([^,]*), .*\)", re.DOTALL)
-_ARGUMENTS = re.compile(r"^(.*?) ?\(([^()]*)\)$", re.DOTALL)
-_FRACTION = re.compile(r"^(\d{1,3}) ?(?:/|of) ?(\d{1,3})$", re.ASCII)
-_NUMBER = re.compile(r"^\d{1,3}$", re.ASCII)
-# a label such as linux.4xlarge or npu.8, but no version such as py3.11 or cuda12.1: that tells two jobs apart
-_RUNNER = re.compile(
-    r"^(?:[A-Za-z]+(?:-[A-Za-z]+)*(?:-\d+)?\.[\w.-]+|(?:ubuntu|windows|macos|self-hosted)-[\w.-]+)$"
-)
+MOST_SHARDS = 512
+DEFAULT = "default"  # the configuration of a job that names none
+LONGEST = 1000  # characters of a name that are looked at
+_ARGUMENTS = re.compile(r"^(?P<head>[^()].*?) ?\((?P<arguments>[^()]*)\)$")  # the last parenthesis only
+_TEST = re.compile(r"(?:^|[ /_-])test(?:-osdc)?$")
+_PAIR = re.compile(r"(\d{1,3}) ?(?:/|of) ?(\d{1,3})")
+_NUMBER = re.compile(r"\d{1,3}")
+_VERSION = re.compile(r"v?\d+(?:\.\d+)*(?:\.x)?[a-z]?\d*")
+_PLAIN_LABELS = ("ubuntu-", "windows-", "macos-", "self-hosted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobName:
-    """The parts of a job's name."""
+    """A job's name, taken apart."""
 
     workflow: str
-    base: str  # the build it belongs to, else the whole name
+    name: str  # as GitHub has it
+    base_name: str  # what is built
     config: str
-    job: str  # without shard and runner
-    numbered: str  # without the runner only: the name where the numbers turn out to be no shard
-    flags: tuple[str, ...] = ()
-    shard: int = 0  # 0: no numbers that could be a shard
-    shards: int = 0
+    head: str  # the name without its arguments
+    arguments: tuple[str, ...]  # without shard and runner
+    all_arguments: tuple[str, ...]
+    shard: int | None = None
+    shards: int | None = None
     runner: str | None = None
 
     @property
-    def family(self) -> str:
-        """The full name without shard and runner: equal for runs whose results can be compared."""
-        return f"{self.workflow} / {self.job}" if self.workflow else self.job
+    def full(self) -> str:
+        """The name with its workflow's."""
+        return f"{self.workflow} / {self.name}" if self.workflow else self.name
 
     @property
-    def full(self) -> str:
-        """The full name with its numbers."""
-        return f"{self.workflow} / {self.numbered}" if self.workflow else self.numbered
+    def shard_free(self) -> str:
+        """The full name without shard and runner: the same for all shards, on whatever they run."""
+        named = f"{self.head} ({', '.join(self.arguments)})" if self.arguments else self.head
+        return f"{self.workflow} / {named}" if self.workflow else named
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The arguments beside the configuration, such as `unstable`."""
+        return self.arguments[1:] if self.arguments[:1] == (self.config,) else self.arguments
 
 
-@lru_cache(maxsize=20_000)
-def parse(workflow: str, name: str) -> JobName:
-    """Read a job's name as GitHub has it, without the workflow's."""
-    matched = _ARGUMENTS.match(name)
-    head, arguments = (matched[1], _split(matched[2])) if matched else (name, [])
-    runner = _runner(arguments)
-    rest = [word for word in arguments if word != runner]
-    at, width, shard, shards = _shard(rest)
-    kept = rest[:at] + rest[at + width :]
-    base, config = _base(name)
+def parse(workflow: str | None, name: str) -> JobName:
+    """Take a name apart; a shard is only presumed, see `resolve`."""
+    name = name[:LONGEST]
+    found = _ARGUMENTS.match(name)
+    head = found["head"] if found else name
+    given = tuple(part.strip() for part in found["arguments"].split(",")) if found else ()
+    is_test = bool(_TEST.search(head))
+    base, slash, _ = head.rpartition(" / ")
+    rest, shard, shards = _without_shard(given)
+    rest, runner = _without_runner(rest, sharded=shard is not None)
     return JobName(
-        workflow=workflow,
-        base=base,
-        config=config,
-        job=_joined(head, kept),
-        numbered=_joined(head, rest),
-        flags=tuple(word for word in kept if word in FLAGS),
+        workflow=workflow or "",
+        name=name,
+        base_name=base if slash else name,
+        config=given[0] if is_test and len(given) > 1 and given[0] else DEFAULT,
+        head=head,
+        arguments=tuple(part for part in rest if part),
+        all_arguments=given,
         shard=shard,
         shards=shards,
         runner=runner,
     )
 
 
-def sharded(names: Iterable[JobName]) -> Mapping[str, frozenset[int]]:
-    """Return, by family, the numbers of shards that are ones.
+def resolve(names: Iterable[JobName]) -> list[JobName]:
+    """Return the jobs of one commit, over all its runs, with shards only where there are siblings of the same count."""
+    parsed = list(names)
+    seen: dict[tuple[object, ...], set[int]] = defaultdict(set)
+    for one in parsed:
+        if one.shard is not None:
+            seen[_family(one)].add(one.shard)
+    return [one if one.shard is None or len(seen[_family(one)]) > 1 else _whole(one) for one in parsed]
 
-    `names` are all jobs of one commit, over all runs and attempts. A lone `test (3, 5)` is a value of a matrix; with
-    `test (1, 5)` beside it, both are shards of five.
+
+def _family(one: JobName) -> tuple[object, ...]:
+    return one.workflow, one.head, one.config, one.shards
+
+
+def _whole(one: JobName) -> JobName:
+    """Return a job whose numbers are part of its name."""
+    kept = tuple(part for part in one.all_arguments if part and part != one.runner)
+    return replace(one, arguments=kept, shard=None, shards=None)
+
+
+def _without_runner(given: tuple[str, ...], *, sharded: bool) -> tuple[tuple[str, ...], str | None]:
+    """Return the arguments without the runner, the last one where it looks like one; a version does not.
+
+    A plain label such as `ubuntu-24.04` is a runner beside a shard only: else it may be what a matrix compares.
     """
-    seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for name in names:
-        if name.shards:
-            seen[name.family, name.shards].add(name.shard)
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for (family, shards), numbers in seen.items():
-        if len(numbers) > 1:
-            found[family].add(shards)
-    return {family: frozenset(numbers) for family, numbers in found.items()}
+    if not given or (len(given) < 2 and not sharded):
+        return given, None
+    last = given[-1]
+    plain = last.lower().startswith(_PLAIN_LABELS)
+    looks = sharded if plain else "." in last and not _VERSION.fullmatch(last)
+    return (given[:-1], last) if looks else (given, None)
 
 
-def _split(arguments: str) -> list[str]:
-    return [word.strip() for word in arguments.split(",")]
-
-
-def _joined(head: str, arguments: list[str]) -> str:
-    return f"{head} ({', '.join(arguments)})" if arguments else head
-
-
-def _runner(arguments: list[str]) -> str | None:
-    """Return the runner's label: the last of several arguments but the flags, where it looks like one."""
-    label = next((word for word in reversed(arguments) if word not in FLAGS), "")
-    return label if len(arguments) > 1 and _RUNNER.match(label) else None
-
-
-def _shard(arguments: list[str]) -> tuple[int, int, int, int]:
-    """Return where the shard's numbers are, how many arguments they take, and the two numbers."""
-    for at, word in enumerate(arguments):
-        if (fraction := _FRACTION.match(word)) and _possible(fraction[1], fraction[2]):
-            return at, 1, int(fraction[1]), int(fraction[2])
-        following = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if _NUMBER.match(word) and _NUMBER.match(following) and _possible(word, following):
-            return at, 2, int(word), int(following)
-    return len(arguments), 0, 0, 0
-
-
-def _possible(shard: str, shards: str) -> bool:
-    return 1 <= int(shard) <= int(shards) <= SHARDS_MOST
-
-
-def _base(name: str) -> tuple[str, str]:
-    """Return the build's name and the test configuration."""
-    build = _BUILD.match(name)
-    config = _TEST.search(name)
-    if build and config and config[1]:
-        return build[1], config[1]
-    if like := _TEST_LIKE.match(name):
-        return like[1], like[2] or DEFAULT
-    return (build[1] if build else name), DEFAULT
+def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], int | None, int | None]:
+    """Return the arguments without a shard and its count, `2, 5`, `2/5` or `2 of 5`; the first such pair."""
+    for at, part in enumerate(given):
+        pair = _PAIR.fullmatch(part)
+        following = given[at + 1] if at + 1 < len(given) else ""
+        if pair:
+            shard, shards, length = int(pair[1]), int(pair[2]), 1
+        elif _NUMBER.fullmatch(part) and _NUMBER.fullmatch(following):
+            shard, shards, length = int(part), int(following), 2
+        else:
+            continue
+        if 1 <= shard <= shards <= MOST_SHARDS:
+            return given[:at] + given[at + length :], shard, shards
+    return given, None, None

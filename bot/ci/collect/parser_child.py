@@ -48,7 +48,9 @@ def serve(request: Request) -> Reply:
     _limit(request)
     try:
         parser = _load(request.parser)
-        given = Given(path=Path(request.path), blob=Path(request.blob), options=request.options)
+        given = Given(
+            path=Path(request.path), blob=Path(request.blob), members=request.members, options=request.options
+        )
         Path(request.answer).write_bytes(msgspec.msgpack.encode(parser(given)))
     except Refused as error:
         return Reply(state="refused", reason=str(error))

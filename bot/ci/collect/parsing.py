@@ -31,6 +31,7 @@ class Given:
 
     path: Path  # the file as downloaded
     blob: Path  # the parser may write a file here: it becomes the blob of what was fetched
+    members: tuple[str, ...]  # globs of the members that were fetched; empty: all
     options: Any  # what the kind's receiver prepared: plain values
 
 
@@ -42,6 +43,7 @@ class Request(msgspec.Struct, kw_only=True):
     blob: str
     answer: str  # the file for what the parser returns
     options: Any = None
+    members: tuple[str, ...] = ()
     most_written: int  # bytes of one file: the answer, or the blob
 
 

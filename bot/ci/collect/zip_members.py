@@ -10,12 +10,13 @@ import zipfile
 import zlib
 from collections import Counter
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import IO, TYPE_CHECKING
 
 from bot.ci.collect.parsing import Broken, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 MIB = 1024 * 1024
@@ -66,14 +67,17 @@ class Member:
         return b"".join(self.pieces())
 
 
-def read(path: Path) -> Iterator[Member]:
-    """Yield the members that may be read, in the order of the directory.
+def read(path: Path, wanted: Sequence[str] = ()) -> Iterator[Member]:
+    """Yield the members that may be read and match one of the globs, in the order of the directory.
 
-    Encrypted ones, those packed in an unknown way and repeated names are left out. Raises Refused for an archive
-    over a limit of count, size or ratio, Broken for one that is none.
+    Read each before you ask for the next: the archive is closed with the last one. Encrypted ones, those packed in an
+    unknown way and repeated names are left out. Raises Refused for an archive over a limit of count, size or ratio,
+    Broken for one that is none.
     """
     with open_archive(path) as archive:
-        yield from readable(archive)
+        for member in readable(archive):
+            if not wanted or any(fnmatchcase(member.name.casefold(), glob) for glob in wanted):
+                yield member
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -124,11 +128,11 @@ END = struct.Struct(
 END64_LOCATOR = b"PK\x06\x07"
 
 
-def check_directory(file: IO[bytes]) -> None:
-    """Raise Refused when the directory is too long to be read: zipfile would read any.
+def check_directory(file: IO[bytes]) -> int:
+    """Return where the directory begins; raises Refused when it is too long to be read: zipfile would read any.
 
     Archives that need ZIP64 for counts or offsets are over our limits anyway, but writers add its records to any
-    archive; then only the directory's own size, bounded by the file's, is left to zipfile.
+    archive.
     """
     size = file.seek(0, 2)
     tail = min(size, END.size + 0xFFFF)
@@ -137,28 +141,30 @@ def check_directory(file: IO[bytes]) -> None:
     at = end.rfind(b"PK\x05\x06")
     if at < 0 or at + END.size > len(end):
         raise Broken("this is no ZIP archive, or its end is missing")
-    _, _, _, _, members, directory, _, _ = END.unpack_from(end, at)
+    _, _, _, _, members, directory, start, _ = END.unpack_from(end, at)
     if members != 0xFFFF and members > MOST_MEMBERS:
         raise Refused(f"{members:,} members, limit {MOST_MEMBERS:,}")
-    if members == 0xFFFF or directory == 0xFFFFFFFF:
-        members, directory = _zip64(file, size - tail + at)
+    if members == 0xFFFF or 0xFFFFFFFF in {directory, start}:
+        members, directory, start = _zip64(file, size - tail + at)
         if members > MOST_MEMBERS:
             raise Refused(f"{members:,} members, limit {MOST_MEMBERS:,}")
     if directory > MOST_DIRECTORY:
         raise Refused(f"a directory of {directory:,} bytes, limit {MOST_DIRECTORY:,}")
+    return int(start)
 
 
-def _zip64(file: IO[bytes], end: int) -> tuple[int, int]:
-    """Return how many members there are and how long the directory is; raises Broken."""
+def _zip64(file: IO[bytes], end: int) -> tuple[int, int, int]:
+    """Return how many members there are, how long the directory is and where it begins; raises Broken."""
     file.seek(max(end - 20, 0))
     locator = file.read(20)
     if not locator.startswith(END64_LOCATOR):
-        return 0xFFFF, 0
+        raise Broken("the ZIP archive's end record is damaged")
     file.seek(int.from_bytes(locator[8:16], "little"))
     record = file.read(56)
     if not record.startswith(b"PK\x06\x06") or len(record) < 56:
         raise Broken("the ZIP archive's end record is damaged")
-    return int.from_bytes(record[32:40], "little"), int.from_bytes(record[40:48], "little")
+    members, directory, start = (int.from_bytes(record[at : at + 8], "little") for at in (32, 40, 48))
+    return members, directory, start
 
 
 def shown(name: str) -> str:

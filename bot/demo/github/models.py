@@ -58,6 +58,7 @@ class Repo:
     workflows: dict[str, Workflow] = field(default_factory=dict, repr=False)  # by path
     runs: dict[int, Run] = field(default_factory=dict, repr=False)
     jobs: dict[int, WorkflowJob] = field(default_factory=dict, repr=False)
+    artifacts: dict[int, Artifact] = field(default_factory=dict, repr=False)
     labels: dict[str, int] = field(default_factory=dict, repr=False)  # name -> id
     permissions: dict[str, str] = field(default_factory=dict, repr=False)  # login -> role
 
@@ -202,6 +203,12 @@ class Run:
     status: str = "queued"
     conclusion: str | None = None
     attempts: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    head_repo: Repo | None = field(default=None, repr=False)  # a fork; None: the repository itself
+
+    @property
+    def head_repository(self) -> Repo:
+        """The repository that the commit is from."""
+        return self.head_repo or self.repo
 
 
 @dataclass(kw_only=True, eq=False)
@@ -220,6 +227,20 @@ class WorkflowJob:
     conclusion: str | None = None
     completed_at: int | None = None
     runner: str | None = None
+    log: bytes | None = None  # None: a short one that says how it ended
+
+
+@dataclass(kw_only=True, eq=False)
+class Artifact:
+    """A ZIP archive that a run left behind."""
+
+    id: int
+    run: Run = field(repr=False)
+    name: str
+    content: bytes = field(repr=False)
+    digest: str | None
+    created_at: int
+    expires_at: int
 
 
 # An App needs one of these permissions to subscribe to an event and to receive it.

@@ -50,6 +50,7 @@ class SimulatedGitHub(PullRequests, Installations, Workflows):
         Registration(self, pages).add_to(application)
         RestApi(self, self.rate_limit).add_to(application)
         pages.add_to(application)
+        await self.blob_host.start()
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
@@ -66,6 +67,7 @@ class SimulatedGitHub(PullRequests, Installations, Workflows):
             await self.background.close()
         finally:
             await self.webhooks.close()
+            await self.blob_host.stop()
             if self._runner:
                 await self._runner.cleanup()
                 self._runner = None

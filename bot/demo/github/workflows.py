@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import zipfile
 from typing import TYPE_CHECKING
 
 from bot.demo.github import payloads
-from bot.demo.github.models import CheckRun, Run, WorkflowJob
+from bot.demo.github.blob_host import BlobHost
+from bot.demo.github.models import Artifact, CheckRun, Run, WorkflowJob
 from bot.demo.github.serializers import actions
 from bot.demo.github.serializers.repository import html_of
 from bot.demo.github.state import GitHubBase
+from bot.demo.github.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from bot.core.clock import Clock
     from bot.demo.github.models import Dispatch, Repo, Workflow
+
+RETENTION = 90 * 24 * 3_600_000  # milliseconds an artifact is kept, unless its run says otherwise
 
 
 class Workflows(GitHubBase):
@@ -26,6 +33,7 @@ class Workflows(GitHubBase):
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(clock=clock)
+        self.blob_host = BlobHost(self.state, self.faults.take)
         self.on_dispatch: Callable[[Dispatch], Awaitable[None]] | None = None
         self.on_rerun: Callable[[Run, bool], Awaitable[None]] | None = None
 
@@ -38,8 +46,10 @@ class Workflows(GitHubBase):
         display_title: str | None = None,
         head_sha: str | None = None,
         actor: str = "octocat",
+        head_branch: str | None = None,
+        head_repo: Repo | None = None,
     ) -> Run:
-        """Start a run."""
+        """Start a run; its commit may be a fork's."""
         run = self.queued_run(
             self.state.repo(repo),
             workflow=self.state.workflow(self.state.repo(repo), name),
@@ -48,6 +58,7 @@ class Workflows(GitHubBase):
             head_sha=head_sha,
             actor=actor,
         )
+        run.head_branch, run.head_repo = head_branch or run.head_branch, head_repo
         await self.emit(payloads.workflow_run(self.state, run, "requested"))
         await self._begin(run)
         return run
@@ -87,10 +98,11 @@ class Workflows(GitHubBase):
         job.check_run.started_at = job.started_at
         await self.emit(payloads.workflow_job(self.state, job, "in_progress"))
 
-    async def finish_job(self, job: WorkflowJob, conclusion: str) -> None:
+    async def finish_job(self, job: WorkflowJob, conclusion: str, *, log: str | bytes | None = None) -> None:
         """Complete a job; one that is completed already, such as in a cancelled run, stays as it is."""
         if job.status == "completed":
             return
+        job.log = log.encode() if isinstance(log, str) else log
         job.status, job.conclusion, job.completed_at = "completed", conclusion, self.state.now()
         check_run = job.check_run
         check_run.status, check_run.conclusion = "completed", conclusion
@@ -109,6 +121,28 @@ class Workflows(GitHubBase):
             payloads.workflow_run(self.state, run, "completed"),
             payloads.check_suite(self.state, run.suite, "completed", run.actor.login),
         )
+
+    def add_artifact(
+        self,
+        run: Run,
+        name: str,
+        content: bytes | Mapping[str, bytes],
+        *,
+        retention: int = RETENTION,
+    ) -> Artifact:
+        """Upload an artifact, as a run's job does: an archive, or the members to make one of."""
+        archive = content if isinstance(content, bytes) else zipped(content)
+        artifact = Artifact(
+            id=self.state.new_id(),
+            run=run,
+            name=name,
+            content=archive,
+            digest=f"sha256:{hashlib.sha256(archive).hexdigest()}",
+            created_at=self.state.now(),
+            expires_at=self.state.now() + retention,
+        )
+        run.repo.artifacts[artifact.id] = artifact
+        return artifact
 
     def queued_run(
         self,
@@ -191,3 +225,23 @@ class Workflows(GitHubBase):
     def latest_jobs(self, run: Run) -> list[WorkflowJob]:
         """Return the newest job of each name in a run."""
         return list({each.name: each for each in run.repo.jobs.values() if each.run is run}.values())
+
+
+def zipped(members: Mapping[str, bytes]) -> bytes:
+    """Return an archive of some members."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return written.getvalue()
+
+
+def log_of(job: WorkflowJob) -> bytes:
+    """Return a finished job's log; without one of its own, a few lines as the runner writes them."""
+    if job.log is not None:
+        return job.log
+    at = (iso(job.started_at) or "").replace("Z", ".0000000Z")
+    lines = [f"##[group]Run {job.name}", "make test", "##[endgroup]"]
+    if job.conclusion != "success":
+        lines.append("##[error]Process completed with exit code 1.")
+    return "".join(f"{at} {line}\n" for line in lines).encode()

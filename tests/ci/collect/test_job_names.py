@@ -1,78 +1,110 @@
-"""Names of jobs: what is taken out of them, and what tells two jobs apart."""
+"""Names of jobs, taken apart; and the jobs that artifacts belong to."""
 
 from __future__ import annotations
 
 import pytest
 
-from bot.ci.collect.job_names import parse, sharded
-
-UPSTREAM = "linux-jammy / test (default, 1, 5, linux.4xlarge)"
-
-
-def test_the_parts_of_a_matrix_job():
-    name = parse("pull", UPSTREAM)
-    assert (name.base, name.config, name.shard, name.shards) == ("linux-jammy", "default", 1, 5)
-    assert name.runner == "linux.4xlarge"
-    assert name.family == "pull / linux-jammy / test (default)"
-    assert name.full == "pull / linux-jammy / test (default, 1, 5)"
+from bot.ci.collect.attribution import Attribution, Job, attempt_of, attribute, reported_job
+from bot.ci.collect.job_names import parse, resolve
 
 
 @pytest.mark.parametrize(
-    ("name", "family"),
+    ("name", "base", "config", "shard", "runner", "shard_free"),
     [
-        ("lint", "w / lint"),
-        ("lint (3.11)", "w / lint (3.11)"),
-        ("test (ubuntu-24.04, 3.11)", "w / test (ubuntu-24.04, 3.11)"),
-        ("test (py3.11, cuda12.1)", "w / test (py3.11, cuda12.1)"),
-        ("a / test (default, 2/5, npu.8)", "w / a / test (default)"),
-        ("a / test (default, 2 of 5)", "w / a / test (default)"),
-        ("a / test (2, 5)", "w / a / test"),
-        ("a / test (default, 6, 5)", "w / a / test (default, 6, 5)"),
-        ("a / test (default, 1, 513)", "w / a / test (default, 1, 513)"),
-        ("a / test (default, 0, 5)", "w / a / test (default, 0, 5)"),
-        ("a / test (default, 1, 2, 3, macos-m1-14)", "w / a / test (default, 3)"),
-        (
-            "a / test (default, 1, 5, lf.linux.2xlarge, unstable)",
-            "w / a / test (default, unstable)",
-        ),
-        ("build (x) (y)", "w / build (x) (y)"),
-        ("", "w / "),
-        ("test (", "w / test ("),
-        ("test ()", "w / test ()"),
+        ("linux-jammy / test (default, 1, 5, linux.4xlarge)", "linux-jammy", "default", (1, 5), "linux.4xlarge",
+         "pull / linux-jammy / test (default)"),
+        ("linux-jammy / test-osdc (distributed, 2, 3, linux.g5.12xlarge.nvidia.gpu, unstable)", "linux-jammy", "distributed",
+         (2, 3), None, "pull / linux-jammy / test-osdc (distributed, linux.g5.12xlarge.nvidia.gpu, unstable)"),
+        ("linux-jammy / build", "linux-jammy", "default", None, None, "pull / linux-jammy / build"),
+        ("a / b / test (inductor, 2/5)", "a / b", "inductor", (2, 5), None, "pull / a / b / test (inductor)"),
+        ("a / test (slow, 2 of 5, ubuntu-24.04)", "a", "slow", (2, 5), "ubuntu-24.04", "pull / a / test (slow)"),
+        ("lint", "lint", "default", None, None, "pull / lint"),
+        ("lint (3.11)", "lint (3.11)", "default", None, None, "pull / lint (3.11)"),
+        ("test (3.11, ubuntu-latest)", "test (3.11, ubuntu-latest)", "3.11", None, None, "pull / test (3.11, ubuntu-latest)"),
+        ("wheel (manylinux) / test (default, 5, 3)", "wheel (manylinux)", "default", None, None,
+         "pull / wheel (manylinux) / test (default, 5, 3)"),
+        ("x / test (default, 1, 600)", "x", "default", None, None, "pull / x / test (default, 1, 600)"),
+        ("x / test (default, 0, 5)", "x", "default", None, None, "pull / x / test (default, 0, 5)"),
+        ("()", "()", "default", None, None, "pull / ()"),
+        ("", "", "default", None, None, "pull / "),
     ],
-)
-def test_only_shard_and_runner_are_taken_out(name, family):
-    assert parse("w", name).family == family
+)  # fmt: skip
+def test_a_name_is_taken_apart(name, base, config, shard, runner, shard_free):
+    found = parse("pull", name)
+    assert (found.base_name, found.config) == (base, config)
+    assert (found.shard, found.shards) == (shard or (None, None))
+    assert (found.runner, found.shard_free) == (runner, shard_free)
+    assert found.full == f"pull / {name}"
+
+
+def test_flags_are_what_is_neither_configuration_nor_shard_nor_runner():
+    assert parse("pull", "a / test (default, 1, 2, mem_leak_check, linux.large)").flags == ("mem_leak_check",)
+    assert parse("pull", "a / build (L4)").flags == ("L4",)
+
+
+def test_numbers_are_a_shard_only_among_siblings_of_the_same_count():
+    shards = [parse("pull", f"a / test (default, {number}, 3, linux.large)") for number in (1, 2, 3)]
+    assert {one.shard_free for one in resolve(shards)} == {"pull / a / test (default)"}
+    lone = [
+        parse("pull", "a / test (3, 5)"),
+        parse("pull", "b / test (1, 5)"),
+        parse("trunk", "a / test (1, 5)"),
+    ]
+    assert [one.shard_free for one in resolve(lone)] == [
+        "pull / a / test (3, 5)",
+        "pull / b / test (1, 5)",
+        "trunk / a / test (1, 5)",
+    ]
+    assert [one.shard for one in resolve(lone)] == [None, None, None]
+    twice = [
+        parse("pull", "a / test (default, 1, 3, linux.large)"),
+        parse("pull", "a / test (default, 1, 3, linux.xl)"),
+    ]
+    assert [one.shard for one in resolve(twice)] == [None, None]  # two runs of one job are no two shards
+
+
+def test_a_hostile_name_takes_no_time():
+    for name in ("(" * 100_000, " / " * 50_000, "a / test (" + "1, " * 50_000 + ")", "1" * 100_000):
+        parse("w", name)
+
+
+JOBS = [
+    Job(41_000_001, "linux-jammy / test (default, 1, 2, linux.4xlarge)", 1),
+    Job(41_000_002, "linux-jammy / test (default, 2, 2, linux.4xlarge)", 1),
+    Job(41_000_003, "linux-jammy / build", 1),
+    Job(42_000_001, "linux-jammy / build", 2),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "base", "config"),
+    ("name", "found"),
     [
-        ("linux / test-osdc (slow, 1, 2, linux.2xlarge)", "linux", "slow"),
-        ("a / b / test (distributed, 1, 3, linux.8)", "a / b", "distributed"),
-        ("linux / perf-test (inductor torchbench, 1, 3, linux.8)", "linux", "inductor torchbench"),
-        ("linux / build", "linux", "default"),
-        ("lint", "lint", "default"),
+        ("test-reports-test-default-1-2-linux.4xlarge_41000001.zip", (41_000_001, ())),
+        ("test-reports-runattempt1-test-default-2-2-linux.4xlarge_41000002", (41_000_002, ())),
+        ("sccache-stats-linux-jammy-runattempt1-41000003", (41_000_003, ())),
+        ("torchci-reports-runattempt2-41000003", (41_000_003, ("foreign_attempt",))),
+        ("test-reports_99000001.zip", (None, ("foreign_job",))),
+        ("logs-linux-jammy-build", (41_000_003, ())),
+        ("logs-linux-jammy", (None, ())),  # three jobs fit
+        ("test-results", (None, ())),
+        ("coverage-70", (None, ())),
+        ("wheels-900", (None, ())),
+        ("whatever_70000000", (None, ())),  # the run's own id
     ],
 )
-def test_build_and_configuration(name, base, config):
-    parsed = parse("w", name)
-    assert (parsed.base, parsed.config) == (base, config)
+def test_an_artifact_belongs_to_a_job_of_its_run_or_to_none(name, found):
+    assert attribute(name, JOBS, attempt=1, run_id=70_000_000) == Attribution(*found)
 
 
-def test_flags_are_named_and_stay_in_the_name():
-    name = parse("w", "a / test (default, 1, 2, unstable, linux.4xlarge)")
-    assert name.flags == ("unstable",)
-    assert name.family == "w / a / test (default, unstable)"
+def test_a_job_named_inside_a_file_only_selects_among_the_runs_own():
+    assert reported_job("41000003", JOBS) == (41_000_003, ())
+    assert reported_job(41_000_003, JOBS) == (41_000_003, ())
+    for foreign in ("99000001", "x", -1, "٤١", "9" * 40):
+        assert reported_job(foreign, JOBS) == (None, ("foreign_job",)), foreign
+    assert reported_job(None, JOBS) == (None, ())
 
 
-def test_a_lone_pair_of_numbers_is_no_shard_until_a_sibling_shows_up():
-    third, first, other = (parse("w", f"t ({n})") for n in ("3, 5", "1, 5", "2, 3"))
-    assert sharded([third, third]) == {}
-    assert sharded([third, other]) == {}
-    assert sharded([third, other, first]) == {"w / t": frozenset({5})}
-
-
-def test_a_hostile_name_costs_no_time():
-    for name in ("(" * 5_000, " / " * 3_000, "a (" + "1, " * 5_000 + ")", "test (" + "x" * 60_000):
-        assert parse("w", name).workflow == "w"
+def test_the_attempt_is_the_latest_that_had_begun():
+    started = {1: 1_000, 2: 5_000, 3: 9_000}
+    assert [attempt_of(at, started) for at in (500, 1_000, 4_999, 5_000, 20_000, None)] == [1, 1, 1, 2, 3, 3]
+    assert attempt_of(5, {}) == 1

@@ -9,7 +9,7 @@ from bot.demo.github.serializers.repository import api_of, app, head_commit, htm
 from bot.demo.github.times import iso
 
 if TYPE_CHECKING:
-    from bot.demo.github.models import Repo, Run, Workflow, WorkflowJob
+    from bot.demo.github.models import Artifact, Repo, Run, Workflow, WorkflowJob
     from bot.demo.github.state import GitHubState
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(state: GitHubState, which: Run) -> dict[str, Any]:
         "workflow_url": f"{api_of(state, repo)}/actions/workflows/{which.workflow.id}",
         "head_commit": head_commit(repo.commits[which.head_sha]),
         "repository": named(state, repo),
-        "head_repository": named(state, repo),
+        "head_repository": named(state, which.head_repository),
     }
 
 
@@ -107,6 +107,32 @@ def job(state: GitHubState, which: WorkflowJob) -> dict[str, Any]:
         "runner_name": which.runner,
         "runner_group_id": 2 if which.runner else None,
         "runner_group_name": "GitHub Actions" if which.runner else None,
+    }
+
+
+def artifact(state: GitHubState, which: Artifact) -> dict[str, Any]:
+    """Return an artifact."""
+    run, repo = which.run, which.run.repo
+    url = f"{api_of(state, repo)}/actions/artifacts/{which.id}"
+    return {
+        "id": which.id,
+        "node_id": node_id("Artifact", which.id),
+        "name": which.name,
+        "size_in_bytes": len(which.content),
+        "url": url,
+        "archive_download_url": f"{url}/zip",
+        "expired": which.expires_at <= state.now(),
+        "digest": which.digest,
+        "created_at": iso(which.created_at),
+        "updated_at": iso(which.created_at),
+        "expires_at": iso(which.expires_at),
+        "workflow_run": {
+            "id": run.id,
+            "repository_id": repo.id,
+            "head_repository_id": run.head_repository.id,
+            "head_branch": run.head_branch,
+            "head_sha": run.head_sha,
+        },
     }
 
 

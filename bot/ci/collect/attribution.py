@@ -1,0 +1,87 @@
+"""Which job and which attempt of a run an artifact belongs to. What it says itself only selects among the run's own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_JOB_ID = re.compile(r"[_-](\d{1,19})(?:\.zip)?$")
+_ATTEMPT = re.compile(r"(?:^|-)runattempt(\d{1,6})(?=-|_|$)")
+_WORD = re.compile(r"[^0-9a-z]+")
+LEAST_JOB_ID = (
+    1_000_000  # smaller numbers at the end of a name are shards and the like, never ids of GitHub's
+)
+KIND_WORDS = frozenset(
+    {
+        "artifact", "artifacts", "benchmark", "benchmarks", "debug", "json", "jsons", "junit", "log", "logs", "metrics",
+        "pytest", "report", "reports", "result", "results", "runattempt", "sccache", "stats", "surefire", "test",
+        "tests", "torchci", "usage", "utilization", "xml", "zip",
+    }
+)  # fmt: skip
+
+
+class Job(NamedTuple):
+    """A job of the run that left the artifact."""
+
+    id: int
+    name: str
+    attempt: int
+
+
+class Attribution(NamedTuple):
+    """Where an artifact belongs, and what in its name does not fit."""
+
+    job_id: int | None
+    flags: tuple[str, ...]
+
+
+def attribute(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> Attribution:
+    """Return the job of the run that an artifact belongs to, None where its name does not tell."""
+    flags = []
+    named = _ATTEMPT.search(name)
+    if named and int(named[1]) != attempt:
+        flags.append("foreign_attempt")
+    found = _JOB_ID.search(name)
+    if found and int(found[1]) >= LEAST_JOB_ID and int(found[1]) != run_id:
+        if int(found[1]) in {job.id for job in jobs}:
+            return Attribution(int(found[1]), tuple(flags))
+        flags.append("foreign_job")
+        return Attribution(None, tuple(flags))
+    return Attribution(_by_words(name, jobs, attempt=attempt, run_id=run_id), tuple(flags))
+
+
+def reported_job(given: object, jobs: Collection[Job]) -> Attribution:
+    """Return the job that a file names as its own: only one of the run's is believed."""
+    if given is None or given == "":
+        return Attribution(None, ())
+    text = str(given)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    known = number in {job.id for job in jobs}
+    return Attribution(number, ()) if known else Attribution(None, ("foreign_job",))
+
+
+def attempt_of(created_at: int | None, started: Mapping[int, int | None]) -> int:
+    """Return the attempt that made an artifact: the greatest that had begun when it was created.
+
+    `started` holds when each known attempt of the run began. Artifacts of all attempts are listed together.
+    """
+    begun = [
+        attempt for attempt, at in started.items() if at is None or created_at is None or at <= created_at
+    ]
+    return max(begun) if begun else min(started, default=1)
+
+
+def _by_words(name: str, jobs: Collection[Job], *, attempt: int, run_id: int) -> int | None:
+    """Return the only job of the attempt whose name has all words of the artifact's name."""
+    wanted = _words(_ATTEMPT.sub("", name.lower())) - KIND_WORDS - {str(run_id), str(attempt)}
+    if not wanted:
+        return None
+    fitting = [job.id for job in jobs if job.attempt == attempt and wanted <= _words(job.name)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in _WORD.split(text.lower()) if word}

@@ -1,0 +1,286 @@
+"""Downloads from where GitHub keeps logs and artifacts: without credentials, to a file, within limits.
+
+The address comes from GitHub, but nothing is taken for granted: https only, no address inside our network, no further
+redirect but one. Where GITHUB_API_URL itself is an internal address, as of an Enterprise Server or in the demo,
+internal addresses and plain http are allowed, but never our own port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+import zlib
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import DefaultResolver
+
+from bot.core.errors import OotbotError, RetryLater
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bot.github.client import Location
+
+CONNECT, SILENCE, WHOLE = 5, 30, 600  # seconds: to connect, without a byte, in all
+PIECE = 256 * 1024  # bytes hashed and written at once, in a thread
+MOVED = frozenset({301, 302, 303, 307, 308})
+INFLATED = {
+    "": 0,
+    "identity": 0,
+    "gzip": 31,
+    "x-gzip": 31,
+    "deflate": 15,
+}  # Content-Encoding -> zlib's window
+EXPIRED = frozenset({403, 401})  # of a signed address: GitHub gives another one
+
+
+class DownloadRefused(OotbotError):
+    """The address must not be fetched, or what came is not what was promised."""
+
+
+class TooLarge(OotbotError):
+    """There is more than is allowed; `size` is what was promised or came so far."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(f"{size:,} bytes, limit {most:,}")
+        self.size = size
+
+
+class Gone(OotbotError):
+    """The store has no such content."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """What was downloaded."""
+
+    size: int
+    sha256: str
+
+
+class Downloads:
+    """Downloads within what GITHUB_API_URL allows."""
+
+    def __init__(self, *, api_url: str, own_port: int, proxy: str | None, seconds: float = WHOLE) -> None:
+        self._api = urlsplit(api_url)
+        self._own_port = own_port
+        self._internal_allowed: bool | None = None
+        self._proxy_host = urlsplit(proxy).hostname if proxy else None
+        resolver = _Guarded(self._is_allowed)
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=resolver, limit=16),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            proxy=proxy,
+            timeout=aiohttp.ClientTimeout(
+                total=seconds, connect=CONNECT, sock_connect=CONNECT, sock_read=SILENCE
+            ),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def fetch(self, location: Location, into: Path, *, most: int) -> Download:
+        """Download to a file; raises DownloadRefused, TooLarge, Gone, or RetryLater."""
+        try:
+            async with await self._open(location, {}) as response:
+                if response.status != 200:
+                    raise RetryLater(f"the store answered {response.status}")
+                with into.open("wb") as file:
+                    return await self._receive(response, file, most)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise RetryLater(f"the download broke off: {type(error).__name__} {error}"[:300]) from error
+
+    async def fetch_range(self, location: Location, start: int, end: int) -> tuple[bytes, int] | None:
+        """Return the bytes from `start` to before `end` and the whole size; None where the store has no ranges.
+
+        A negative `start` counts from the end, and `end` is ignored then.
+        """
+        wanted = f"bytes={start}" if start < 0 else f"bytes={start}-{end - 1}"
+        most = -start if start < 0 else end - start
+        try:
+            async with await self._open(location, {"Range": wanted}) as response:
+                if response.status != 206 or response.headers.get("Content-Encoding", "") not in {
+                    "",
+                    "identity",
+                }:
+                    return None
+                body = bytearray()
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > most:
+                        raise DownloadRefused("the store sent more than the range that was asked for")
+                total = response.headers.get("Content-Range", "").rpartition("/")[2]
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise RetryLater(f"the download broke off: {type(error).__name__} {error}"[:300]) from error
+        return (bytes(body), int(total)) if total.isascii() and total.isdigit() else None
+
+    async def _open(self, location: Location, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
+        """Return the response of the content's host, one redirect further at most."""
+        url, sent = location.url, {**headers, **location.headers}
+        if location.headers and urlsplit(url).netloc != self._api.netloc:
+            raise DownloadRefused("our token goes to the API only")
+        for last in (False, True):
+            await self._check(url)
+            response = await self._http.get(url, headers=sent, allow_redirects=False)
+            if response.status not in MOVED:
+                break
+            response.release()
+            if last or not (found := response.headers.get("Location")):
+                raise DownloadRefused("it leads from one address to the next")
+            url, sent = urljoin(url, found), dict(headers)
+        if response.status < 300:
+            return response
+        response.release()
+        if response.status in {404, 410}:
+            raise Gone(f"the store answered {response.status}")
+        if response.status == 416:
+            raise DownloadRefused("the store does not have the range that it promised")
+        if response.status in EXPIRED:
+            raise RetryLater(f"the address has expired: the store answered {response.status}", after=1)
+        raise RetryLater(f"the store answered {response.status}")
+
+    async def _receive(self, response: aiohttp.ClientResponse, file: IO[bytes], most: int) -> Download:
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in INFLATED:
+            raise DownloadRefused(f"it is encoded as {encoding[:20]!r}")
+        window = INFLATED[encoding]
+        promised = response.content_length
+        if not window and promised is not None and promised > most:
+            raise TooLarge(promised, most)
+        sink = _Sink(file, most, zlib.decompressobj(window) if window else None)
+        waiting = bytearray()
+        async for piece in response.content.iter_any():
+            waiting += piece
+            if len(waiting) >= PIECE:
+                await asyncio.to_thread(sink.write, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(sink.write, bytes(waiting))
+        return sink.finish()
+
+    async def _check(self, url: str) -> None:
+        """Raise DownloadRefused for an address that must not be fetched; names of hosts are checked when resolved."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            raise DownloadRefused("it leads to something that is no address") from None
+        internal = await self._internal()
+        if parts.username or parts.password or not host:
+            raise DownloadRefused("it leads to something that is no plain address")
+        if parts.scheme != "https" and not (parts.scheme == "http" and internal):
+            raise DownloadRefused(f"it leads to {parts.scheme[:10]}: only https is followed")
+        if _is_numeric(host) and not _is_literal(host):  # such as 127.1: aiohttp would not ask the resolver
+            raise DownloadRefused("it leads to something that is no plain address")
+        if _is_literal(host) and not (internal or _is_public(host)):
+            raise DownloadRefused(f"it leads to {host}, inside our own network")
+        if port == self._own_port and internal and (host == "localhost" or _is_loopback(host)):
+            raise DownloadRefused("it leads to this bot itself")
+
+    def _is_allowed(self, host: str, address: str) -> bool:
+        return bool(self._internal_allowed) or host == self._proxy_host or _is_public(address)
+
+    async def _internal(self) -> bool:
+        """Whether GITHUB_API_URL is inside a network of ours."""
+        if self._internal_allowed is None:
+            host = self._api.hostname or ""
+            addresses = [host] if _is_literal(host) else await _addresses(host)
+            self._internal_allowed = bool(addresses) and not any(map(_is_public, addresses))
+        return self._internal_allowed
+
+
+class _Sink:
+    """Writes what arrives to a file, inflated and hashed; raises TooLarge."""
+
+    def __init__(self, file: IO[bytes], most: int, inflate: Any) -> None:
+        self._file = file
+        self._most = most
+        self._inflate = inflate
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def write(self, piece: bytes) -> None:
+        """Write a piece."""
+        if self._inflate is None:
+            self._keep(piece)
+            return
+        try:
+            while piece:
+                self._keep(self._inflate.decompress(piece, PIECE * 4))
+                piece = self._inflate.unconsumed_tail
+        except zlib.error as error:
+            raise DownloadRefused(f"its encoding is damaged: {error}") from error
+
+    def finish(self) -> Download:
+        """Return what was written in all."""
+        if self._inflate is not None and not self._inflate.eof:
+            raise RetryLater("the download broke off: its encoding has no end")
+        self._file.flush()
+        return Download(size=self._size, sha256=self._digest.hexdigest())
+
+    def _keep(self, plain: bytes) -> None:
+        self._size += len(plain)
+        if self._size > self._most:
+            raise TooLarge(self._size, self._most)
+        self._digest.update(plain)
+        self._file.write(plain)
+
+
+class _Guarded(AbstractResolver):
+    """Resolves host names, and refuses those that lead into our own network."""
+
+    def __init__(self, is_allowed: Any) -> None:
+        self._resolver = DefaultResolver()
+        self._is_allowed = is_allowed
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host; raises DownloadRefused when one of them is internal."""
+        found = await self._resolver.resolve(host, port, family)
+        if not all(self._is_allowed(host, one["host"]) for one in found):
+            raise DownloadRefused(f"{host} leads inside our own network")
+        return found
+
+    async def close(self) -> None:
+        """Close the resolver."""
+        await self._resolver.close()
+
+
+async def _addresses(host: str) -> list[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [str(address[0]) for *_, address in found]
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_numeric(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()
+
+
+def _is_public(address: str) -> bool:
+    """Whether an address is on the public network; one inside another notation counts as what is inside."""
+    found = ip_address(address.partition("%")[0])
+    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
+    return (inner or found).is_global and not found.is_multicast
+
+
+def _is_loopback(host: str) -> bool:
+    return _is_literal(host) and (ip_address(host).is_loopback or ip_address(host).is_unspecified)
