@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import traceback
+from collections import Counter
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ from bot.core import escaping
 from bot.core.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from structlog.typing import EventDict, Processor
 
 MINUTE = 60.0  # seconds
@@ -26,22 +30,42 @@ REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None
 
 
 class ErrorLog:
-    """Logs errors; for an unusable database one line a minute, not a traceback for every attempt.
+    """Logs errors that nobody expected: of each place one traceback a minute, with how often it was left out before.
 
-    Attempts come every second, and the full disk may be the one that holds the log.
+    Of an unusable database there is one line a minute and no traceback: attempts come every second, and the full disk
+    may be the one that holds the log.
     """
 
-    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(
+        self, log: structlog.typing.FilteringBoundLogger, *, now: Callable[[], float] | None = None
+    ) -> None:
         self._log = log
-        self._logged_at: dict[str, float] = {}
+        self._now = now or asyncio.get_running_loop().time  # seconds
+        self._logged_at: dict[str, float] = {}  # by what the line is about
+        self._left_out: Counter[str] = Counter()
 
     def write(self, event: str, error: Exception, **more: object) -> None:
-        """Log an error: an unusable database once a minute for each event, any other with its traceback."""
-        if not isinstance(error, StoreUnavailable):
-            self._log.exception(event, exc_info=error, **more)
-        elif (now := asyncio.get_running_loop().time()) - self._logged_at.get(event, -MINUTE) >= MINUTE:
-            self._logged_at[event] = now
+        """Log an error, unless one of the same place was logged within the last minute."""
+        unusable = isinstance(error, StoreUnavailable)
+        about = event if unusable else f"{event} {_place(error)}"
+        now = self._now()
+        if now - self._logged_at.get(about, -MINUTE) < MINUTE:
+            self._left_out[about] += 1
+            self._log.debug(event, reason=str(error), **more)
+            return
+        self._logged_at[about] = now
+        if left_out := self._left_out.pop(about, 0):
+            more["not_logged_before"] = left_out
+        if unusable:
             self._log.error(event, reason=str(error), **more)
+        else:
+            self._log.error(event, exc_info=error, **more)
+
+
+def _place(error: BaseException) -> int:
+    """Return where an error came from: its type, and the lines it passed, however often."""
+    lines = {(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)}
+    return hash((type(error), frozenset(lines)))
 
 
 def configure(*, fmt: str, level: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ OPTIONS: dict[str, Any] = {
     "lingering_time": 2.0,  # seconds a refused body may go on arriving, so that its sender reads the reason
     "read_bufsize": READ_BUFFER,
 }
+CONTINUE = "100-continue"
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Retry-After: 5\r\nContent-Length: 84\r\n\r\n"
@@ -172,11 +174,17 @@ class ConnectionFactory:
 
 
 def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
-    """Return aiohttp's factory of requests, which tells the connection that one began."""
+    """Return aiohttp's factory of requests, which tells the connection that one began.
+
+    It forgets expectations nobody has defined: aiohttp would repeat them in an answer that cannot always be encoded.
+    """
 
     def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
         if isinstance(protocol, Connection):
             protocol.request_began()
+        if message.headers.get("Expect", CONTINUE).lower() != CONTINUE:
+            kept = CIMultiDict(pair for pair in message.headers.items() if pair[0].lower() != "expect")
+            message = message._replace(headers=CIMultiDictProxy(kept))
         return make(message, payload, protocol, *rest)
 
     return made

@@ -1,4 +1,4 @@
-"""A limit on log lines about refusals, by kind and minute: strangers must not fill the disk."""
+"""A limit on log lines about refused and failed requests, by kind and minute: strangers must not fill the disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
+
+from bot.core.log_output import ErrorLog
 
 if TYPE_CHECKING:
     from bot.core.clock import Clock
@@ -27,6 +29,7 @@ class LogLimiter:
         self._minute = 0
         self._logged: Counter[str] = Counter()
         self._left_out: Counter[str] = Counter()
+        self._errors = ErrorLog(log, now=lambda: clock.now() / 1000)
 
     def refused(self, error: Rejected) -> None:
         """Log that a caller was refused, and why."""
@@ -35,6 +38,10 @@ class LogLimiter:
     def unavailable(self, error: StoreUnavailable) -> None:
         """Log that a caller was refused because the database cannot be used."""
         self._log(logging.WARNING, "store unavailable", "store_unavailable", reason=str(error))
+
+    def failed(self, error: Exception) -> None:
+        """Log the traceback of a bug of ours."""
+        self._errors.write("a request failed", error)
 
     def _log(self, level: int, event: str, kind: str, **more: object) -> None:
         minute = self._clock.now() // MINUTE

@@ -15,7 +15,7 @@ from aiohttp import web
 from bot.core import metrics, traces
 from bot.core.errors import Rejected, StoreUnavailable
 from bot.core.log_output import REQUEST
-from bot.web import html
+from bot.web import html, parameters
 from bot.web.bodies import BODY
 from bot.web.log_limiter import LOG_LIMITER
 from bot.web.parameters import IDENTIFIER
@@ -55,6 +55,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         with traces.span(endpoint, cause=identity, kind="server", http_request_method=request.method) as span:
             try:
+                parameters.require_storable_address(request)
                 response = await handler(request)
             except Exception as error:  # noqa: BLE001 - outermost: every error gets an answer
                 response = _answer(request, _refusal(request, error))
@@ -110,8 +111,8 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             detail = "the connection ended before the request did"  # read by nobody
             return Rejected(400, "incomplete", detail)
         case _:
-            log.error("a request failed", exc_info=error)
-            detail = "this is a bug of ours; the log holds its trace under this request id"
+            request.app[LOG_LIMITER].failed(error)
+            detail = "this is a bug of ours; the log holds its trace"
             return Rejected(500, "internal_error", detail)
 
 

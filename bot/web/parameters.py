@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from bot.core import escaping
 from bot.core.errors import Rejected
-from bot.core.json_fields import FULL_NAME
+from bot.core.json_fields import FULL_NAME, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +23,22 @@ MOST_DAYS = 400
 MOST_WORDS = 200  # characters of a search
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
+
+
+def is_storable(*texts: str) -> bool:
+    """Whether both databases can store these texts, and look them up: no NUL, no halves of characters.
+
+    The one check of all text that a request brings, but for its body, which is cleaned as it is read (`json_fields`).
+    """
+    return all(clean(text) == text for text in texts)
+
+
+def require_storable_address(request: web.Request) -> None:
+    """Check path and query, before anything reads them; raises Rejected 400."""
+    query = [text for pair in request.query.items() for text in pair] if request.query_string else []
+    if not is_storable(request.path, *query):
+        detail = "the address has characters that are no text: NUL, or bytes that are not UTF-8"
+        raise Rejected(400, "invalid_parameter", detail)
 
 
 def days(request: web.Request) -> int:

@@ -23,6 +23,7 @@ from bot.oot.reports.report import Malformed, parse_report
 from bot.oot.reports.report_batcher import REPORT_BATCHER, ReportBatcher
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import SMALL, read_body
+from bot.web.parameters import is_storable
 from bot.web.refusal_limiter import REFUSAL_LIMITER
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def authenticate(request: web.Request) -> Claims:
     context = request.app[CONTEXT]
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip() if scheme.casefold() == "bearer" else ""
-    if token.startswith(static_keys.PREFIX):
+    if token.startswith(static_keys.PREFIX) and is_storable(token):
         return await _of_key(context, token)
     return await request.app[VERIFIER].verify(token)
 
