@@ -62,7 +62,8 @@ async def one(request: web.Request) -> web.Response:
     if not parameters.IDENTIFIER.fullmatch(text):
         raise _unknown("an id is a number or a delivery's GUID")
     identifier = text if "guid" in kind.key else parameters.number(text)
-    attempt = parameters.attempt(request) if "run_attempt" in kind.key else None
+    attempt = parameters.attempt(request)
+    attempt = attempt if "run_attempt" in kind.key else None
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         row = await record_reads.record(tx, kind, repo, identifier, hidden=hidden, attempt=attempt)

@@ -123,9 +123,9 @@ def json_for_admin(handler: Callable[[web.Request], Awaitable[Answer]], status: 
 async def deliveries(request: web.Request) -> Deliveries:
     """Answer with deliveries without their payloads, newest first; `next` is the `before` of the page that follows."""
     state = parameters.choice(request, "state", ("", *overview_reads.STATES))
-    event = request.query.get("event", "").strip()[:100]
+    event = parameters.given(request, "event")[:100]
     limit = parameters.limit(request, default=ROWS)
-    before = parameters.number(request.query.get("before", "")) or None
+    before = parameters.before_id(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
         found = await overview_reads.deliveries(
             tx, state=state or None, event=event or None, before=before, limit=limit + 1
@@ -164,7 +164,7 @@ async def tasks(request: web.Request) -> Tasks:
     """Answer with tasks, newest first; `next` is the `before` of the page that follows."""
     state = parameters.choice(request, "state", ("", *queue_admin.STATES))
     limit = parameters.limit(request, default=ROWS)
-    before = parameters.number(request.query.get("before", "")) or None
+    before = parameters.before_id(request)
     async with request.app[CONTEXT].store.read(answer_within=REQUEST_TIMEOUT) as tx:
         found = await queue_admin.tasks(tx, state=state or None, before=before, limit=limit + 1)
     return Tasks(

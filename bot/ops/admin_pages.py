@@ -111,8 +111,8 @@ async def overview(request: web.Request) -> web.Response:
 async def deliveries(request: web.Request) -> web.Response:
     """Show deliveries, newest first."""
     state = parameters.choice(request, "state", ("", *overview_reads.STATES))
-    event = request.query.get("event", "").strip()[:100]
-    before = parameters.number(request.query.get("before", "")) or None
+    event = parameters.given(request, "event")[:100]
+    before = parameters.before_id(request)
     async with request.app[CONTEXT].store.read() as tx:
         rows = await overview_reads.deliveries(
             tx, state=state or None, event=event or None, before=before, limit=PAGE + 1
@@ -124,6 +124,7 @@ async def deliveries(request: web.Request) -> web.Response:
         following=rows[PAGE - 1]["id"] if len(rows) > PAGE else None,
         state=state,
         event=event,
+        json_url="/api/admin/deliveries?" + parameters.query({"state": state, "event": event}),
         states=overview_reads.STATES,
     )
 
@@ -160,7 +161,7 @@ async def delivery(request: web.Request) -> web.Response:
 async def tasks(request: web.Request) -> web.Response:
     """Show tasks, newest first, with a button for those that can run again."""
     state = parameters.choice(request, "state", ("", *queue_admin.STATES))
-    before = parameters.number(request.query.get("before", "")) or None
+    before = parameters.before_id(request)
     async with request.app[CONTEXT].store.read() as tx:
         rows = await queue_admin.tasks(tx, state=state or None, before=before, limit=PAGE + 1)
     return render(
@@ -169,6 +170,7 @@ async def tasks(request: web.Request) -> web.Response:
         rows=rows[:PAGE],
         following=rows[PAGE - 1]["id"] if len(rows) > PAGE else None,
         state=state,
+        json_url="/api/admin/tasks?" + parameters.query({"state": state}),
         states=queue_admin.STATES,
         form_key=sessions.form_key(request),
     )

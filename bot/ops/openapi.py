@@ -31,9 +31,9 @@ OPERATIONS = (
             op.in_query(
                 "state", Annotated[str, one_of(overview_reads.STATES)], "only deliveries in this state"
             ),
-            op.in_query("event", str, "only this event of GitHub's"),
+            op.in_query("event", op.Text, "only this event of GitHub's"),
             op.limit(admin_api.ROWS),
-            op.before(int),
+            op.before(op.Number),
         ],
         refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
     ),
@@ -62,7 +62,7 @@ OPERATIONS = (
         parameters=[
             op.in_query("state", Annotated[str, one_of(queue_admin.STATES)], "only tasks in this state"),
             op.limit(admin_api.ROWS),
-            op.before(int),
+            op.before(op.Number),
         ],
         refusals=[op.WRONG_PARAMETER, *NOT_ADMIN],
     ),

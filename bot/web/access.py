@@ -48,14 +48,14 @@ HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
 SIGNED_IN: web.RequestKey[bool | StoreUnavailable] = web.RequestKey("signed_in")
 
 
-async def hidden_from(request: web.Request, tx: Transaction) -> Hidden:
-    """Return what this request may not see, and keep it with the request."""
+async def hidden_from(request: web.Request, tx: Transaction, *also: str) -> Hidden:
+    """Return what this request may not see, and keep it with the request; it is about these repositories, too."""
     if reads_private(request):
         private = Private(names=frozenset(), ids=frozenset())
     else:
         path, settings = request.match_info, request.app[CONTEXT].settings
         asked = f"{path.get('owner') or path.get('org')}/{path.get('repo')}"
-        private = await request.app[FIND_PRIVATE](tx, settings, {asked})
+        private = await request.app[FIND_PRIVATE](tx, settings, {asked, *also})
     request[HIDDEN] = found = Hidden(names=private.names, ids=private.ids)
     return found
 

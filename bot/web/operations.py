@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from bot.core.json_fields import FULL_NAME
 from bot.web.answers import matching
+from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ Refusal = tuple[int, str, str]  # status, code, when it is sent
 
 MOST_ROWS = 500  # of a list, as `parameters.limit` has it
 Number = Annotated[int, Meta(ge=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Position = Annotated[str, matching(IDENTIFIER)]
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,11 @@ def in_query(name: str, kind: Any, description: str, **default: Any) -> Schema:
     return made | {"schema": made["schema"] | default}
 
 
+def needed(name: str, kind: Any, description: str) -> Schema:
+    """Return a parameter that may not be left out."""
+    return _parameter(name, kind, description, place="query", required=True)
+
+
 def in_header(name: str, kind: Any, description: str, *, required: bool = True) -> Schema:
     """Return a header."""
     return _parameter(name, kind, description, place="header", required=required)
@@ -129,7 +137,7 @@ def limit(default: int, *, most: int = MOST_ROWS) -> Schema:
     return whole("limit", most, "how many rows at most", default=default)
 
 
-def before(kind: Any = str) -> Schema:
+def before(kind: Any = Position) -> Schema:
     """Return the parameter that asks for what follows an earlier answer."""
     return in_query("before", kind, "`next` of the page before")
 

@@ -12,7 +12,7 @@ from bot.core.errors import Rejected
 from bot.core.json_fields import FULL_NAME, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -41,6 +41,31 @@ def require_storable_address(request: web.Request) -> None:
         raise Rejected(400, "invalid_parameter", detail)
 
 
+def given(request: web.Request, name: str) -> str:
+    """Return a parameter as it was given, "" without it; raises Rejected 400.
+
+    Programs are told when it is empty or repeated, as neither is what they mean; the forms of pages send both.
+    """
+    values = request.query.getall(name, [])
+    if request.path.startswith("/api/") and (len(values) > 1 or "" in map(str.strip, values)):
+        wrong = "be given once" if len(values) > 1 else "have a value, or be left out"
+        raise Rejected(400, "invalid_parameter", f"{name} must {wrong}")
+    return values[0].strip() if values else ""
+
+
+def query(chosen: Mapping[str, object]) -> str:
+    """Return the query of a link to the API with those of these parameters that have a value."""
+    return urlencode({name: value for name, value in chosen.items() if value != ""}, errors="replace")
+
+
+def needed(request: web.Request, name: str) -> str:
+    """Return a parameter that may not be left out; raises Rejected 400."""
+    text = given(request, name)
+    if not text:
+        raise Rejected(400, "invalid_parameter", f"{name} is missing")
+    return text
+
+
 def days(request: web.Request) -> int:
     """Return the window in days."""
     return whole(request, "days", default=DAYS, most=MOST_DAYS)
@@ -53,7 +78,7 @@ def level(request: web.Request) -> int | None:
 
 def words(request: web.Request) -> str:
     """Return the search words, which the page repeats: on one line, short, without invisible characters."""
-    return escaping.one_line(request.query.get("q", "")[:MOST_WORDS])
+    return escaping.one_line(given(request, "q")[:MOST_WORDS])
 
 
 def windows(days: int) -> list[int]:
@@ -64,7 +89,7 @@ def windows(days: int) -> list[int]:
 def choice(request: web.Request, name: str, choices: Iterable[str]) -> str:
     """Return one of some words, the first when it is absent; raises Rejected 400."""
     known = list(choices)
-    text = request.query.get(name, "").strip() or known[0]
+    text = given(request, name) or known[0]
     if text not in known:
         allowed = ", ".join(word for word in known if word)
         raise Rejected(400, "invalid_parameter", f"{name} must be one of {allowed}, or left out")
@@ -78,7 +103,7 @@ def limit(request: web.Request, *, default: int, most: int = 500) -> int:
 
 def whole(request: web.Request, name: str, *, default: int, most: int) -> int:
     """Return a whole number from 1 to `most`, the default when it is absent or empty; raises Rejected 400."""
-    text = request.query.get(name, "").strip()
+    text = given(request, name)
     if not text:
         return default
     wanted = number(text)
@@ -94,13 +119,13 @@ def attempt(request: web.Request) -> int | None:
 
 def sha(request: web.Request) -> str | None:
     """Return the commit asked for, or its beginning; None for the current one."""
-    text = request.query.get("sha", "").strip()
+    text = given(request, "sha")
     return commit(text) if text else None
 
 
 def events(request: web.Request) -> frozenset[str] | None:
     """Return the events asked for, None for all; raises Rejected 400."""
-    names = frozenset(name.strip() for name in request.query.get("event", "").split(",") if name.strip())
+    names = frozenset(name.strip() for name in given(request, "event").split(",") if name.strip())
     if names - set(REPORTED):
         detail = f"event must be one of {', '.join(REPORTED)}, or several of them with commas between"
         raise Rejected(400, "invalid_parameter", detail)
@@ -140,7 +165,7 @@ def before(request: web.Request, texts: Sequence[bool]) -> tuple[str | int, ...]
 
     `texts` says for each of its parts whether it is text or a number. Raises Rejected 400.
     """
-    text = request.query.get("before", "")
+    text = given(request, "before")
     if not text:
         return None
     parts = text.split(".", len(texts) - 1)
@@ -148,6 +173,11 @@ def before(request: web.Request, texts: Sequence[bool]) -> tuple[str | int, ...]
     if len(values) != len(texts) or not all(values) or not IDENTIFIER.fullmatch(text):
         raise Rejected(400, "invalid_parameter", "before must be the `next` of an earlier answer")
     return values
+
+
+def before_id(request: web.Request) -> int | None:
+    """Return the id to continue from, the `next` of an earlier answer; None at the beginning; raises Rejected 400."""
+    return whole(request, "before", default=0, most=10**18 - 1) or None
 
 
 def following(values: Iterable[object]) -> str:

@@ -172,9 +172,9 @@ async def test_tasks_are_listed_page_by_page_newest_first(bot, github):
     total = len(await bot.rows("task"))
     seen, before = [], ""
     while before is not None:
-        _, body = await bot.get(f"/api/admin/tasks?limit=5&before={before}", headers=ADMIN)
+        _, body = await bot.get(f"/api/admin/tasks?limit=5{before}", headers=ADMIN)
         seen += [task["id"] for task in body["tasks"]]
-        before = body["next"]
+        before = body["next"] and f"&before={body['next']}"
     assert seen == sorted(seen, reverse=True)
     assert len(seen) == total
     _, body = await bot.get("/api/admin/tasks?state=waiting", headers=ADMIN)

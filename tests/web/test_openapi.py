@@ -26,7 +26,7 @@ PAGES = {  # and what they need: for people, who find the JSON behind each linke
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
     "/admin/deliveries/{guid}", "/admin/tasks", "/admin/sign-in", "/admin/sign-out", "/admin/tasks/{id}/retry",
-    "/admin/deliveries/{guid}/replay",
+    "/admin/deliveries/{guid}/replay", "/crcr", "/crcr/{org}/{repo}",
 }  # fmt: skip
 DOCUMENT = document("http://127.0.0.1", [*operations(FEATURES), OPERATION])
 DOORS = [
@@ -196,6 +196,25 @@ async def test_drawn_requests_are_answered_as_the_document_says(open_bot, method
             is_valid(json.loads(answered), schema["schema"])
 
     await asyncio.to_thread(ask)
+
+
+async def test_no_parameter_may_be_empty_or_come_twice(open_bot):
+    for path, methods in DOCUMENT["paths"].items():
+        door = methods.get("get", {"security": []})
+        filled = {
+            "owner": "pytorch",
+            "org": "org",
+            "repo": "x",
+            "table": "issue",
+            "number": 1,
+            "sha": "a" * 40,
+        }
+        headers = authorised(open_bot, door, {}, b"")
+        for name in [one["name"] for one in door.get("parameters", []) if one["in"] == "query"]:
+            for query in (f"{name}=", f"{name}=%20", f"{name}=1&{name}=1"):
+                asked = f"{path.format_map(filled | {'id': 1})}?{query}"
+                status, refusal = await open_bot.get(asked, headers=headers)
+                assert (status, refusal["error"]) == (400, "invalid_parameter"), asked
 
 
 async def answer(bot, method, path, query, headers, raw):

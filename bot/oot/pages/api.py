@@ -84,6 +84,7 @@ async def _read_backend(
     context = request.app[CONTEXT]
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     before = parameters.before(request, [name == "job_key" for name in ORDER_OF_JOBS])
+    events = parameters.events(request)
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx)
         hidden.check_upstream(context.settings)
@@ -91,7 +92,7 @@ async def _read_backend(
         one, _ = await health.of_one(tx, hidden, repo, window)
         rows = await latest_jobs(
             tx, repo, since=window.since, limit=limit + 1, hidden=hidden.names,
-            events=parameters.events(request), before=before,
+            events=events, before=before,
         )  # fmt: skip
         silent = await unanswered(tx, repo, since=window.since, hidden=hidden.names)
     last = rows[limit - 1] if len(rows) > limit else None

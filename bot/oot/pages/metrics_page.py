@@ -76,7 +76,7 @@ async def metrics(request: web.Request) -> web.Response:
             for one in selection.part
         ],
         json_url="/api/oot/metrics?"
-        + urlencode({"days": days, "q": query, "level": level or "", "from": start}),
+        + parameters.query({"days": days, "q": query, "level": level or "", "from": start}),
     )
 
 

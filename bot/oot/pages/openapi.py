@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.oot.pages import answers, api, metrics_page
+from bot.oot.pages import answers, api, crcr, metrics_page
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching
@@ -19,7 +19,7 @@ EVENT = op.in_query(
     Annotated[str, matching(f"({REPORTED})(,({REPORTED}))*")],
     "only jobs of this event, or of several",
 )
-MATCHING = op.in_query("q", str, "only backends whose name or device contains these words")
+MATCHING = op.in_query("q", op.Text, "only backends whose name or device contains these words")
 LEVEL = op.whole("level", 4, "only backends of this level")
 DAYS = op.whole("days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS)
 
@@ -113,7 +113,6 @@ OPERATIONS = (
         "Readiness of backends for promotion or demotion",
         answers.Levels,
         parameters=[MATCHING],
-        refusals=[NOTHING, *op.READING],
     ),
     _read(
         "GET /api/oot/metrics",
@@ -130,4 +129,5 @@ OPERATIONS = (
             op.whole("from", 100_000, "the first backend, counted from 1, the busiest", default=1),
         ],
     ),
+    *crcr.OPERATIONS,
 )

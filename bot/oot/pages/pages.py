@@ -17,6 +17,7 @@ from bot.oot.pages import (
     api,
     backend_page,
     commit_page,
+    crcr,
     health,
     levels_page,
     metrics_page,
@@ -81,7 +82,7 @@ async def overview(request: web.Request) -> web.Response:
         has_allowlist=newest is not None,
         in_force=in_force,
         github=web_url(context.settings.github_api_url),
-        json_url="/api/oot/summary?" + urlencode({"days": days} | chosen),
+        json_url="/api/oot/summary?" + parameters.query({"days": days, **chosen}),
     )
 
 
@@ -129,7 +130,7 @@ def setup(app: web.Application) -> None:
     """Add the pages, their JSON, templates and cache."""
     html.add_templates(app, TEMPLATES, filters=template_filters.FILTERS, values=template_filters.VALUES)
     app[DAY_SUMS] = DaySumsCache()
-    app.add_routes([*api.routes, *routes])
+    app.add_routes([*api.routes, *crcr.routes, *routes])
 
 
 def _silent(one: Health, *, now: int) -> str:

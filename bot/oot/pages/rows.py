@@ -215,6 +215,24 @@ async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> list[P
     return await tx.rows_as(PullTitle, query)
 
 
+async def commit_titles(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return title and author of commits: of those pushed, the commit's own; of heads, their pull request's."""
+    push, head = records["push"].c, records["pull_head"].c
+    title_of_pull = (
+        sa.select(head.head_sha, PULL.title, PULL.user_login)
+        .join(records["pull_request"], (PULL.number == head.number) & (PULL.repo == head.repo))
+        .where(head.head_sha.in_(sorted(shas)), sa.func.lower(head.repo) == repo.lower())
+    )
+    pushed = sa.select(push.after, push.head_commit_message, push.pusher_name).where(
+        push.after.in_(sorted(shas)), sa.func.lower(push.repo) == repo.lower()
+    )
+    found: dict[str, tuple[str, str]] = {}
+    for query in (title_of_pull, pushed):
+        for sha, title, author in await tx.run(query):
+            found[sha] = ((title or "").partition("\n")[0], author or "")
+    return found
+
+
 async def pull_of_head(tx: Transaction, repo: str, sha: str) -> PullHead | None:
     """Return the newest pull request with a head that begins with `sha`."""
     seen = records["pull_head"].c

@@ -143,9 +143,9 @@ async def test_all_jobs_of_a_window_can_be_had_page_by_page(bot):
     base = f"/api/oot/backends/{L4}"
     seen, before = [], ""
     while before is not None:
-        body = (await bot.get(f"{base}?limit=3&event=pull_request&before={before}"))[1]
+        body = (await bot.get(f"{base}?limit=3&event=pull_request{before}"))[1]
         seen.append([job["run_id"] for job in body["jobs"]])
-        before = body["next"]
+        before = body["next"] and f"&before={body['next']}"
     assert [len(page) for page in seen] == [3, 3, 1]
     assert sorted(itertools.chain(*seen)) == [str(number) for number in range(7)]
     assert seen[0][0] == "6"
