@@ -17,6 +17,7 @@ from bot.core import package_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Required = str | tuple[str, ...]  # the value a claim must have, or those it may have
 Network = IPv4Network | IPv6Network
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})/[A-Za-z0-9._-]{1,100}")
 MIN_SECRET = 16  # characters
@@ -32,7 +33,7 @@ class Assigned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The repository of a provider's id whose tokens must carry further claims."""
 
     repository: str
-    required_claims: dict[str, str] = {}
+    required_claims: dict[str, Required] = {}
 
 
 class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +44,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     repository_claim: str = ""  # the claim that is the repository's full name
     repositories: dict[str, str | Assigned] = {}  # or: the provider's own id -> repository
     repositories_claims: tuple[str, ...] = ("sub",)  # the claims that form that id, joined with a slash
-    required_claims: dict[str, str] = {}
+    required_claims: dict[str, Required] = {}
     audiences: tuple[str, ...] = ()  # empty: those of OIDC_AUDIENCE
     longest_life: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 900  # seconds between iat and exp
     repository_id_claim: str = "repository_id"
@@ -308,12 +309,12 @@ def _problem_of(issuer: IssuerConfig) -> str:
         if not all(identity.split("/")) or identity.count("/") < len(issuer.repositories_claims) - 1:
             return f"{identity!r} in repositories is not {'/'.join(issuer.repositories_claims)}"
         repositories(repository.repository if isinstance(repository, Assigned) else repository)
-    if not all(claim and value for claim, value in _required_claims(issuer)):
-        return "required_claims needs a name and a text for each claim"
+    if not all(claim and value and all(value) for claim, value in _required_claims(issuer)):
+        return "required_claims needs a name and a text, or a list of texts, for each claim"
     return "" if all(issuer.audiences) else "audiences must not hold an empty text"
 
 
-def _required_claims(issuer: IssuerConfig) -> Iterator[tuple[str, str]]:
+def _required_claims(issuer: IssuerConfig) -> Iterator[tuple[str, Required]]:
     """Yield every required claim with the value it must have."""
     yield from issuer.required_claims.items()
     for assigned in issuer.repositories.values():

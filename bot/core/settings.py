@@ -179,6 +179,11 @@ class Settings:
         setting_types.one_of("refuse", "ignore"),
         default="refuse",
     )
+    reports: str = option(
+        "Reports that lack something: strict (400), or lenient (flagged, as other relays take them).",
+        setting_types.one_of("strict", "lenient"),
+        default="strict",
+    )
     publish_interval: int = option(
         "The minimum interval between updates of one check run or comment, verdicts excepted.",
         setting_types.duration,

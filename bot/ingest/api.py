@@ -15,6 +15,7 @@ from bot.ingest.records import INSTALLATION, TYPES, RecordType
 from bot.web import access, parameters
 from bot.web.answers import Answer, Time, any_of, fill, send
 from bot.web.app_keys import CONTEXT
+from bot.web.bodies import door
 from bot.web.render_thread import in_render_thread
 
 ROWS = 100  # of a list without ?limit=
@@ -114,7 +115,7 @@ def setup(app: web.Application) -> None:
     """Add the routes of ingest."""
     app.add_routes(
         [
-            web.post("/api/github/webhooks", webhooks.receive),
+            *door("/api/github/webhooks", webhooks.receive),
             web.get("/api/records/{table}/{owner}/{repo}/{id}", one),
             web.get("/api/records/{table}/{owner}/{repo}", newest),
         ]

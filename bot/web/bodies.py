@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -17,6 +17,9 @@ from bot.core.errors import Rejected
 from bot.web.app_keys import BODY_SECONDS, CONTEXT
 from bot.web.body_room import MIB, Body, BodyRoom, RoomLimits
 from bot.web.client_ip import client_ip, is_shared
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
 
 SMALL = 64 * 1024  # bytes of a body that are not counted
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread, so that everybody else is served meanwhile
@@ -34,6 +37,11 @@ class BodyRooms:
 
 BODY_ROOMS: web.AppKey[BodyRooms] = web.AppKey("body_rooms", BodyRooms)
 BODY: web.RequestKey[Body] = web.RequestKey("body", Body)
+
+
+def door(path: str, handler: Handler) -> list[web.RouteDef]:
+    """Return the routes of an address that machines post to: some write it with a slash at the end."""
+    return [web.post(path, handler), web.post(f"{path}/", handler)]
 
 
 async def read_body(request: web.Request, *, limit: int, caller: str | None = None) -> bytes:

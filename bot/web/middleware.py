@@ -30,6 +30,8 @@ ENDPOINTS = (
     ("/api/oot/callback", "callback"),
     ("/github/callback", "callback"),
     ("/api/oot/results", "results"),
+    ("/api/crcr/results", "results"),
+    ("/crcr/results", "results"),
     ("/api/admin/", "admin"),
     ("/api/", "read"),
     ("/healthz", "operator"),

@@ -27,6 +27,8 @@ A refusal is always `{"ok": false, "error": "<code>", "detail": "<what is wrong 
 `Retry-After`, the same request may succeed after that many seconds. A method an address does not have is answered 405
 with `method_not_allowed`, an unknown address 404 with `not_found`. 500 with `internal_error` is a bug of ours.
 
+Addresses that take a POST take it with a slash at the end, too.
+
 Times are written like `2026-01-31T12:00:00Z`, durations are seconds, rates go from 0 to 1."""
 RETRYABLE = frozenset({429, 503})  # statuses with Retry-After
 RETRY_AFTER = {

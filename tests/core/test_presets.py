@@ -26,6 +26,7 @@ REQUIRED = {
 WANTED = {
     "oidc_audience": ("ootbot", "pytorch-cross-repo-ci-relay"),
     "unlisted": "ignore",
+    "reports": "lenient",
     "default_events": ("pull_request", "push"),
     "pull_actions": ("opened", "reopened", "synchronize", "closed"),
 }
@@ -101,5 +102,5 @@ def test_a_file_is_checked_as_the_preset_would_read_it(tmp_path):
     file.write_text("L2: [{repo: example-org/cpu, refs: main}]")
     alone = CliRunner().invoke(check, [str(file)])
     assert alone.exit_code == 1
-    assert "`refs` filters pushes, and none are asked for" in alone.output
+    assert "none are asked for" in alone.output
     assert CliRunner().invoke(check, [str(file), "--preset", "crcr"]).exit_code == 0

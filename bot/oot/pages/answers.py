@@ -9,17 +9,19 @@ from msgspec import Meta, Struct
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import entry as terms
 from bot.oot.reports.bodies import Conclusion, FailedTest, Status
+from bot.oot.results import shown
 from bot.oot.statistics.readiness import Word
 from bot.oot.statistics.stats import grade
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
-from bot.web.answers import Answer, Time, fill, one_of
+from bot.web.answers import Answer, Time, fill, one_of, time
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.oot.pages.health import Health
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
+    from bot.oot.results.rows import JobRow
 
 Level = Annotated[int, Meta(ge=0, le=4)]
 Source = Annotated[str, one_of(("callback", "relay"))]
@@ -81,8 +83,10 @@ class Job(Struct, frozen=True):
     run_attempt: int
     queue_time: float | None
     execution_time: float | None
-    started_at: Time | None
-    completed_at: Time | None
+    started_at: Annotated[
+        Time | None, Meta(description="as reported where that can be true, else as measured")
+    ]
+    completed_at: Annotated[Time | None, Meta(description="the same")]
     total_tests: int | None
     passed_tests: int | None
     failed_tests: int | None
@@ -90,6 +94,11 @@ class Job(Struct, frozen=True):
     failed_tests_json: list[FailedTest] | None
     artifact_url: str | None
     environment: dict[str, str] | None
+    reported_started_at: Annotated[Time | None, Meta(description="as the backend said")]
+    reported_completed_at: Annotated[Time | None, Meta(description="as the backend said")]
+    triage_verdict: Annotated[
+        dict[str, Any] | None, Meta(description="the backend's own verdict on why the job failed")
+    ]
     downstream_repo_level: int
     event_type: str
     source: Source
@@ -353,3 +362,9 @@ def section(one: BackendSection) -> OnHead:
     ]
     finished, source = one.backend.state.finished, "relay" if one.relayed else "callback"
     return fill(OnHead, one.backend, finished=finished, failing=failing, source=source)
+
+
+def job(row: JobRow) -> Job:
+    """Return a job with its times as they are shown."""
+    times = shown.times(row)
+    return fill(Job, row, started_at=time(times.started_at), completed_at=time(times.completed_at))

@@ -56,7 +56,7 @@ async def backend(request: web.Request) -> web.Response:
     answer = answers.BackendAnswer(
         days=days,
         backend=answers.backend(one),
-        jobs=[fill(answers.Job, row) for row in rows],
+        jobs=[answers.job(row) for row in rows],
         next=following,
         unanswered=[fill(answers.Unanswered, row, reason=row["error"]) for row in silent],
     )
@@ -68,7 +68,7 @@ async def jobs_csv(request: web.Request) -> web.Response:
     """Answer with the newest jobs of one backend as CSV; the Link header has the address of the next ones."""
     limit = parameters.limit(request, default=CSV_ROWS, most=MOST_CSV_ROWS)
     _, _, rows, following, _ = await _read_backend(request, limit)
-    jobs = (asdict(fill(answers.Job, row)) for row in rows)
+    jobs = (asdict(answers.job(row)) for row in rows)
     text = csv_export.write(answers.Job.__struct_fields__, jobs)
     name = request.match_info["repo"]
     headers = {"Content-Disposition": f'attachment; filename="{name}-jobs.csv"'}
@@ -118,7 +118,7 @@ async def pull(request: web.Request) -> web.Response:
         pull=answers.pull(found),
         heads=[answers.head(line, current=line is found.heads[0]) for line in found.heads],
         backends=[answers.section(section) for section in found.sections],
-        jobs=[fill(answers.Job, row) for row in rows[-limit:]],
+        jobs=[answers.job(row) for row in rows[-limit:]],
         more=len(rows) > limit,
     )
     return send(answer)
@@ -136,7 +136,7 @@ async def commit(request: web.Request) -> web.Response:
         rows = await jobs_on_commit(tx, where, sha, events=events, limit=limit)
     if not rows:
         raise Rejected(404, "unknown_commit", f"no backend has reported on {sha} of {repo[:200]}")
-    return send(answers.CommitAnswer(repo=repo, jobs=[fill(answers.Job, row) for row in rows]))
+    return send(answers.CommitAnswer(repo=repo, jobs=[answers.job(row) for row in rows]))
 
 
 @in_render_thread

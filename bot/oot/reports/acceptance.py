@@ -6,7 +6,7 @@ A refusal is returned, not raised, so that it does not affect other reports.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import Rejected
 from bot.oot.reports import authorization, lifecycle, mismatches, quotas, static_keys
@@ -102,10 +102,20 @@ def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota
     present = rows.get(job.key)
     try:
         change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
+        if job.measured:
+            change = lifecycle.as_measured(
+                present,
+                change,
+                queue_time=job.measured.queue_time,
+                execution_time=job.measured.execution_time,
+                now=now,
+            )
         if present is None:
             sizes.check(job)
         rates.check(job, now)
     except lifecycle.Conflict as error:
+        if job.first_stands:
+            return Accepted(status=job.report.status, duplicate=True)
         return Rejected(409, "conflict", str(error))
     except Rejected as refusal:
         return refusal
@@ -114,13 +124,16 @@ def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota
     if present is None:
         sizes.enter(job)
     values = sizes.fitting(job, change)
-    if job.measured:
-        values = lifecycle.as_measured(
-            values, queue_time=job.measured.queue_time, execution_time=job.measured.execution_time
-        )
-    values["flags"] = job.row["flags"] | values["flags"]
+    values["flags"] = _origin_flags(job, present) | values["flags"]
     rows[job.key] = jobs.whole_row(present or job.row, values)
     return Accepted(status=job.report.status)
+
+
+def _origin_flags(job: Job, present: JobRow | None) -> dict[str, Any]:
+    """Return what a report's origin adds to the flags; a commit that was looked up stays so."""
+    flags = job.row["flags"]
+    settled = present is not None and "unverified" not in present["flags"]
+    return {name: value for name, value in flags.items() if not (settled and name == "unverified")}
 
 
 def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:

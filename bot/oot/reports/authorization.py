@@ -95,6 +95,7 @@ class Job:
     caller: str = ""  # whose quota of reports it counts against
     limit: int | None = None  # reports a minute; None: not counted
     measured: Envelope | None = None  # from a relay, which measured the times
+    first_stands: bool = False  # a contradiction is answered like a repetition
 
     @property
     def key(self) -> str:
@@ -106,6 +107,13 @@ class Job:
         """The backend and its commit as long as only the backend claims that upstream has it."""
         commit = self.row["head_sha"] if "unverified" in self.row["flags"] else None
         return ClaimedCommit(self.row["downstream_repo"].casefold(), commit) if commit else None
+
+    @property
+    def unasked(self) -> ClaimedCommit | None:
+        """The same for quotas of size: where the commit is unknown, the id the backend gave instead."""
+        if "no_commit" in self.row["flags"]:
+            return ClaimedCommit(self.row["downstream_repo"].casefold(), self.row["delivery_id"])
+        return self.names
 
 
 async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Submission]) -> Lookup:
@@ -129,7 +137,8 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
     if dispatch is None or dispatch["dispatched_at"] is None:  # what was never sent nobody can know
         row = _self_triggered(lookup, entry, one)
-        return Job(row=row, report=one.report, caller=entry.key, limit=limit)
+        stands = lookup.settings.reports == "lenient"
+        return Job(row=row, report=one.report, caller=entry.key, limit=limit, first_stands=stands)
     _check_callback_token(lookup, entry, dispatch, one.report)
     row = _dispatched(dispatch, one)
     return Job(
@@ -144,7 +153,9 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
 
 def relayed(settings: Settings, envelope: Envelope) -> Job:
     """Return the job an outside relay reports on: there is no dispatch and no allowlist entry."""
-    report = envelope.report
+    report, flags = envelope.report, {}
+    if report.event_type in SELF_TRIGGERED:
+        flags = {"no_commit" if envelope.head_sha is None else "unverified": True}
     origin: Origin = {
         "dispatch_id": None,
         "downstream_repo": envelope.repository,
@@ -155,7 +166,7 @@ def relayed(settings: Settings, envelope: Envelope) -> Job:
         "downstream_repo_level": envelope.level,
         "event_type": report.event_type or "pull_request",
         "source": "relay",
-        "flags": {"unverified": True} if report.event_type in SELF_TRIGGERED else {},
+        "flags": flags,
     }
     row = _identified(origin, report, report.run_id, report.run_attempt)
     return Job(row=row, report=report, measured=envelope)
@@ -194,12 +205,9 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
         )
         raise Rejected(403, "forbidden", detail)
     commit = as_commit(report.delivery_id)
-    if commit is None or report.status != "completed":
-        what = (
-            "delivery_id must be the upstream commit"
-            if commit is None
-            else "workflow.status must be completed"
-        )
+    named = commit is not None or lookup.settings.reports == "lenient"
+    if not named or report.status != "completed":
+        what = "delivery_id must be the upstream commit" if not named else "workflow.status must be completed"
         raise Rejected(400, "invalid_report", f"{what} in a {report.event_type} report")
     origin: Origin = {
         "dispatch_id": None,
@@ -207,11 +215,11 @@ def _self_triggered(lookup: Lookup, entry: Entry, one: Submission) -> TrustedCol
         "upstream_repo": lookup.settings.upstream_repo[0],
         "pr_number": None,
         "head_sha": commit,
-        "delivery_id": commit,
+        "delivery_id": commit or report.delivery_id,
         "downstream_repo_level": int(entry.level),
         "event_type": report.event_type,
         "source": "callback",
-        "flags": {"unverified": True},
+        "flags": {"unverified" if commit else "no_commit": True},
     }
     return _signed(origin, one)
 

@@ -84,8 +84,14 @@ class Workflow(Struct):
     check_run_id: Id | None = None
     test_results: TestResults | None = None
     failed_tests: list[FailedTest] | None = None
+    failed_tests_detail: Annotated[
+        list[FailedTest] | None, Meta(description="the same under another name; `failed_tests` counts")
+    ] = None
     artifact_url: Text = None
     environment: dict[str, Any] | None = None
+    started_at: Annotated[Any, Meta(description="ISO 8601; shown where it can be true")] = None
+    completed_at: Annotated[Any, Meta(description="ISO 8601; shown where it can be true")] = None
+    triage_verdict: Annotated[Any, Meta(description="the backend's own verdict on why the job failed")] = None
 
 
 class Report(Struct):

@@ -16,23 +16,25 @@ from bot.db.store import LOCK_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import acceptance, authorization, static_keys
 from bot.oot.reports.authorization import Submission
-from bot.oot.reports.bodies import AcceptedOfBatch, BatchAnswer, RefusedOfBatch
+from bot.oot.reports.bodies import Accepted, AcceptedOfBatch, BatchAnswer, RefusedOfBatch
 from bot.oot.reports.envelope import parse_envelope, split_batch
 from bot.oot.reports.oidc import VERIFIER, Claims, Verifier
 from bot.oot.reports.report import Malformed, parse_report
 from bot.oot.reports.report_batcher import REPORT_BATCHER, ReportBatcher
 from bot.web.app_keys import CONTEXT
-from bot.web.bodies import SMALL, read_body
+from bot.web.bodies import SMALL, door, read_body
 from bot.web.parameters import is_storable
 from bot.web.refusal_limiter import REFUSAL_LIMITER
 
 if TYPE_CHECKING:
     from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.oot.allowlist.allowlist import Entry
     from bot.oot.reports.acceptance import Answer
     from bot.oot.reports.envelope import Envelope
 
 LIMIT = 2 * 1024 * 1024  # bytes of a report
-RELAY_HEADER = "X-OOT-Relay-Token"
+RELAY_HEADERS = ("X-OOT-Relay-Token", "X-Hud-Internal-Bot")  # the second as today's relay sends it
 BATCH_LIMIT = 16 * 1024 * 1024  # bytes of a batch
 
 
@@ -41,10 +43,8 @@ async def callback(request: web.Request) -> web.Response:
     try:
         claims = await authenticate(request)
         await _refuse_large_from_unlisted(request, claims)
-        report = parse_submission(claims, await read_body(request, limit=LIMIT, caller=claims.repository))
-        (answer,) = await request.app[REPORT_BATCHER].accept([report])
-        if isinstance(answer, Rejected):
-            raise answer
+        body = await read_body(request, limit=LIMIT, caller=claims.repository)
+        answer = await _accept(request, claims, body)
         if answer.status == "ignored":
             request.app[REFUSAL_LIMITER].ignored(request)
     except Rejected as refusal:
@@ -58,8 +58,9 @@ async def callback_batch(request: web.Request) -> web.Response:
     try:
         claims = await authenticate(request)
         await _refuse_large_from_unlisted(request, claims)
+        settings = request.app[CONTEXT].settings
         batch = await read_body(request, limit=BATCH_LIMIT, caller=claims.repository)
-        read = [_parse_one(claims, body) for body in _split(batch)]
+        read = [_parse_one(claims, body, settings) for body in _split(batch)]
         taken = iter(
             await request.app[REPORT_BATCHER].accept([one for one in read if isinstance(one, Submission)])
         )
@@ -92,12 +93,16 @@ async def _refuse_large_from_unlisted(request: web.Request, claims: Claims) -> N
     """
     if request.content_length is not None and request.content_length <= SMALL:
         return
-    context = request.app[CONTEXT]
-    async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        entry = authorization.listed(await allowlists.in_force(tx), context.settings, claims)
-    if entry is None:
+    if await _entry(request, claims) is None:
         detail = f"{claims.repository} is not listed here: up to {SMALL // 1024} KiB are ignored, no more"
         raise Rejected(413, "body_too_large", detail, headers={"Connection": "close"})
+
+
+async def _entry(request: web.Request, claims: Claims) -> Entry | None:
+    """Return the caller's allowlist entry, None when it is ignored; raises Rejected."""
+    context = request.app[CONTEXT]
+    async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
+        return authorization.listed(await allowlists.in_force(tx), context.settings, claims)
 
 
 def refused(request: web.Request, refusal: Rejected) -> Rejected:
@@ -124,22 +129,38 @@ async def _of_key(context: Context, key: str) -> Claims:
     return Claims(repository=row["repo"], assigned=True, key_id=row["id"])
 
 
-def parse_submission(claims: Claims, body: bytes) -> Submission:
+async def _accept(request: web.Request, claims: Claims, body: bytes) -> Accepted:
+    """Return the answer to one report; raises Rejected. Callers that are ignored are, whatever they send."""
+    settings = request.app[CONTEXT].settings
+    try:
+        submission = parse_submission(claims, body, settings)
+    except Rejected:
+        if settings.unlisted == "ignore" and await _entry(request, claims) is None:
+            return Accepted(status="ignored")
+        raise
+    (answer,) = await request.app[REPORT_BATCHER].accept([submission])
+    if isinstance(answer, Rejected):
+        raise answer
+    return answer
+
+
+def parse_submission(claims: Claims, body: bytes, settings: Settings) -> Submission:
     """Read a report; raises Rejected 400 naming the field."""
     try:
-        return Submission(claims=claims, report=parse_report(body))
+        report = parse_report(body, leniently=settings.reports == "lenient")
+        return Submission(claims=claims, report=report)
     except Malformed as error:
         raise Rejected(400, "invalid_report", str(error)) from None
 
 
-def _parse_one(claims: Claims, body: bytes) -> Submission | Rejected:
+def _parse_one(claims: Claims, body: bytes, settings: Settings) -> Submission | Rejected:
     """Read one report of a batch; a refusal concerns only this one."""
     if len(body) > LIMIT:
         return Rejected(
             413, "body_too_large", f"the report is larger than {LIMIT // 2**20} MiB, the most it may be"
         )
     try:
-        return parse_submission(claims, body)
+        return parse_submission(claims, body, settings)
     except Rejected as refusal:
         return refusal
 
@@ -174,10 +195,13 @@ def _batch_item(answer: Answer) -> AcceptedOfBatch | RefusedOfBatch:
 async def results(request: web.Request) -> web.Response:
     """Accept a report that an outside relay passes on; it is stored before the answer."""
     try:
-        _check_token(request.headers.get(RELAY_HEADER, ""), request.app[CONTEXT].settings.relay_token)
-        envelope = _parse_relayed(await read_body(request, limit=LIMIT, caller=RELAY_HEADER))
+        settings = request.app[CONTEXT].settings
+        given = next((request.headers[name] for name in RELAY_HEADERS if name in request.headers), "")
+        _check_token(given, settings.relay_token)
+        body = await read_body(request, limit=LIMIT, caller=RELAY_HEADERS[0])
+        envelope = _parse_relayed(body, settings)
         async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-            answer = await acceptance.accept_relayed(tx, request.app[CONTEXT].settings, envelope)
+            answer = await acceptance.accept_relayed(tx, settings, envelope)
         if isinstance(answer, Rejected):
             raise answer
     except Rejected as refusal:
@@ -193,15 +217,26 @@ def _check_token(token: str, expected: str | None) -> None:
         )
     if not hmac.compare_digest(token.encode("utf-8", "replace"), expected.encode()):
         raise Rejected(
-            401, "invalid_token", f"the header {RELAY_HEADER} does not hold this bot's RELAY_TOKEN"
+            401, "invalid_token", f"the header {RELAY_HEADERS[0]} does not hold this bot's RELAY_TOKEN"
         )
 
 
-def _parse_relayed(body: bytes) -> Envelope:
+def _parse_relayed(body: bytes, settings: Settings) -> Envelope:
+    upstream = settings.upstream_repo[0] if settings.reports == "lenient" else None
     try:
-        return parse_envelope(body)
+        return parse_envelope(body, upstream=upstream)
     except Malformed as error:
         raise Rejected(400, "invalid_report", str(error)) from None
+
+
+DOORS = {
+    "/api/oot/callback": callback,
+    "/github/callback": callback,
+    "/api/oot/callback/batch": callback_batch,
+    "/api/oot/results": results,
+    "/api/crcr/results": results,
+    "/crcr/results": results,
+}
 
 
 def setup(app: web.Application) -> None:
@@ -212,11 +247,5 @@ def setup(app: web.Application) -> None:
     app[VERIFIER] = Verifier(
         settings.oidc_issuers, audiences=settings.oidc_audience, http=context.http, clock=context.clock
     )
-    app.add_routes(
-        [
-            web.post("/api/oot/callback", callback),
-            web.post("/github/callback", callback),
-            web.post("/api/oot/callback/batch", callback_batch),
-            web.post("/api/oot/results", results),
-        ]
-    )
+    for path, handler in DOORS.items():
+        app.add_routes(door(path, handler))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from bot.oot.results import shown
+
 if TYPE_CHECKING:
     from bot.oot.reports.report import Report
     from bot.oot.results.rows import JobRow
@@ -33,6 +35,9 @@ class JobChange(TypedDict, total=False):
     failed_tests_json: list[dict[str, Any]] | None
     artifact_url: str | None
     environment: dict[str, str] | None
+    reported_started_at: int | None
+    reported_completed_at: int | None
+    triage_verdict: dict[str, Any] | None
 
 
 class Conflict(ValueError):
@@ -40,10 +45,20 @@ class Conflict(ValueError):
 
 
 def decide(job: JobRow | None, report: Report, *, now: int, dispatched_at: int | None) -> JobChange | None:
-    """Return the columns to write, or None when it is recorded already; raises Conflict.
+    """Return the columns to write, or None when all of it is recorded already; raises Conflict.
 
     `job` is the recorded row; times are epoch milliseconds, measured here.
     """
+    change = _transition(job, report, now, dispatched_at)
+    if change is None and job is not None:
+        change = _filled(job, report, now)
+    if change is not None and _is_odd(job, change, now, dispatched_at):
+        change["flags"] = change["flags"] | {"odd_times": True}
+    return change
+
+
+def _transition(job: JobRow | None, report: Report, now: int, dispatched_at: int | None) -> JobChange | None:
+    """Return the columns of a job that begins or ends, None where it does neither; raises Conflict."""
     if job is None:
         return _first(report, now, dispatched_at)
     if report.status == "in_progress":
@@ -61,9 +76,28 @@ def decide(job: JobRow | None, report: Report, *, now: int, dispatched_at: int |
     return _completed(job, report, now, {})
 
 
-def as_measured(change: JobChange, *, queue_time: float | None, execution_time: float | None) -> JobChange:
-    """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay."""
-    measured = change.copy()
+def as_measured(
+    job: JobRow | None,
+    change: JobChange | None,
+    *,
+    queue_time: float | None,
+    execution_time: float | None,
+    now: int,
+) -> JobChange | None:
+    """Return a change with the times an outside relay measured instead of ours; without them the stored ones stay.
+
+    Where the report itself changes nothing, times that were missing do.
+    """
+    if change is None and job is not None:
+        news = (job["queue_time"] is None and queue_time is not None) or (
+            job["execution_time"] is None and execution_time is not None
+        )
+        if not news:
+            return None
+        queue_time = queue_time if job["queue_time"] is None else None
+        execution_time = execution_time if job["execution_time"] is None else None
+        change = {"flags": job["flags"], "updated_at": now}
+    measured = change.copy() if change else JobChange()
     measured.pop("queue_time", None)
     measured.pop("execution_time", None)
     if queue_time is not None:
@@ -115,6 +149,24 @@ def _completed(job: JobRow, report: Report, now: int, flags: dict[str, Any]) -> 
     return change | _reported(report)
 
 
+def _filled(job: JobRow, report: Report, now: int) -> JobChange | None:
+    """Return what a repeated report knows that was null before; what is there already stays."""
+    known = cast("dict[str, Any]", job)
+    news = {name: value for name, value in _reported(report).items() if known[name] is None}
+    if not news:
+        return None
+    return cast("JobChange", {**news, "flags": job["flags"] | report.flags, "updated_at": now})
+
+
+def _is_odd(job: JobRow | None, change: JobChange, now: int, dispatched_at: int | None) -> bool:
+    """Whether the times that the backend has reported by now cannot be true."""
+    before = (job["reported_started_at"], job["reported_completed_at"]) if job else (None, None)
+    reported = shown.Times(
+        change.get("reported_started_at", before[0]), change.get("reported_completed_at", before[1])
+    )
+    return not shown.can_be_true(reported, now=now, dispatched_at=dispatched_at)
+
+
 def _reported(report: Report) -> JobChange:
     """Return the columns a report has values for: absent ones erase nothing."""
     reported: JobChange = {
@@ -127,6 +179,9 @@ def _reported(report: Report) -> JobChange:
         "failed_tests_json": report.failed_tests,
         "artifact_url": report.artifact_url,
         "environment": report.environment,
+        "reported_started_at": report.reported_started_at,
+        "reported_completed_at": report.reported_completed_at,
+        "triage_verdict": report.triage_verdict,
     }
     return cast("JobChange", {name: value for name, value in reported.items() if value is not None})
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.core.clock import Clock
-    from bot.core.setting_types import IssuerConfig
+    from bot.core.setting_types import IssuerConfig, Required
     from bot.ops.doctor.target import Target
 
 COOLDOWN = 60_000  # milliseconds between two fetches of one issuer's keys
@@ -300,10 +300,10 @@ def _repository(claims: Verified, issuer: IssuerConfig) -> str:
     return assigned.repository
 
 
-def _require(claims: Verified, required: Mapping[str, str]) -> None:
-    """Check pinned claims; raises Rejected 403 where one differs."""
+def _require(claims: Verified, required: Mapping[str, Required]) -> None:
+    """Check pinned claims; raises Rejected 403 where one has none of its values."""
     for name, value in required.items():
-        if _as_text(claims.get(name)) != value:
+        if _as_text(claims.get(name)) not in ((value,) if isinstance(value, str) else value):
             raise Rejected(403, "forbidden", f"the token's claim {name} is not what this bot requires")
 
 

@@ -10,8 +10,9 @@ from bot.web import operations as op
 
 MIB = 1024 * 1024
 BACKEND = op.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
-RELAY = op.Caller(
-    "relay", "the setting RELAY_TOKEN; without one the endpoint is disabled", header=endpoints.RELAY_HEADER
+RELAY, RELAY_OF_HUD = (
+    op.Caller(name, "the setting RELAY_TOKEN; without one the endpoint is disabled", header=header)
+    for name, header in zip(("relay", "relayOfHud"), endpoints.RELAY_HEADERS, strict=True)
 )
 
 REPORT: dict[str, Any] = {
@@ -77,6 +78,25 @@ _report = partial(
         *op.SENDING,
     ],
 )
+_relay = partial(
+    op.Operation,
+    summary="Pass on a report",
+    answer=bodies.Accepted,
+    topic=op.DOORS,
+    callers=[RELAY, RELAY_OF_HUD],
+    description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
+    "are shown on pages and in JSON, never on a pull request.",
+    body=op.Content(bodies.Envelope, f"at most {endpoints.LIMIT // MIB} MiB", example=ENVELOPE),
+    named=[bodies.Echoed],
+    refusals=[
+        MALFORMED,
+        (401, "invalid_token", "the token is missing or wrong"),
+        (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
+        *OF_A_JOB,
+        (429, "rate_limited", "too many refusals in a minute"),
+        *op.SENDING,
+    ],
+)
 OPERATIONS = (
     _report("POST /api/oot/callback", "report"),
     op.Operation(
@@ -95,24 +115,7 @@ OPERATIONS = (
         refusals=[MALFORMED, *UNKNOWN_CALLER, *op.SENDING],
     ),
     _report("POST /github/callback", "reportAtShortAddress"),
-    op.Operation(
-        "POST /api/oot/results",
-        "relay",
-        "Pass on a report",
-        bodies.Accepted,
-        topic=op.DOORS,
-        callers=[RELAY],
-        description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
-        "are shown on pages and in JSON, never on a pull request.",
-        body=op.Content(bodies.Envelope, f"at most {endpoints.LIMIT // MIB} MiB", example=ENVELOPE),
-        named=[bodies.Echoed],
-        refusals=[
-            MALFORMED,
-            (401, "invalid_token", "`X-OOT-Relay-Token` is missing or wrong"),
-            (404, "not_found", "the endpoint is disabled: no RELAY_TOKEN is set"),
-            *OF_A_JOB,
-            (429, "rate_limited", "too many refusals in a minute"),
-            *op.SENDING,
-        ],
-    ),
+    _relay("POST /api/oot/results", "relay"),
+    _relay("POST /api/crcr/results", "relayAtCrcrAddress"),
+    _relay("POST /crcr/results", "relayAtShortAddress"),
 )

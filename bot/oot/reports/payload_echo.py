@@ -42,6 +42,7 @@ class _Payload(msgspec.Struct):
     pull_request: _Pull | None = None
     repository: _Named | None = None
     after: Any = None
+    head_sha: Any = None  # as clients write it that make up a payload for a run nobody dispatched
     truncated: Any = None
 
 
@@ -59,7 +60,7 @@ def read_echo(payload: bytes | msgspec.Raw) -> Echo:
     return Echo(
         upstream_repo=echo.repository.full_name if echo.repository else None,
         pr_number=pull.number,
-        head_sha=pull.head.sha if pull.head else echo.after,
+        head_sha=pull.head.sha if pull.head else echo.after or echo.head_sha,
         labels=None if echo.truncated is not None else _names(labels),
     )
 
@@ -73,7 +74,7 @@ def _slowly(payload: bytes | msgspec.Raw) -> Echo:
     return Echo(
         upstream_repo=_member(_member(echo, "repository"), "full_name"),
         pr_number=_member(pull, "number"),
-        head_sha=_member(_member(pull, "head"), "sha") or _member(echo, "after"),
+        head_sha=_member(_member(pull, "head"), "sha") or _member(echo, "after") or _member(echo, "head_sha"),
         labels=None if _member(echo, "truncated") is not None else _names(_member(pull, "labels")),
     )
 

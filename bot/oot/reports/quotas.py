@@ -41,7 +41,7 @@ class RateQuota:
     """Reports and new commits that callers had accepted lately, and what is accepted now."""
 
     spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
-    named: set[tuple[str, str]]  # commits, as Job.names, that were reported on before: they count once
+    named: set[tuple[str, str]]  # commits, as Job.unasked, that were reported on before: they count once
     taken: Counter[str] = field(default_factory=Counter)  # here and now
 
     @classmethod
@@ -125,7 +125,7 @@ class SizeQuota:
         """Raise Rejected 413 when a new job would be one more than there may be."""
         place = _place(job)
         if place is not None and self.jobs[place] >= MOST_JOBS:
-            what = "commit" if job.names else "dispatch"
+            what = "commit" if job.unasked else "dispatch"
             detail = f"this {what} has {MOST_JOBS} jobs: report on fewer, or on all of them as one"
             raise Rejected(413, "too_many_jobs", detail)
 
@@ -153,7 +153,7 @@ class SizeQuota:
 
 def _place(job: Job) -> str | ClaimedCommit | None:
     """Return what a job is counted under; None for relayed jobs of a pull request: the relay limits those itself."""
-    return job.row["dispatch_id"] or job.names
+    return job.row["dispatch_id"] or job.unasked
 
 
 def _dispatches(new: Iterable[Job]) -> set[str]:
@@ -161,7 +161,7 @@ def _dispatches(new: Iterable[Job]) -> set[str]:
 
 
 def _commits(new: Iterable[Job]) -> set[verify_commit.Commit]:
-    return {job.names for job in new if job.names}
+    return {job.unasked for job in new if job.unasked}
 
 
 async def _lock(tx: Transaction, callers: Collection[str]) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.core.json_fields import as_int, clean
+from bot.core.json_fields import as_int, as_time, clean
 from bot.core.links import safe_url
-from bot.oot.reports import bodies
+from bot.oot.reports import bodies, lenient, triage
 from bot.oot.reports.bodies import CONCLUSIONS, MOST_ID, MOST_NAME, STATUSES, TestResults
 from bot.oot.reports.payload_echo import Echo, read_echo
 
@@ -51,6 +51,9 @@ class Report:
     skipped: int | None
     failed_tests: list[dict[str, Any]] | None
     environment: dict[str, str] | None
+    reported_started_at: int | None = None  # epoch milliseconds
+    reported_completed_at: int | None = None
+    triage_verdict: dict[str, Any] | None = None
     echo: Echo = field(default_factory=Echo)
     backend: Any = None  # of any type: compared, never trusted
     level: Any = None
@@ -60,12 +63,16 @@ class Report:
 _decoder = msgspec.json.Decoder(bodies.Report)
 
 
-def parse_report(body: bytes) -> Report:
-    """Read a report; raises Malformed naming the field that is missing or wrong."""
+def parse_report(body: bytes, *, leniently: bool = False) -> Report:
+    """Read a report; raises Malformed naming the field that is missing or wrong.
+
+    `leniently`: only what identifies the job has to be there, the rest is flagged.
+    """
     if too_deep(body):
         raise Malformed(f"the body is nested more than {MOST_DEPTH} levels deep")
+    flags: dict[str, Any] = {}
     try:
-        sent = _decoder.decode(body)
+        sent = lenient.read(body, flags) if leniently else _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Malformed(str(error).replace("$.", "")) from None
     except (RecursionError, UnicodeDecodeError):
@@ -76,7 +83,6 @@ def parse_report(body: bytes) -> Report:
     if work.status == "completed" and work.conclusion not in CONCLUSIONS:
         raise Malformed(f"workflow.conclusion must be one of {', '.join(sorted(CONCLUSIONS))} when completed")
     _check_keys(sent)
-    flags: dict[str, Any] = {}
     counts = work.test_results or TestResults()
     known = [count for count in (counts.passed, counts.failed, counts.skipped) if count is not None]
     return Report(
@@ -96,8 +102,13 @@ def parse_report(body: bytes) -> Report:
         passed=counts.passed,
         failed=counts.failed,
         skipped=counts.skipped,
-        failed_tests=_failed_tests(work.failed_tests, flags),
+        failed_tests=_failed_tests(
+            work.failed_tests_detail if work.failed_tests is None else work.failed_tests, flags
+        ),
         environment=_environment(work.environment),
+        reported_started_at=_time(work.started_at, flags),
+        reported_completed_at=_time(work.completed_at, flags),
+        triage_verdict=_triage(work.triage_verdict, flags),
         echo=read_echo(sent.payload),
         backend=sent.downstream_repo or sent.verified_repo,
         level=sent.downstream_repo_level or sent.level,
@@ -147,6 +158,21 @@ def _attempt(value: str | int | None) -> int:
     return value
 
 
+def _time(sent: Any, flags: dict[str, Any]) -> int | None:
+    """Return a reported time; one that cannot be read makes the job's times odd, as one that cannot be true does."""
+    at = as_time(sent) if isinstance(sent, str) else None
+    if at is None and sent is not None and sent != "":
+        flags["odd_times"] = True
+    return at
+
+
+def _triage(sent: Any, flags: dict[str, Any]) -> dict[str, Any] | None:
+    found = None if sent is None else triage.read(sent)
+    if found is None and sent is not None:
+        flags["triage_verdict_dropped"] = True
+    return found
+
+
 def _url(text: str | None, name: str, flags: dict[str, Any]) -> str | None:
     if not text:
         return None
@@ -160,7 +186,7 @@ def _failed_tests(tests: list[FailedTest] | None, flags: dict[str, Any]) -> list
     if tests is None:
         return None
     if len(tests) > MOST_FAILED_TESTS:
-        flags["failed_tests_dropped"] = len(tests) - MOST_FAILED_TESTS
+        flags["failed_tests_dropped"] = flags.get("failed_tests_dropped", 0) + len(tests) - MOST_FAILED_TESTS
     return [_failed_test(test, flags) for test in tests[:MOST_FAILED_TESTS]]
 
 

@@ -1,12 +1,14 @@
 """verify_commit: checks that the commit nightly and periodic reports name exists upstream. Key: its SHA.
 
 Reports are stored as unverified first; if nobody knows the commit, they are marked refused and left out of statistics.
+With REPORTS=lenient they count, and are on no commit.
 GitHub shows commits of forks in a repository, too: so it has to be on the default branch, the head of a branch, or
 pushed there. GitHub is asked only once per commit and backend: requests count against upstream's budget.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
@@ -14,7 +16,13 @@ import sqlalchemy as sa
 from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
 from bot.ingest.tables import records
 from bot.oot.results import jobs
-from bot.oot.results.tables import ATTEMPTS, BACKEND_OF_HEAD, SELF_TRIGGERED, oot_workflow_job
+from bot.oot.results.tables import (
+    ATTEMPTS,
+    BACKEND_OF_HEAD,
+    SELF_TRIGGERED,
+    WITHOUT_COMMIT,
+    oot_workflow_job,
+)
 from bot.oot.statistics.countable_jobs import flagged
 
 if TYPE_CHECKING:
@@ -25,10 +33,12 @@ if TYPE_CHECKING:
     from bot.oot.reports.mismatches import Flags
     from bot.queue.tasks import Task
 
-Commit = tuple[str, str]  # the backend that says it ran on it, case folded; SHA
+# the backend that says it ran on it, case folded; SHA, or the id it gave where the commit is unknown
+Commit = tuple[str, str]
 PAGE = 500  # jobs settled in one transaction
 JOB = oot_workflow_job.c
 UNVERIFIED = flagged("unverified")
+SETTLED = {"flags": "kept", "upstream_repo": "home", "head_sha": "commit"}  # column -> its parameter
 UNASKED = (JOB.dispatch_id.is_(None), JOB.pr_number.is_(None), JOB.event_type.in_(SELF_TRIGGERED))
 
 
@@ -38,7 +48,7 @@ class CommitStatus(TypedDict):
     backend: str  # case folded
     upstream_repo: str
     unverified: bool
-    refused: bool
+    unknown: bool  # nobody knows this commit
     since: int  # epoch milliseconds
 
 
@@ -57,19 +67,26 @@ class _UnverifiedJob(TypedDict):
 
 async def statuses(tx: Transaction, sha: str) -> list[CommitStatus]:
     """Return the status of jobs on one upstream commit that nobody dispatched, equal ones together."""
+    found: list[CommitStatus] = []
+    for place in _places([sha]):
+        found += await _statuses(tx, place)
+    return found
+
+
+async def _statuses(tx: Transaction, place: sa.ColumnElement[bool]) -> list[CommitStatus]:
     query = sa.select(
         sa.func.lower(JOB.downstream_repo).label("backend"),
         JOB.upstream_repo,
         UNVERIFIED.label("unverified"),
-        flagged("refused").label("refused"),
+        (flagged("refused") | flagged("no_commit")).label("unknown"),
         sa.func.min(JOB.received_at).label("since"),
     )
-    query = query.where(JOB.head_sha == sha, *UNASKED)
-    return await tx.rows_as(CommitStatus, query.group_by("backend", "upstream_repo", "unverified", "refused"))
+    query = query.where(place, *UNASKED)
+    return await tx.rows_as(CommitStatus, query.group_by("backend", "upstream_repo", "unverified", "unknown"))
 
 
-async def settle(tx: Transaction, sha: str, home: str | None) -> bool:
-    """Settle some unverified jobs of a commit: of that repository, or refused; returns whether there were any.
+async def settle(tx: Transaction, sha: str, home: str | None, *, leniently: bool) -> bool:
+    """Settle some unverified jobs of a commit: of that repository, or of none; returns whether there were any.
 
     Some only, and without their failed tests: a commit may have any number of jobs.
     """
@@ -82,19 +99,25 @@ async def settle(tx: Transaction, sha: str, home: str | None) -> bool:
     if not rows:
         return False
     tx.note_changed("oot_workflow_job", rows)
+    unknown = "no_commit" if leniently else "refused"
     settled = [
-        {"key": row["job_key"], "kept": _settled(row["flags"], home), "home": home or row["upstream_repo"]}
+        {
+            "key": row["job_key"],
+            "kept": _settled(row["flags"]) | ({} if home else {unknown: True}),
+            "home": home or row["upstream_repo"],
+            "commit": sha if home or not leniently else None,
+        }
         for row in rows
     ]
     # updated_at stays: the backend reported nothing new
     update = sa.update(oot_workflow_job).where(JOB.job_key == sa.bindparam("key"))
-    await tx.run(update.values(flags=sa.bindparam("kept"), upstream_repo=sa.bindparam("home")), settled)
+    bound: dict[str, Any] = {name: sa.bindparam(given) for name, given in SETTLED.items()}
+    await tx.run(update.values(bound), settled)
     return True
 
 
-def _settled(flags: Flags, home: str | None) -> Flags:
-    kept = {name: value for name, value in flags.items() if name != "unverified"}
-    return kept if home else kept | {"refused": True}
+def _settled(flags: Flags) -> Flags:
+    return {name: value for name, value in flags.items() if name != "unverified"}
 
 
 async def counts(tx: Transaction, commits: Collection[Commit]) -> dict[Commit, int]:
@@ -110,13 +133,21 @@ async def lengths_of_tests(tx: Transaction, commits: Collection[Commit]) -> dict
 async def _of_each(tx: Transaction, commits: Collection[Commit], what: Any) -> dict[Commit, int]:
     if not commits:
         return {}
-    backends, shas = ({commit[part] for commit in commits} for part in (0, 1))
-    query = sa.select(BACKEND_OF_HEAD.label("backend"), JOB.head_sha, what.label("found")).where(
-        JOB.head_sha.in_(sorted(shas)), BACKEND_OF_HEAD.in_(sorted(backends)), *UNASKED
+    backends, ids = ({commit[part] for commit in commits} for part in (0, 1))
+    named = sa.func.coalesce(JOB.head_sha, JOB.delivery_id).label("named")
+    query = sa.select(BACKEND_OF_HEAD.label("backend"), named, what.label("found")).where(
+        BACKEND_OF_HEAD.in_(sorted(backends)), *UNASKED
     )
-    rows = await tx.rows(query.group_by("backend", "head_sha"))
-    found = {(row["backend"], row["head_sha"]): int(row["found"]) for row in rows}
+    found: Counter[Commit] = Counter()
+    for place in _places(ids):
+        for row in await tx.rows(query.where(place).group_by("backend", "named")):
+            found[row["backend"], row["named"]] += int(row["found"])
     return {commit: found[commit] for commit in commits if commit in found}
+
+
+def _places(ids: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
+    """Return where the jobs of some commits are; of those that nobody knows only the id is left."""
+    return JOB.head_sha.in_(sorted(ids)), sa.and_(JOB.delivery_id.in_(sorted(ids)), WITHOUT_COMMIT)
 
 
 async def was_pushed(tx: Transaction, repo: str, sha: str) -> bool:
@@ -150,7 +181,7 @@ async def run(context: Context, task: Task) -> None:
     settled = [some for some in found if not some["unverified"]]
     if not waiting:
         return
-    homes = [*pushed, *(some["upstream_repo"] for some in settled if not some["refused"])]
+    homes = [*pushed, *(some["upstream_repo"] for some in settled if not some["unknown"])]
     if homes:
         home: str | None = homes[0]
     # a backend that names a commit too early must not spoil it for others
@@ -158,10 +189,10 @@ async def run(context: Context, task: Task) -> None:
         home = None
     else:
         home = await _ask(context, task.key, since=min(some["since"] for some in waiting))
-    more = True
+    more, leniently = True, context.settings.reports == "lenient"
     while more:
         async with context.store.transaction() as tx:
-            more = await settle(tx, task.key, home)
+            more = await settle(tx, task.key, home, leniently=leniently)
 
 
 async def _ask(context: Context, sha: str, *, since: int) -> str | None:

@@ -80,6 +80,9 @@ class JobRow(TypedDict):
     failed_tests_json: Any
     artifact_url: str | None
     environment: Any
+    reported_started_at: int | None
+    reported_completed_at: int | None
+    triage_verdict: Any
     downstream_repo_level: int
     event_type: str
     source: str

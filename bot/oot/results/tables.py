@@ -122,6 +122,9 @@ oot_workflow_job = sa.Table(
     _column("failed_tests_json", Json),
     _column("artifact_url", sa.Text),
     _column("environment", Json),
+    _column("reported_started_at", Big),
+    _column("reported_completed_at", Big),
+    _column("triage_verdict", Json),
     _must("downstream_repo_level", sa.Integer),
     _must("event_type", sa.Text),
     _must("source", sa.Text),  # callback | relay
@@ -155,6 +158,12 @@ BACKEND_OF_HEAD: sa.ColumnElement[str] = sa.literal_column("lower(downstream_rep
 
 
 sa.Index("ix_oot_workflow_job_head", oot_workflow_job.c.head_sha, BACKEND_OF_HEAD)
+
+
+WITHOUT_COMMIT = oot_workflow_job.c.head_sha.is_(None)
+
+
+partial_index("ix_oot_workflow_job_no_commit", oot_workflow_job.c.delivery_id, where=WITHOUT_COMMIT)
 
 
 sa.Index(

@@ -230,6 +230,8 @@ def _of_unfailed(jobs: Sequence[JobRow]) -> tuple[State, str]:
         return State.RUNNING, ""
     if any(job["conclusion"] not in PASSING for job in jobs):
         return State.CANCELLED, ""
+    if any("no_conclusion" in job["flags"] for job in jobs):
+        return State.NEUTRAL, "a job did not say how it ended"
     if not any(job["conclusion"] == "success" for job in jobs):
         return State.NEUTRAL, "nothing was run"
     return State.SUCCESS, ""

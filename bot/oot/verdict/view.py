@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bot.core import text
 from bot.oot.allowlist.entry import Level
+from bot.oot.results import shown
 from bot.oot.verdict.verdict import RED_CONCLUSIONS, Reports, State, judge, judge_reports, level_of
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Job:
     failed_tests: tuple[FailedTest, ...] = ()
     artifact_url: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    triage: str = ""  # why it failed, according to its backend
     history: History | None = None
     evidence_url: str | None = None  # the run that shows it
     evidence_elsewhere: bool = False  # that run was on another pull request, not on the base branch
@@ -165,6 +168,7 @@ class Pull:
 
 def job_of(row: JobRow) -> Job:
     """Return a stored job as it is shown."""
+    times = shown.times(row)
     return Job(
         workflow=row["workflow_name"],
         name=row["job_name"],
@@ -172,11 +176,11 @@ def job_of(row: JobRow) -> Job:
         run_attempt=row["run_attempt"],
         status=row["status"],
         conclusion=row["conclusion"],
-        url=row["workflow_run_url"],
+        url=shown.page(row),
         queue_time=row["queue_time"],
         execution_time=row["execution_time"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
+        started_at=times.started_at,
+        completed_at=times.completed_at,
         total=row["total_tests"],
         passed=row["passed_tests"],
         failed=row["failed_tests"],
@@ -184,7 +188,17 @@ def job_of(row: JobRow) -> Job:
         failed_tests=tuple(FailedTest(**test) for test in row["failed_tests_json"] or ()),
         artifact_url=row["artifact_url"],
         environment=row["environment"] or {},
+        triage=_triage(row["triage_verdict"]),
     )
+
+
+def _triage(verdict: dict[str, Any] | None) -> str:
+    """Return a backend's own verdict as one line."""
+    if not verdict:
+        return ""
+    suspect = verdict.get("suspected_upstream") or {}
+    whom = f" #{suspect['pr']}" if "pr" in suspect else f" {text.short(suspect['commit'])}" if suspect else ""
+    return f"{verdict['category']}{whom} ({verdict['confidence']} confidence): {verdict['summary']}"
 
 
 def dispatched(
@@ -241,7 +255,7 @@ def relayed(rows: Sequence[JobRow], *, page_url: str) -> Backend:
 
 
 def _finished_at(verdict: Verdict, dispatched_at: int | None) -> int | None:
-    ends = [row["completed_at"] for row in verdict.jobs if row["completed_at"] is not None]
+    ends = [at for row in verdict.jobs if (at := shown.times(row).completed_at) is not None]
     return max(ends, default=dispatched_at) if verdict.state.finished else None
 
 

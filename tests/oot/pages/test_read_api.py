@@ -18,7 +18,8 @@ COLUMNS = {
     "status", "conclusion", "downstream_repo", "upstream_repo", "pr_number", "head_sha", "delivery_id",
     "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "queue_time",
     "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests", "skipped_tests",
-    "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
+    "failed_tests_json", "artifact_url", "environment", "reported_started_at", "reported_completed_at",
+    "triage_verdict", "downstream_repo_level", "event_type",
     "source", "flags", "received_at", "reporter_check_run_id",
 }  # fmt: skip
 ADMIN = {"Authorization": "Bearer an admin token of ours"}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.oot.reports import lifecycle
 from bot.oot.reports.report import parse_report
+from bot.oot.results.jobs import BLANK
 
 SENT = 1_000_000
 
@@ -46,7 +47,7 @@ class Life:
             self.refused.append(str(error))
             return self
         if change is not None:
-            self.row = (self.row or {}) | change
+            self.row = (self.row or BLANK) | change
         return self
 
 
@@ -105,9 +106,21 @@ def test_what_a_later_report_leaves_out_is_kept():
 
 def test_a_relay_tells_times_instead_of_ours_and_only_those_it_measured():
     values = {"queue_time": 5.0, "execution_time": 6.0, "status": "completed"}
-    assert lifecycle.as_measured(values, queue_time=None, execution_time=None) == {"status": "completed"}
-    told = lifecycle.as_measured(values, queue_time=1.5, execution_time=None)
+    told = lifecycle.as_measured(None, values, queue_time=None, execution_time=None, now=SENT)
+    assert told == {"status": "completed"}
+    told = lifecycle.as_measured(None, values, queue_time=1.5, execution_time=None, now=SENT)
     assert told == {"status": "completed", "queue_time": 1.5}
+
+
+def test_a_repetition_fills_what_was_null_and_changes_nothing_else():
+    life = Life().tell(BEGUN).tell(report(url="https://ci.example/1"), after=5)
+    before = dict(life.row)
+    life.tell(report(url="https://ci.example/2", test_results={"passed": 3}), after=5)
+    filled = {"passed_tests": 3, "total_tests": 3, "updated_at": SENT + 10_000}
+    assert life.row == before | filled
+    life.tell(report("in_progress", environment={"driver": "1"}), after=5)
+    assert life.row == before | filled | {"environment": {"driver": "1"}, "updated_at": SENT + 15_000}
+    assert life.refused == []
 
 
 EVENTS = st.sampled_from([BEGUN, report(), "sweep"])
