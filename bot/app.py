@@ -29,6 +29,7 @@ from bot.github.client import GitHubApp
 from bot.github.rate_budget import SharedBudgets
 from bot.ingest import identify
 from bot.ingest.intake import Intake
+from bot.ingest.pinned import PinnedIds
 from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import rows
@@ -304,4 +305,5 @@ def _github(
         clock=store.clock,
         writes_per_min=settings.writes_per_min,
         budgets=SharedBudgets(store, app_id),
+        pinned=PinnedIds(store).of,
     )

@@ -21,7 +21,7 @@ from bot.core.feature import load_each
 from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
 from bot.db.db_errors import retry_until_stored
-from bot.ingest import inbox
+from bot.ingest import inbox, pinned
 from bot.ingest.delivery import Delivery
 from bot.ingest.watched import read_payload
 from bot.queue import tasks
@@ -189,6 +189,7 @@ class Worker:
         bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
         try:
             with traces.span(f"handle {one.event}", cause=one.guid):
+                await pinned.require(tx, self._context.settings, data)
                 await self._router.dispatch(event, tx)
         except RecursionError as error:  # what can be decoded may still be too deep to encode
             raise Unreadable("the body is nested too deeply") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.harness import SECRET, UPSTREAM, sign
+from tests.harness import SECRET, UPSTREAM, UPSTREAM_ID, sign
 
 MIB = 1024 * 1024
 SLOW, LARGE = 1_000, 20
@@ -23,7 +23,7 @@ SLOW, LARGE = 1_000, 20
 def issue(size: int) -> bytes:
     """An issue of that many bytes."""
     payload = {"action": "opened", "issue": {"id": 7, "number": 1, "title": "It is slow", "body": ""},
-               "repository": {"id": 5, "full_name": UPSTREAM, "private": False}}  # fmt: skip
+               "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM, "private": False}}  # fmt: skip
     payload["issue"]["body"] = "x" * (size - len(json.dumps(payload)))
     return json.dumps(payload).encode()
 

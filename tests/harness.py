@@ -32,6 +32,7 @@ from tests import secret_markers
 
 PERIODIC = frozenset(timetable(SimpleNamespace(pulls=False), FEATURES))  # kinds of tasks
 UPSTREAM = "pytorch/pytorch"
+UPSTREAM_ID = 1_000_003  # at the simulated GitHub: a name of the settings means this repository
 SECRET = "a webhook secret"
 L1, L2, L3, L4 = "watch/l1", "org/l2-sim", "org/npu-backend", "org/tpu-backend"
 ALLOWLIST = f"""
@@ -211,6 +212,7 @@ async def simulated_github(clock, app_key):
     made.app = made.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key)
     for name in (UPSTREAM, L1, L2, L3, L4):
         made.add_repo(name)
+    assert made.state.repo(UPSTREAM).id == UPSTREAM_ID
     yield made
     await made.stop()
 
@@ -258,5 +260,5 @@ async def running(settings, *, github, issuer, app, clock, features=FEATURES, be
                 web_app._cached_build_middleware.cache_clear()  # it would keep every bot of the suite in memory
 
 
-__all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "START", "UPSTREAM", "Bot", "Issuer", "ManualClock",
+__all__ = ["ALLOWLIST", "L1", "L2", "L3", "L4", "SECRET", "START", "UPSTREAM", "UPSTREAM_ID", "Bot", "Issuer", "ManualClock",
            "SimulatedGitHub", "make_settings", "replace", "report_body", "running", "sign"]  # fmt: skip

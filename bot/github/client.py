@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.clock import Clock
-    from bot.github.tokens import Token
+    from bot.github.tokens import RepositoryId, Token
 
 API_VERSION = "2022-11-28"
 PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
@@ -59,6 +59,7 @@ class GitHubApp:
         clock: Clock,
         writes_per_min: int = 60,
         budgets: Budgets | None = None,
+        pinned: RepositoryId | None = None,
     ) -> None:
         self.app_id = app_id
         self.api_url = api_url
@@ -67,7 +68,7 @@ class GitHubApp:
         self._clock = clock
         self._limiter = RateLimiter(clock, writes_per_min=writes_per_min, budgets=budgets)
         self.budget_usage = self._limiter.usage
-        self.tokens = Tokens(self._call, clock)
+        self.tokens = Tokens(self._call, clock, pinned)
         self._semaphore = asyncio.Semaphore(MAX_CONCURRENT)
         self._roles: TTLCache[tuple[str, str], str | None] = TTLCache(
             10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000
@@ -77,6 +78,10 @@ class GitHubApp:
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
         return Client(self, repo, permissions)
+
+    def by_name(self, repo: str, **permissions: str) -> Client:
+        """Return a client for whichever repository has a name now, to find out which one that is."""
+        return Client(self, repo, permissions, by_name=True)
 
     def low_priority(self, repo: str, **permissions: str) -> Client:
         """Return a client that writes only while there is budget to spare: gates and verdicts take precedence."""
@@ -212,8 +217,10 @@ class Client(AppClient):
         etag_cache: LRUCache[str, Any] | None = None,
         *,
         low_priority: bool = False,
+        by_name: bool = False,
     ) -> None:
         super().__init__(app, etag_cache)
+        self._by_name = by_name
         self._low_priority = low_priority
         self._repo = repo
         self._permissions = permissions
@@ -244,7 +251,9 @@ class Client(AppClient):
         call = partial(self._app.request, low_priority=self._low_priority, only_headers=only_headers)
         who = self._repo.partition("/")[0].casefold()  # an account has one installation
         for last_try in (False, True):
-            token = await self._app.tokens.get(self._repo, self._permissions, renew=last_try)
+            token = await self._app.tokens.get(
+                self._repo, self._permissions, renew=last_try, by_name=self._by_name
+            )
             signed = {**headers, "authorization": f"Bearer {token.value}"}
             fresh = self._app.tokens.unknown_for(token) > 0
             response = await call(who, method, url, signed, body)

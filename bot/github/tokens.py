@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from bot.core.errors import GitHubRefused, Misconfigured, NotInstalled, RetryLat
 from bot.github.responses import MOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from bot.core.clock import Clock
 
@@ -36,29 +37,42 @@ class Token:
     created_at: int
 
 
+RepositoryId = Callable[[str], Awaitable[int | None]]  # which a repository's name is pinned to
+
+
 class Tokens:
     """The tokens of one App. `call` makes a call as the App itself and returns the decoded response."""
 
-    def __init__(self, call: Callable[..., Awaitable[Any]], clock: Clock) -> None:
+    def __init__(
+        self, call: Callable[..., Awaitable[Any]], clock: Clock, pinned: RepositoryId | None = None
+    ) -> None:
         self._call = call
+        self._pinned = pinned
         self._clock = clock
         seconds = self._seconds
         self._installations: TTLCache[str, int] = TTLCache(10_000, INSTALLATION_CACHED, timer=seconds)
         self._cached: TTLCache[tuple[str, ...], Token] = TTLCache(10_000, TOKEN_CACHED, timer=seconds)
         self._locks: dict[tuple[str, ...], asyncio.Lock] = {}
 
-    async def get(self, repo: str, permissions: Mapping[str, str], *, renew: bool = False) -> Token:
+    async def get(
+        self, repo: str, permissions: Mapping[str, str], *, renew: bool = False, by_name: bool = False
+    ) -> Token:
         """Return a token for one repository; raises NotInstalled where the App has no access.
 
-        Raises GitHubRefused where the repository has another name now.
+        Raises GitHubRefused where the repository has another name now. With `by_name`, whichever repository has it.
         """
-        key = (repo.casefold(), *(f"{name}:{level}" for name, level in sorted(permissions.items())))
+        pinned = await self._pinned(repo) if self._pinned and not by_name else None
+        key = (
+            repo.casefold(),
+            str(pinned),
+            *(f"{name}:{level}" for name, level in sorted(permissions.items())),
+        )
         async with self._locks.setdefault(key, asyncio.Lock()):
             if renew:
                 self._cached.pop(key, None)
             if key not in self._cached:
                 cached = repo.casefold() in self._installations
-                value = await self._create(repo, permissions, retry=cached)
+                value = await self._create(repo, pinned, permissions, retry=cached)
                 self._cached[key] = Token(value=value, created_at=self._clock.now())
             return self._cached[key]
 
@@ -69,10 +83,13 @@ class Tokens:
             max(min(wait, TOKEN_KNOWN_AFTER), 0) / 1000
         )  # the clock may have been ahead when it was created
 
-    async def _create(self, repo: str, permissions: Mapping[str, str], *, retry: bool) -> str:
+    async def _create(
+        self, repo: str, pinned: int | None, permissions: Mapping[str, str], *, retry: bool
+    ) -> str:
         """Create a token; with `retry` a refusal may only mean that the App was reinstalled meanwhile."""
         installation = await self._installation(repo)
-        wanted = {"repositories": [repo.partition("/")[2]], "permissions": dict(permissions)}
+        only = {"repositories": [repo.partition("/")[2]]} if pinned is None else {"repository_ids": [pinned]}
+        wanted = {**only, "permissions": dict(permissions)}
         path = f"/app/installations/{installation}/access_tokens"
         try:
             answer = await self._call("POST", path, wanted)
@@ -80,8 +97,9 @@ class Tokens:
             _require_valid_key(error)
             self._installations.pop(repo.casefold(), None)
             if retry:
-                return await self._create(repo, permissions, retry=False)
-            raise NotInstalled(error.status, f"no token for {repo}: {error.message}") from error
+                return await self._create(repo, pinned, permissions, retry=False)
+            which = repo if pinned is None else f"{repo}, repository {pinned}"
+            raise NotInstalled(error.status, f"no token for {which}: {error.message}") from error
         token: str = answer["token"]
         return token
 

@@ -29,8 +29,10 @@ FEATURE = Feature(
     periodic="bot.ingest.feature:periodic",
     routes="bot.ingest.api:setup",
     openapi="bot.ingest.openapi:OPERATIONS",
+    doctor="bot.ingest.pinned:check",
     commands={
         "replay": "bot.console.replay:replay",
         "redeliver": "bot.console.redeliver:redeliver",
+        "upstream": "bot.console.upstream:upstream",
     },
 )

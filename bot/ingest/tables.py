@@ -54,6 +54,15 @@ repository_name = sa.Table(
     sa.Index("ix_repository_name_name", "name"),
 )
 
+pinned_repository = sa.Table(
+    "pinned_repository",
+    metadata,
+    must("name", sa.Text),  # case folded; of the settings
+    must("repository_id", Big),
+    must("pinned_at", Big),
+    sa.PrimaryKeyConstraint("name", name="pk_pinned_repository"),
+)
+
 sweep = sa.Table(
     "sweep",
     metadata,

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bot.core.feature import load_each
 from bot.core.json_fields import decode
-from bot.ingest.tables import records, repository_name
+from bot.ingest.tables import pinned_repository, records, repository_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -113,9 +113,12 @@ async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
 async def of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
     """Return those of these names (case folded) of which nobody has said whether their repository is private."""
     folded = {name.casefold() for name in wanted}
-    told = (REPOSITORY.repository_id == NAME.repository_id, REPOSITORY.private.is_not(None))
-    known = await tx.run(sa.select(NAME.name).where(NAME.name.in_(folded), sa.exists().where(*told)))
-    return folded - set(known.scalars())
+    meant = sa.func.coalesce(pinned_repository.c.repository_id, NAME.repository_id)
+    named = repository_name.outerjoin(pinned_repository, pinned_repository.c.name == NAME.name)
+    told = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
+    query = sa.select(NAME.name).select_from(told)
+    known = query.where(NAME.name.in_(folded), NAME.repository_id == meant, REPOSITORY.private.is_not(None))
+    return folded - set((await tx.run(known)).scalars())
 
 
 def is_known(
@@ -127,11 +130,15 @@ def is_known(
 
 
 async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
-    """Return every name (case folded) of some repositories, except those that public repositories have now."""
+    """Return every name (case folded) of some repositories, except those that public repositories have now.
+
+    A name of the settings stays with the repository it was pinned to.
+    """
     if not wanted:
         return set()
     taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
         ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
     )
     query = sa.select(NAME.name).where(NAME.repository_id.in_(list(wanted)), NAME.name.not_in(taken))
-    return set((await tx.run(query)).scalars())
+    pinned = sa.select(pinned_repository.c.name).where(pinned_repository.c.repository_id.in_(list(wanted)))
+    return {*(await tx.run(query)).scalars(), *(await tx.run(pinned)).scalars()}

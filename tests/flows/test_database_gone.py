@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from bot.core.clock import SystemClock
-from tests.harness import SECRET, UPSTREAM, Issuer, sign
+from tests.harness import SECRET, UPSTREAM, UPSTREAM_ID, Issuer, sign
 from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit")
@@ -99,7 +99,7 @@ async def eventually(condition, what):
 
 def issue():
     payload = {"action": "opened", "issue": {"id": 7, "number": 1, "title": "It is slow", "body": "x" * 9_000},
-               "repository": {"id": 5, "full_name": UPSTREAM}}  # fmt: skip
+               "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}  # fmt: skip
     return json.dumps(payload).encode()
 
 

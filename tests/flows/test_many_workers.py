@@ -15,7 +15,7 @@ from gidgethub.routing import Router
 from bot.app import make_context
 from bot.core.clock import SystemClock
 from bot.worker import Worker
-from tests.harness import L4, UPSTREAM
+from tests.harness import L4, UPSTREAM, UPSTREAM_ID
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import POSTGRES
 from tests.workers import eventually
@@ -90,7 +90,7 @@ async def test_four_workers_apply_every_delivery_and_run_every_task_once(bot, se
 
 async def deliver(bot, number):
     issue = {"id": number, "number": number, "title": "It is slow"}
-    payload = {"action": "opened", "issue": issue, "repository": {"id": 5, "full_name": UPSTREAM}}
+    payload = {"action": "opened", "issue": issue, "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}
     assert (await bot.send("issues", payload))[0] == 202
 
 

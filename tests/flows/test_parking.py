@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from tests.harness import UPSTREAM
+from tests.harness import UPSTREAM, UPSTREAM_ID
 
 SQLITE = (
     "CREATE TRIGGER refuse BEFORE INSERT ON issue WHEN NEW.number = 13 BEGIN SELECT RAISE(ABORT, 'no thirteens'); END",
@@ -32,7 +32,7 @@ async def superstitious(bot):
 
 
 def an_issue(number):
-    repository = {"id": 5, "full_name": UPSTREAM, "private": False}
+    repository = {"id": UPSTREAM_ID, "full_name": UPSTREAM, "private": False}
     issue = {"id": number, "number": number, "title": "It is slow", "updated_at": "2026-01-02T03:04:05Z"}
     return {"action": "opened", "issue": issue, "repository": repository}
 
@@ -74,7 +74,9 @@ async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_other
 
 async def test_events_without_a_handler_are_kept_and_counted(bot):
     before = await counted(bot, "no_handler")
-    await bot.send("star", {"action": "created", "repository": {"id": 5, "full_name": UPSTREAM}}, guid="star")
+    await bot.send(
+        "star", {"action": "created", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}, guid="star"
+    )
     await bot.settle()
     assert await states(bot) == {"star": ("ignored", 1)}
     assert await counted(bot, "no_handler") == before + 1

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM, make_settings, running, sign
+from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM, UPSTREAM_ID, make_settings, running, sign
 
 pytestmark = pytest.mark.logic
 
@@ -49,7 +49,9 @@ async def test_a_pull_request_both_apps_are_told_of_is_relayed_once(two, github)
 async def test_each_apps_secret_opens_its_own_door_only(two, target, signed_by):
     apps = {"first": str(two.app.app_id), "second": str(two.second.app_id), None: None}
     secrets = {"first": SECRET, "second": OTHER}
-    body = json.dumps({"action": "created", "repository": {"id": 5, "full_name": UPSTREAM}}).encode()
+    body = json.dumps(
+        {"action": "created", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}
+    ).encode()
     headers = {
         "X-GitHub-Hook-Installation-Target-ID": apps[target],
         "X-Hub-Signature-256": sign(body, secrets[signed_by]),

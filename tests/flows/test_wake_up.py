@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.app import make_worker
 from bot.ingest import inbox
 from bot.ingest.inbox import Incoming
-from tests.harness import UPSTREAM
+from tests.harness import UPSTREAM, UPSTREAM_ID
 from tests.serving import POSTGRES
 from tests.workers import NEVER, at_work, eventually
 
@@ -21,7 +21,7 @@ def issue(number, title="It is slow"):
     return {
         "action": "opened",
         "issue": {"id": number, "number": number, "title": title},
-        "repository": {"id": 5, "full_name": UPSTREAM},
+        "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM},
     }
 
 

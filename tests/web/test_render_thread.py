@@ -13,7 +13,7 @@ from aiohttp import ClientError, ClientSession, CookieJar, web
 
 from bot.app import make_app
 from bot.web.render_thread import MOST_AT_ONCE, RENDER_THREAD, RenderThread, in_render_thread
-from tests.harness import UPSTREAM, replace
+from tests.harness import UPSTREAM, UPSTREAM_ID, replace
 from tests.process import PATIENCE
 from tests.serving import POSTGRES, serving
 from tests.workers import eventually
@@ -36,7 +36,7 @@ async def test_pages_are_made_in_a_thread_of_their_own(bot, tmp_path):
 @pytest.mark.logic
 async def test_a_delivery_does_not_wait_for_a_page(bot):
     async with page_that_hangs(bot) as (seen, let_go):
-        issue = {"action": "opened", "repository": {"id": 1, "full_name": UPSTREAM}}
+        issue = {"action": "opened", "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM}}
         async with asyncio.timeout(PATIENCE):
             assert (await seen.send("issues", issue))[0] == 202
         let_go.set()

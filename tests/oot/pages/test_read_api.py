@@ -363,22 +363,25 @@ async def test_results_for_a_private_upstream_stay_hidden_after_it_was_renamed(b
 
 
 @pytest.mark.logic
-async def test_a_public_repository_of_a_private_ones_old_name_tells_nothing_of_it(bot, github, pull):
-    private, public = github.state.repo(UPSTREAM).id, 999
+async def test_a_public_repository_of_a_private_ones_old_name_tells_nothing_of_it(bot, github):
+    other = "some/thing"
+    private, public = github.add_repo(other).id, 999
+    pull = await github.open_pull(other)
+    await bot.settle()
     about = {"id": private, "full_name": "new/name", "private": True, "updated_at": "2026-10-01T00:00:00Z"}
     await bot.send("repository", {"action": "renamed", "repository": about})
-    await bot.send("issues", OPENED | {"repository": {"id": private, "full_name": UPSTREAM, "private": True}})
-    about = {"id": public, "full_name": UPSTREAM, "private": False, "updated_at": "2026-10-02T00:00:00Z"}
+    await bot.send("issues", OPENED | {"repository": {"id": private, "full_name": other, "private": True}})
+    about = {"id": public, "full_name": other, "private": False, "updated_at": "2026-10-02T00:00:00Z"}
     await bot.send("repository", {"action": "created", "repository": about})
     await bot.send("issues", OPENED | {"repository": about})
     await bot.settle()
-    rows = (await read(bot, f"/api/records/issue/{UPSTREAM}"))["rows"]
+    rows = (await read(bot, f"/api/records/issue/{other}"))["rows"]
     assert [row["repository_id"] for row in rows] == [public]
     number = rows[0]["number"]
-    assert (await read(bot, f"/api/records/issue/{UPSTREAM}/{number}"))["repository_id"] == public
-    for path in (f"/api/records/pull_request/{UPSTREAM}/{pull.number}", f"/{UPSTREAM}/pull/{pull.number}"):
+    assert (await read(bot, f"/api/records/issue/{other}/{number}"))["repository_id"] == public
+    for path in (f"/api/records/pull_request/{other}/{pull.number}", f"/{other}/pull/{pull.number}"):
         assert (await bot.get(path))[0] == 404
-    after = await read(bot, f"/api/records/pull_request/{UPSTREAM}?limit=1&before={10**15}")
+    after = await read(bot, f"/api/records/pull_request/{other}?limit=1&before={10**15}")
     assert (after["rows"], after["next"]) == ([], None)  # not even how many there are
 
 

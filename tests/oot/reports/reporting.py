@@ -6,7 +6,7 @@ import base64
 import io
 import json
 
-from tests.harness import UPSTREAM
+from tests.harness import UPSTREAM, UPSTREAM_ID
 
 PATH = "/api/oot/callback"
 OPENED = {
@@ -18,7 +18,7 @@ OPENED = {
         "state": "open",
         "updated_at": "2026-01-02T03:04:05Z",
     },
-    "repository": {"id": 5, "full_name": UPSTREAM},
+    "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM},
 }
 SUITE = {"status": "completed", "conclusion": "success", "job": "build", "run_id": "900", "attempt": 1}
 
