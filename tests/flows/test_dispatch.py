@@ -614,6 +614,33 @@ async def test_a_label_for_an_older_commit_does_not_release_the_newer_one(bot, g
     assert head in sent
 
 
+@pytest.mark.parametrize("merged", [False, True], ids=["closed", "merged"])
+async def test_a_closing_tells_of_the_commit_that_was_sent_and_not_of_the_held_one(
+    bot, github, stranger, merged
+):
+    await github.label(stranger, OK_TO_TEST)
+    await bot.settle(horizon=30)
+    approved = stranger.head_sha
+    bot.clock.advance(60)
+    held = await github.push_commit(stranger)
+    await bot.settle()
+    bot.clock.advance(60)
+    await (github.merge(stranger) if merged else github.close(stranger))
+    await bot.settle(horizon=30)
+    assert dispatched_to(github, L4) == [L4, L4]
+    told = bot.dispatch(L4).client_payload
+    pull = told["payload"]["pull_request"]
+    assert (told["payload"]["action"], pull["state"], pull["merged"]) == ("closed", "closed", merged)
+    assert pull["head"]["sha"] == approved
+    assert held not in json.dumps(told)
+    assert (await bot.report(bot.dispatch(L4), run_id="77"))[0] == 200
+    assert {row["head_sha"] for row in await bot.rows("oot_workflow_job")} == {approved}
+    whole = bot.dispatch(L2).client_payload["payload"]
+    assert (whole["action"], whole["pull_request"]["head"]["sha"]) == ("closed", held), (
+        "it holds nothing back"
+    )
+
+
 async def test_the_label_may_arrive_before_the_pull_request(bot, github):
     await list_backends(bot, TRUSTED)
     hook, bot.app.webhook_url = bot.app.webhook_url, "http://127.0.0.1:9/nobody"

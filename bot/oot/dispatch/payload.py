@@ -48,6 +48,7 @@ LEAST: Fields = {
         "head": {"ref": 1, "sha": 1, "repo": _NAME}, "base": {"ref": 1, "sha": 1},
     },
 }  # fmt: skip
+ENDING = ("state", "merged", "merged_at", "merged_by", "closed_at", "updated_at")  # of a pull request
 CUT_IN_ORDER = (
     ("pull_request", "body"),
     ("head_commit", "message"),
@@ -86,6 +87,17 @@ def client_payload(
         return size(inputs(sent) if as_input else sent) - MOST_CHARACTERS
 
     return wrap(_fitted(payload, excess))
+
+
+def closing(sent: Payload, closed: Payload) -> Payload:
+    """Return the webhook of a closing as a backend is told of it that was sent an older commit, `sent`.
+
+    Nothing in it tells of a later commit: only how the pull request ended is new.
+    """
+    now = closed["pull_request"]
+    pull = sent["pull_request"] | {name: now.get(name) for name in ENDING} | {"merge_commit_sha": None}
+    kept = {name: sent[name] for name in closed if name in sent}
+    return kept | {"action": closed["action"], "sender": closed.get("sender"), "pull_request": pull}
 
 
 def inputs(client: Payload) -> Payload:

@@ -125,8 +125,10 @@ async def plan_pull_request(tx: Transaction, settings: Settings, guid: str, body
     recorded = 0
     for entry in allowlist.for_event("pull_request"):
         if entry.key not in done and entry.wants_action(event.action, settings.pull_actions):
-            state = await _state(tx, event, entry, trusted=trusted, outdated=outdated)
-            if state and await _record(tx, event.columns, entry, state):
+            held = entry.policy == "trusted" and not trusted
+            columns = await _columns(tx, event, entry, held=held)
+            state = _state(event, held=held, outdated=outdated)
+            if columns and await _record(tx, columns, entry, state):
                 recorded += 1
     for one in {number, *await _gate_deciders(tx, repo, number, record)}:
         request_publish(tx, repo, one)
@@ -247,16 +249,32 @@ def _updated_at(body: dict[str, Any]) -> int | None:
     return found
 
 
-async def _state(
-    tx: Transaction, event: PullEvent, entry: Entry, *, trusted: bool, outdated: bool
-) -> str | None:
-    """Return the state in which a dispatch to a backend is recorded; None if it gets none."""
-    closing, held = event.action == "closed", entry.policy == "trusted" and not trusted
-    if held and closing and not await dispatches.was_dispatched(tx, event.repo, event.number, entry.key):
-        return None  # nothing of this pull request was ever sent there
+async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> EventColumns | None:
+    """Return what a backend is told of an event; None if nothing.
+
+    The closing of a pull request whose newest commit is held back tells of the last commit that was sent there: it says
+    what the backend knows already, and its callback token is good for that commit only.
+    """
+    if not held or event.action != "closed":
+        return event.columns
+    last = await dispatches.last_sent(tx, event.repo, event.number, entry.key)
+    if last is None:
+        return None
+    return {
+        **event.columns,
+        "source_guid": last["source_guid"],
+        "head_sha": last["head_sha"],
+        "base_sha": last["base_sha"],
+        "base_ref": last["base_ref"],
+        "labels": last["labels"],
+    }
+
+
+def _state(event: PullEvent, *, held: bool, outdated: bool) -> str:
+    """Return the state in which a dispatch is recorded."""
     if outdated:
         return "superseded"
-    return "held" if held and not closing else "pending"
+    return "held" if held and event.action != "closed" else "pending"
 
 
 async def _record(tx: Transaction, event: EventColumns, entry: Entry, state: str) -> bool:

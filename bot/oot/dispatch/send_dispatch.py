@@ -19,7 +19,7 @@ from bot.db import secrets
 from bot.db.db_errors import retry_until_stored
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch.payload import client_payload, inputs, permission_may_be_unknown, refusal
+from bot.oot.dispatch.payload import client_payload, closing, inputs, permission_may_be_unknown, refusal
 from bot.oot.reports import callback_token
 from bot.oot.results import dispatches, jobs
 from bot.oot.results.task_keys import request_publish
@@ -161,10 +161,16 @@ async def _payload(tx: Transaction, context: Context, dispatch: DispatchRow, ent
     source = await inbox.find(tx, dispatch["source_guid"])
     if source is None:
         raise GiveUp(f"the delivery {dispatch['source_guid']} to be dispatched is not stored any more")
+    payload = decode(source["body"])
+    if dispatch["action"] == "closed" and dispatch["delivery_id"] != dispatch["source_guid"]:
+        # the commit at which it was closed is held back
+        if (closed := await inbox.find(tx, dispatch["delivery_id"])) is None:
+            raise GiveUp(f"the delivery {dispatch['delivery_id']} is not stored any more")
+        payload = closing(payload, decode(closed["body"]))
     return client_payload(
         event_type=dispatch["event_type"],
         delivery_id=dispatch["delivery_id"],
-        payload=decode(source["body"]),
+        payload=payload,
         callback_url=f"{context.settings.url}/api/oot/callback",
         callback_token=callback_token.make(dispatch, await secrets.key(tx, "callback")),
         as_input=entry.dispatch == "workflow",

@@ -130,14 +130,16 @@ async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head:
     tx.note_changed("oot_dispatch", map(dict, done.mappings()))
 
 
-async def was_dispatched(tx: Transaction, repo: str, number: int, backend_key: str) -> bool:
-    """Return whether anything about a pull request was dispatched to a backend."""
-    query = sa.select(oot_dispatch.c.id).where(
+async def last_sent(tx: Transaction, repo: str, number: int, backend_key: str) -> DispatchRow | None:
+    """Return the last dispatch of a pull request's commit that a backend was sent, or may have been; None if none."""
+    query = sa.select(oot_dispatch).where(
         *_of(repo, number),
+        ASKS_FOR_A_VERDICT,
         oot_dispatch.c.backend_key == backend_key,
-        oot_dispatch.c.state.in_(("sent", "never_started", "not_run")),
+        oot_dispatch.c.dispatched_at.is_not(None),
     )
-    return await tx.row(query.limit(1)) is not None
+    newest = oot_dispatch.c.dispatched_at.desc(), oot_dispatch.c.created_at.desc(), oot_dispatch.c.id
+    return await tx.row_as(DispatchRow, query.order_by(*newest).limit(1))
 
 
 async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login: str) -> None:
