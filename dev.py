@@ -136,7 +136,10 @@ def lock(_args: list[str]) -> int:
     common += ["--no-emit-index-url", "--no-annotate", "--no-header"]
     base = ["-c", "requirements/base.txt"]
     jobs = [("base", ["pyproject.toml"])]
-    jobs += [(name, ["--group", name, *base]) for name in ("build", "test", "lint")]
+    jobs += [(name, ["--group", name, *base]) for name in ("build", "test")]
+    jobs += [
+        ("lint", ["--group", "lint", *base, "-c", "requirements/test.txt"])
+    ]  # one environment holds both
     jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres", "otel")]
     for name, what in jobs:
         output = ["--upgrade", "-q", "-o", f"requirements/{name}.txt"]

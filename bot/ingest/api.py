@@ -26,9 +26,7 @@ KINDS: dict[Kind, Any] = {
     Kind.TIME: Time,
     Kind.TEXTS: list[str],
     Kind.INTS: list[int],
-    Kind.JSON: Annotated[
-        Any, Meta(extra_json_schema={"type": ["array", "object", "string", "number", "boolean", "null"]})
-    ],
+    Kind.JSON: Annotated[Any, Meta(description="as GitHub sends it")],
 }
 
 
@@ -41,7 +39,7 @@ def _struct(kind: RecordType[Any]) -> type[Struct]:
     guid = {"guid": str} if "guid" in kind.key else {}
     fields = {"repository_id": int, "repo": str, "received_at": Time} | guid | columns
     fields |= {"deleted_at": Time | None}
-    about = {"__doc__": f"merged by the rule {kind.rule}"}
+    about = {"__doc__": f"A row of {kind.table} as deliveries left it, merged by the rule {kind.rule}"}
     return msgspec.defstruct(f"record_{kind.table}", fields.items(), namespace=about, frozen=True)
 
 

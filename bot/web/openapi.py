@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 import bot
-from bot.web.answers import REF, Error
+from bot.web.answers import ALWAYS, REF, Error
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
 from bot.web.operations import RUNNING, Content, Operation
@@ -116,8 +116,8 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Content, Schema], di
     for schema in components.values():
         del schema["title"]  # the name again
         for name, field in schema.get("properties", {}).items():
-            if "const" in field and field.pop("default", None) is not None:
-                schema["required"].insert(0, name)  # always sent: the default is its only value
+            if field.pop(ALWAYS, False) and field.pop("default", None) is not None:
+                schema["required"].insert(0, name)
     return dict(zip(contents, schemas, strict=False)), components
 
 

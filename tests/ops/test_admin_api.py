@@ -101,7 +101,7 @@ async def test_what_is_not_held_or_not_ours_is_not_replayed(bot):
     )
     status, body = await bot.request("POST", "/api/admin/deliveries/foreign/replay", headers=ADMIN)
     assert (status, body["error"]) == (409, "foreign")
-    for guid in ("unknown", "%00", "a" * 200):
+    for guid in ("unknown", "a" * 200):
         for method, path in (("GET", ""), ("POST", "/replay")):
             status, body = await bot.request(method, f"/api/admin/deliveries/{guid}{path}", headers=ADMIN)
             assert (status, body["error"]) == (404, "not_found")

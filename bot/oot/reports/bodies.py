@@ -25,9 +25,8 @@ CONCLUSIONS = frozenset(
         "startup_failure",
     }
 )  # fmt: skip
-LEVELS: dict[Any, int] = {level: int(level[-1]) for level in ("L1", "L2", "L3", "L4")} | {
-    level: level for level in (1, 2, 3, 4)
-}
+NAMED_LEVELS = {f"L{level}": level for level in (1, 2, 3, 4)}
+LEVELS: dict[Any, int] = NAMED_LEVELS | {level: level for level in NAMED_LEVELS.values()}
 
 Name = Annotated[
     str, Meta(min_length=1, max_length=MOST_NAME, description=f"at most {MOST_NAME} bytes of UTF-8")
@@ -127,7 +126,9 @@ class Trusted(Struct):
     """What a relay vouches for."""
 
     verified_repo: FullName
-    downstream_repo_level: Annotated[str | int, one_of(LEVELS)]
+    downstream_repo_level: (
+        Annotated[str, one_of(NAMED_LEVELS)] | Annotated[int, one_of(NAMED_LEVELS.values())]
+    )
     ci_metrics: Metrics | None = None
 
 
