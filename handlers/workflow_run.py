@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
+from bot.ci.collect import keys
 from bot.ingest.delivery import record
 from bot.ingest.records import WORKFLOW_RUN
 from bot.oot.results import task_keys
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.delivery import Delivery
 
+ARTIFACTS_DELAY = 10.0  # seconds until GitHub lists most of them
+
 router = Router()
 
 
 @router.register("workflow_run")
 async def workflow_run(event: Delivery, tx: Transaction) -> None:
-    """Record the run; when it has completed, reports that wait for confirmation are checked."""
+    """Record the run; when it has completed, reports that wait for it are confirmed and its artifacts listed."""
     run = record(tx, event, WORKFLOW_RUN)
     if run["status"] == "completed":
+        tx.enqueue("artifacts", keys.of_run(event.repo, run["id"], run["run_attempt"]), delay=ARTIFACTS_DELAY)
         tx.enqueue("confirm", task_keys.of_run(event.repo, run["id"], run["run_attempt"]))

@@ -20,6 +20,7 @@ from aiohttp import web, web_app
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.app import make_app, make_context, make_worker, timetable
+from bot.ci.collect.settings import CollectSettings
 from bot.core.setting_types import IssuerConfig
 from bot.core.settings import Settings
 from bot.db.columns import metadata
@@ -200,6 +201,7 @@ def make_settings(*, github, issuer, app, folder: Path, database_url=None, **ove
         "admin_token": "an admin token of ours",
         "writes_per_min": 6000,
         "page_cache": 0,
+        "of_features": {CollectSettings: CollectSettings(ci=())},  # most tests are not about it
     }
     return Settings(**(chosen | overrides))
 

@@ -84,6 +84,12 @@ CALLS = Counter(
     "Calls to GitHub: ok, refused (4xx), limited, failed (5xx), unreachable.",
     ["app", "outcome"],
 )
+CI_FETCHES = Counter(
+    "ootbot_ci_fetches_total",
+    "Logs and artifacts whose fetching ended, by kind and state.",
+    ["kind", "state"],
+)
+CI_BYTES = Counter("ootbot_ci_bytes_total", "Bytes downloaded of logs and artifacts.", ["kind"])
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -160,7 +160,7 @@ WORKFLOW_RUN: RecordType[rows.WorkflowRunValues] = _type(
     at="workflow_run",
     key="id run_attempt",
 )
-WORKFLOW_JOB: RecordType[object] = _type(
+WORKFLOW_JOB: RecordType[rows.WorkflowJobValues] = _type(
     "workflow_job",
     """id int, run_id int, run_attempt int, node_id text, name text, workflow_name text, status text
     conclusion text, head_sha text, head_branch text, labels texts, runner_id int, runner_name text

@@ -223,6 +223,14 @@ class WorkflowRunValues(TypedDict):
     status: str | None
 
 
+class WorkflowJobValues(TypedDict):
+    """What a handler reads of a job."""
+
+    id: int
+    status: str | None
+    conclusion: str | None
+
+
 class InstallationValues(TypedDict):
     """What a handler reads of an installation."""
 

@@ -21,6 +21,7 @@ ROWS = {
         "PullRow": "pull_request", "WorkflowRunRow": "workflow_run", "WorkflowJobRow": "workflow_job",
         "CheckRunRow": "check_run",
     },
+    "bot.ci.collect.rows": {"ArtifactRow": "ci_artifact", "FetchRow": "ci_fetch", "ListingRow": "ci_listing"},
     "bot.queue.tables": {"TaskRow": "task"},
     "bot.oot.results.rows": {
         "DispatchRow": "oot_dispatch", "JobRow": "oot_workflow_job", "RerunRow": "oot_rerun", "RunRow": "oot_run",

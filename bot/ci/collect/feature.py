@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return seconds between two runs, by task kind."""
+    return {"ci_sweep": 600.0}
+
 
 FEATURE = Feature(
     name="collect",
     tables="bot.ci.collect.tables",
+    tasks={
+        "artifacts": "bot.ci.collect.list_artifacts:run",
+        "collect": "bot.ci.collect.fetch_artifact:run",
+        "log": "bot.ci.collect.fetch_log:run",
+        "ci_sweep": "bot.ci.collect.sweep:run",
+    },
+    background=frozenset({"artifacts", "collect", "log"}),
+    periodic="bot.ci.collect.feature:periodic",
     settings="bot.ci.collect.settings:CollectSettings",
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+FAILED = frozenset({"failure", "timed_out", "cancelled"})  # conclusions whose log may say why
 MOST_SHARDS = 512
 DEFAULT = "default"  # the configuration of a job that names none
 LONGEST = 1000  # characters of a name that are looked at

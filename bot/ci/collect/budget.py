@@ -1,0 +1,130 @@
+"""The read budget of an account's installation: calls and bytes an hour, shared by all processes.
+
+A bucket each that fills steadily, so that collecting leaves most of GitHub's limit to check runs and comments. Bytes
+are paid for afterwards: no file's size is certain before it is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.tables import ci_budget
+from bot.core.errors import OverBudget
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+
+HOUR, MINUTE = 3_600_000, 60_000  # milliseconds
+BURST = 6  # a bucket holds a sixth of an hour's budget
+LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs two transactions
+
+
+@dataclass(kw_only=True)
+class Bucket:
+    """What may be spent now, and what was spent in the last hour."""
+
+    calls: float
+    bytes: float
+    at: int  # epoch milliseconds
+    minutes: dict[str, list[float]] = field(default_factory=dict)  # minute -> calls, bytes
+
+    def fill(self, now: int, limits: CollectSettings) -> None:
+        """Add what has come in since the last look; a clock that was ahead gives nothing."""
+        hours = min(max(now - self.at, 0), HOUR) / HOUR
+        most_calls, most_bytes = capacity(limits)
+        self.calls = min(self.calls + hours * limits.ci_calls_per_hour, most_calls)
+        self.bytes = min(self.bytes + hours * limits.ci_bytes_per_hour, most_bytes)
+        self.at = now
+        recent = (now - HOUR) // MINUTE
+        self.minutes = {minute: spent for minute, spent in self.minutes.items() if int(minute) > recent}
+
+    def wait(self, limits: CollectSettings) -> float:
+        """Return the seconds until a call may be made, 0 for now."""
+        if self.calls >= 1 and self.bytes > 0:
+            return 0.0
+        for_call = max(1 - self.calls, 0) * 3600 / limits.ci_calls_per_hour
+        for_bytes = max(1 - self.bytes, 0) * 3600 / limits.ci_bytes_per_hour
+        return max(for_call, for_bytes, LEAST_WAIT)
+
+    def spend(self, *, calls: int = 0, size: int = 0) -> None:
+        """Take calls or bytes out."""
+        self.calls -= calls
+        self.bytes -= size
+        spent = self.minutes.setdefault(str(self.at // MINUTE), [0, 0])
+        spent[0] += calls
+        spent[1] += size
+
+
+def capacity(limits: CollectSettings) -> tuple[float, float]:
+    """Return how many calls and bytes a bucket holds."""
+    return max(limits.ci_calls_per_hour / BURST, 1), limits.ci_bytes_per_hour / BURST
+
+
+class _BudgetRow(TypedDict):
+    account: str
+    calls: float
+    bytes: float
+    at: int
+    minutes: dict[str, list[float]]
+
+
+async def spend_call(context: Context, repo: str) -> None:
+    """Count a call to GitHub about a repository; raises OverBudget when there is none to spare."""
+    limits = context.settings.of(CollectSettings)
+    async with context.store.transaction() as tx:
+        bucket = await _locked(tx, repo, limits)
+        wait = bucket.wait(limits)
+        if not wait:
+            bucket.spend(calls=1)
+            await _store(tx, repo, bucket)
+    if wait:
+        raise OverBudget(f"the budget for collecting from {_account(repo)} is used up", after=wait)
+
+
+async def spend_bytes(context: Context, repo: str, size: int) -> None:
+    """Count downloaded bytes."""
+    async with context.store.transaction() as tx:
+        bucket = await _locked(tx, repo, context.settings.of(CollectSettings))
+        bucket.spend(size=size)
+        await _store(tx, repo, bucket)
+
+
+async def last_hour(tx: Transaction) -> dict[str, tuple[int, int]]:
+    """Return the calls and bytes of the last hour, by account."""
+    rows = await tx.rows_as(_BudgetRow, sa.select(ci_budget))
+    since = (tx.now - HOUR) // MINUTE
+    return {
+        row["account"]: (
+            round(sum(calls for minute, (calls, _) in row["minutes"].items() if int(minute) > since)),
+            round(sum(size for minute, (_, size) in row["minutes"].items() if int(minute) > since)),
+        )
+        for row in rows
+    }
+
+
+def _account(repo: str) -> str:
+    return repo.partition("/")[0].casefold()  # an account has one installation
+
+
+async def _locked(tx: Transaction, repo: str, limits: CollectSettings) -> Bucket:
+    query = sa.select(ci_budget).where(ci_budget.c.account == _account(repo)).with_for_update()
+    row = await tx.row_as(_BudgetRow, query)
+    if row is None:
+        calls, size = capacity(limits)
+        full = {"account": _account(repo), "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
+        await tx.run(tx.insert(ci_budget).values(full).on_conflict_do_nothing())
+        row = await tx.row_as(_BudgetRow, query)
+    assert row is not None
+    bucket = Bucket(calls=row["calls"], bytes=row["bytes"], at=row["at"], minutes=dict(row["minutes"]))
+    bucket.fill(tx.now, limits)
+    return bucket
+
+
+async def _store(tx: Transaction, repo: str, bucket: Bucket) -> None:
+    values = {"calls": bucket.calls, "bytes": bucket.bytes, "at": bucket.at, "minutes": bucket.minutes}
+    await tx.run(sa.update(ci_budget).where(ci_budget.c.account == _account(repo)).values(values))

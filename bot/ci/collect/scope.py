@@ -1,0 +1,72 @@
+"""Whose CI is collected, and which of its logs: the settings, and what a database was made with."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.collect.job_names import FAILED
+from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings
+from bot.ci.collect.tables import ci_default
+from bot.oot.allowlist import rows as allowlists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowJobRow
+
+LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
+
+
+async def whose(tx: Transaction, settings: Settings) -> tuple[str, ...]:
+    """Return whose CI is collected: as set, or what unset means on this database."""
+    chosen = settings.of(CollectSettings).ci
+    if chosen is not None:
+        return chosen
+    stored = await tx.run(sa.select(ci_default.c.value).where(ci_default.c.name == "ci"))
+    return () if stored.scalar() == "off" else (UPSTREAM, BACKENDS)
+
+
+async def refusal(
+    tx: Transaction, settings: Settings, repo: str, *, workflow: str | None, path: str | None = None
+) -> str | None:
+    """Return why a run of a repository is not collected, None where it is."""
+    chosen = await whose(tx, settings)
+    side = UPSTREAM if settings.is_upstream(repo) else BACKENDS
+    if side not in chosen or not (side == UPSTREAM or await _is_backend(tx, repo)):
+        return f"CI={','.join(chosen) or 'off'}"
+    patterns = settings.of(CollectSettings).ci_workflows
+    return None if has_workflow(patterns, workflow, path) else f"CI_WORKFLOWS={','.join(patterns)}"
+
+
+def has_workflow(patterns: Sequence[str], name: str | None, path: str | None) -> bool:
+    """Whether a workflow is among those chosen: a glob takes it in, one that begins with ! takes it away."""
+    known = [text.casefold() for text in (name, path) if text]
+    taken = [pattern[1:].casefold() for pattern in patterns if pattern.startswith("!")]
+    given = [pattern.casefold() for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    if any(fnmatchcase(text, pattern) for text in known for pattern in taken):
+        return False
+    return given == ["*"] or any(fnmatchcase(text, pattern) for text in known for pattern in given)
+
+
+def log_refusal(settings: Settings, job: WorkflowJobRow) -> str | None:
+    """Return why a completed job's log is not fetched by the settings, None where it is."""
+    chosen = settings.of(CollectSettings).ci_logs
+    if chosen == "off" or (chosen == "failed" and job["conclusion"] not in FAILED):
+        return f"CI_LOGS={chosen}"
+    return None
+
+
+def never_started(job: WorkflowJobRow) -> bool:
+    """Whether a job ended without ever having had a runner: it has no log."""
+    return job["conclusion"] == "skipped" or not (job["runner_name"] or job["steps"])
+
+
+async def _is_backend(tx: Transaction, repo: str) -> bool:
+    listed = await allowlists.in_force(tx)
+    entry = listed.find(repo) if listed else None
+    return entry is not None and entry.level >= LEAST_LEVEL
