@@ -13,6 +13,7 @@ from bot.core.errors import Rejected
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import health
+from bot.oot.publish import rows as publish_rows
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.ops import admin_api, admin_forms, overview_reads, sessions
 from bot.queue import queue_admin
@@ -80,6 +81,7 @@ async def overview(request: web.Request) -> web.Response:
             one for one in await health.of_all(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS]) if one.stale
         ]
         newest, in_force = await allowlists.newest(tx), await allowlists.in_force(tx)
+        refusals = await publish_rows.comment_refusals(tx)
         dead = await queue_admin.tasks(tx, state="dead", before=None, limit=FEW)
         failing = await overview_reads.failing_tasks(tx, late=tx.now - LATE, limit=PAGE)
         parked = await overview_reads.deliveries(tx, state="parked", event=None, before=None, limit=FEW)
@@ -92,6 +94,7 @@ async def overview(request: web.Request) -> web.Response:
         request,
         "admin.html",
         silent=silent,
+        refusals=refusals,
         newest=newest,
         in_force=in_force,
         dead=dead,

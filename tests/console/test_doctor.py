@@ -152,6 +152,15 @@ async def test_what_is_broken_on_github_is_named(serving, github, tmp_path):
     assert f"{L4} (L4): the gate cannot turn green" in found["backends"][0]["detail"]
 
 
+async def test_without_the_right_to_comment_the_rest_goes_on(serving, github, tmp_path):
+    for granting in (github.app, *github.state.installations.values()):
+        granting.permissions = dict(granting.permissions) | {"pull_requests": "read"}
+    _, found, _ = await doctor(serving.options, tmp_path)
+    for name in (f"App {github.app.app_id} permissions", f"App {github.app.app_id} installations"):
+        assert found[name][0]["status"] == "warning"
+        assert "no comment is written" in found[name][0]["detail"]
+
+
 async def test_permissions_that_were_not_accepted_yet(serving, github, tmp_path):
     for installation in github.state.installations.values():
         installation.permissions = dict(installation.permissions) | {"checks": "read"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core import metrics
-from bot.core.errors import GitHubRefused
+from bot.core.errors import GitHubRefused, NotInstalled
 from bot.oot.publish import comment_text, github_reads, rows
 from bot.oot.publish.create_once import creating
 from bot.oot.results import task_keys
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.oot.publish.comment")
 
 GONE = frozenset({404, 410})
+ASK_AGAIN = 3_600_000  # milliseconds after which a comment is tried where the App might write none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +55,30 @@ async def run(context: Context, task: Task) -> None:
         present = await rows.get_comment(tx, repo, number)
         edited = await _desired(tx, state)
         created = await _desired(tx, state, replacing=True)
-    if edited is None or created is None or state.current is None:
+    if edited is None or created is None:
         return
     if present and present["digest"] == edited.digest:
         return
+    try:
+        await _write(context, state, present, edited, created)
+    except GitHubRefused as error:
+        if not _lacks_permission(error):
+            raise
+        reason = (
+            f"the App lacks `pull_requests: write` there (GitHub answered {error.status}: {error.message})"
+        )
+        async with context.store.transaction() as tx:
+            await rows.refuse_comments(tx, repo, reason)
+        log.warning("no comment may be written", repo=repo, pull=number, reason=reason)
+
+
+async def _write(
+    context: Context, state: PullState, present: CommentRow | None, edited: Comment, created: Comment
+) -> None:
+    """Edit our comment, or create it; raises GitHubRefused."""
+    if state.current is None:
+        return
+    repo, number = state.repo, state.number
     client = context.github.low_priority(repo, pull_requests="write")
     known = present["comment_id"] if present else None
     edited_id = known if known is not None and await _edit(client, known, edited.body) else None
@@ -69,6 +90,7 @@ async def run(context: Context, task: Task) -> None:
                 created_id = await creation.create(partial(_create, client, state, created.body))
     written, comment_id = created if created_id else edited, edited_id or created_id
     async with context.store.transaction() as tx:
+        await rows.allow_comments(tx, repo=repo)
         await rows.record_comment(tx, repo, number, comment_id=comment_id, digest=written.digest)
         head, mentions = state.current.view.head_sha, written.mentions if comment_id else ()
         await rows.record_mentions(tx, repo, number, head, mentions, new_comment=not edited_id)
@@ -77,6 +99,9 @@ async def run(context: Context, task: Task) -> None:
 async def request(tx: Transaction, settings: Settings, state: PullState) -> None:
     """Enqueue the comment's task when it should say something else."""
     if settings.comment == "off" or state.current is None:
+        return
+    refused = await rows.comment_refusals(tx, state.repo)
+    if any(tx.now - row["refused_at"] < ASK_AGAIN for row in refused):
         return
     present = await rows.get_comment(tx, state.repo, state.number)
     exists = present is not None and (present["comment_id"] is not None or not present["digest"])
@@ -115,6 +140,14 @@ async def _desired(tx: Transaction, state: PullState, *, replacing: bool = False
     logins = {(one.repo, login) for one in calling for login in one.oncalls}
     keys = tuple(one.repo.casefold() for one in calling)
     return Comment(body=comment_text.render(pull, mention=logins), mentions=keys)
+
+
+def _lacks_permission(error: GitHubRefused) -> bool:
+    """Whether the App was never allowed to write comments, which concerns nothing else it does."""
+    of_token = (
+        isinstance(error, NotInstalled) and error.status == 422 and "permission" in error.message.lower()
+    )
+    return of_token or (error.status == 403 and "not accessible by integration" in error.message.lower())
 
 
 async def _edit_found(context: Context, client: Client, number: int, body: str) -> int | None:

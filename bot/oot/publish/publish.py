@@ -81,6 +81,7 @@ async def run(context: Context, task: Task) -> None:
 async def run_installed(context: Context, task: Task) -> None:
     """Dispatch again what an account's repositories could not receive, and publish its own open pull requests."""
     async with context.store.transaction() as tx:
+        await rows.allow_comments(tx, account=task.key)
         again = await redispatch_account(tx, task.key)
         await request_all_open(tx, context.settings, account=task.key)
     log.info("installed", account=task.key, dispatched_afresh=again)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.oot.publish import create_once
-from bot.oot.publish.tables import oot_changed_files, oot_check, oot_comment, oot_mention
+from bot.oot.publish.tables import oot_changed_files, oot_check, oot_comment, oot_comment_refusal, oot_mention
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,6 +49,14 @@ class CommentRow(TypedDict):
     written_at: int
     writing_until: int
     lost_until: int
+
+
+class RefusalRow(TypedDict):
+    """A repository where the App may write no comment."""
+
+    upstream_repo: str
+    reason: str
+    refused_at: int
 
 
 class MentionRow(TypedDict):
@@ -162,6 +170,28 @@ async def record_comment(
     match = (oot_comment.c.upstream_repo == repo, oot_comment.c.pr_number == number)
     values = {"comment_id": comment_id, "digest": digest, "written_at": tx.now}
     await tx.run(sa.update(oot_comment).where(*match).values(values))
+
+
+async def comment_refusals(tx: Transaction, repo: str | None = None) -> list[RefusalRow]:
+    """Return the repositories where the App may write no comment, or this one if it is one of them."""
+    query = sa.select(oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
+    if repo is not None:
+        query = query.where(oot_comment_refusal.c.upstream_repo == repo)
+    return await tx.rows_as(RefusalRow, query)
+
+
+async def refuse_comments(tx: Transaction, repo: str, reason: str) -> None:
+    """Record that the App may write no comment in a repository."""
+    values = {"reason": reason, "refused_at": tx.now}
+    insert = tx.insert(oot_comment_refusal).values(upstream_repo=repo, **values)
+    await tx.run(insert.on_conflict_do_update(index_elements=["upstream_repo"], set_=values))
+
+
+async def allow_comments(tx: Transaction, *, repo: str = "", account: str = "") -> None:
+    """Forget that the App might write no comment in a repository, or in any of an account (case folded)."""
+    refused = oot_comment_refusal.c.upstream_repo
+    which = sa.func.lower(refused).startswith(f"{account}/", autoescape=True) if account else refused == repo
+    await tx.run(sa.delete(oot_comment_refusal).where(which))
 
 
 async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:

@@ -55,6 +55,15 @@ oot_comment = sa.Table(
 )
 
 
+oot_comment_refusal = sa.Table(
+    "oot_comment_refusal",
+    metadata,
+    sa.Column("upstream_repo", sa.Text, primary_key=True),
+    _must("reason", sa.Text),  # why GitHub lets the App write no comment there
+    _must("refused_at", Big),  # last
+)
+
+
 oot_mention = sa.Table(
     "oot_mention",
     metadata,

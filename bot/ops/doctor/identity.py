@@ -56,12 +56,21 @@ def _clock(target: Target, answer: Response) -> Finding:
     return warning("clock", detail, "keep the clock by NTP") if abs(skew) > SKEW else ok("clock", detail)
 
 
+WITHOUT = "no comment is written and no command gets a reaction; checks and gate go on"
+
+
+def _only_silences(lacks: list[str], granted: dict[str, str]) -> bool:
+    """Whether nothing but the comment and reactions suffers from what is lacking."""
+    return lacks == ["pull_requests: write"] and granted.get("pull_requests") == "read"
+
+
 def _permissions(name: str, wanted: Manifest, registered: dict[str, Any], page: str) -> Finding:
     lacks = manifest.lacks(wanted.granted, registered["permissions"])
     if lacks:
-        return error(
-            f"{name} permissions", f"not asked for: {', '.join(lacks)}", f"add them at {page}/permissions"
-        )
+        todo = f"add them at {page}/permissions"
+        if _only_silences(lacks, registered["permissions"]):
+            return warning(f"{name} permissions", f"not asked for: {lacks[0]}: {WITHOUT}", todo)
+        return error(f"{name} permissions", f"not asked for: {', '.join(lacks)}", todo)
     if extra := manifest.unneeded(wanted.granted, registered["permissions"]):
         todo = f"take them away at {page}/permissions"
         return warning(f"{name} permissions", f"more than needed: {', '.join(extra)}", todo)
@@ -106,6 +115,8 @@ def _refused(name: str, wanted: Manifest, one: dict[str, Any]) -> Finding | None
         return error(name, f"suspended on {account}", f"unsuspend it at {page}")
     if lacks := manifest.lacks(wanted.granted, one["permissions"]):
         todo = f"an owner of {account} accepts the new permissions at {page}"
+        if _only_silences(lacks, one["permissions"]):
+            return warning(name, f"{account} has not granted {lacks[0]}: {WITHOUT}", todo)
         return error(name, f"{account} has not granted {', '.join(lacks)}", todo)
     if missing := [event for event in wanted.events if event not in one["events"]]:
         todo = f"an owner of {account} accepts the new events at {page}"
