@@ -295,6 +295,7 @@ async def test_ignore_does_not_apply_to_a_later_commit(bot, github, pull):
 async def test_who_may_do_what(bot, github, pull, by, allowed):
     run = await github.start_run(L4, event="repository_dispatch", name="CI")
     await bot.report(bot.dispatch(L4), status="in_progress", run_id=str(run.id))
+    await bot.report(bot.dispatch(L4), conclusion="failure", job="lint", run_id=str(run.id))
     await bot.settle()
     may = set()
     for line in ("/oot ignore tpu because", "/oot rerun tpu", "/oot cancel tpu", "/oot run tpu"):

@@ -68,6 +68,9 @@ async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, r
 
 
 async def _conclude(tx: Transaction, dispatch_id: str, run_id: str) -> None:
-    for job in jobs.in_lock_order(await jobs.of_dispatches(tx, [dispatch_id])):
+    reported = jobs.in_lock_order(await jobs.of_dispatches(tx, [dispatch_id]))
+    if not reported:
+        await dispatches.end_cancelled(tx, dispatch_id, f"run {run_id} was cancelled before it reported")
+    for job in reported:
         if job["run_id"] == run_id and job["status"] == "in_progress":
             await jobs.change_if_unchanged(tx, job, lifecycle.swept(job, now=tx.now, conclusion="cancelled"))

@@ -12,7 +12,7 @@ from bot.oot.dispatch.approval import is_held, may_write
 from bot.oot.dispatch.plan_dispatches import redispatch
 from bot.oot.results import commands, dispatches
 from bot.oot.verdict import pull_state, words
-from bot.oot.verdict.verdict import is_finished
+from bot.oot.verdict.verdict import is_finished, is_red
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bot.oot.results.rows import DispatchRow
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
 
 FOR_AUTHORS = frozenset({"rerun", "cancel"})
@@ -144,9 +145,12 @@ async def _rerun(tx: Transaction, head: Head, key: str, request: Request, scope:
     if facts is None:
         raise Refused(f"this commit was not dispatched to {label}: /oot run {label}")
     await _refuse_if_held(tx, facts.dispatch, label)
+    running = any(not is_finished(row) for row in facts.latest)
+    if running and not any(map(is_red, facts.latest)):
+        raise Refused(f"nothing of {label} has failed, and it still runs: /oot cancel {label} stops it")
     if not await rerun.request(tx, facts, scope, cause=request.cause):
         return f"{label} is about to run already."
-    return f"{label} is run again."
+    return f"{label} is run again as soon as its run has ended." if running else f"{label} is run again."
 
 
 async def _refuse_if_held(tx: Transaction, dispatch: DispatchRow, label: str) -> None:
@@ -167,13 +171,19 @@ async def _cancel(tx: Transaction, head: Head, key: str, request: Request) -> st
     # settled only if it was not sent meanwhile
     if unsent and await dispatches.settle(tx, identifier, state="superseded", error=reason):
         return f"{label} is not run on this commit."
-    runs = {row["run_id"] for row in facts.latest if not is_finished(row)}
+    runs = {row["run_id"] for row in facts.latest if not is_finished(row)} | _unreported_runs(facts)
     ours = sorted(run for run in runs if run.isascii() and run.isdigit())
     if not ours:
         raise Refused(f"{label} has reported no run that GitHub could cancel")
     for run in ours:
         tx.enqueue("cancel", f"{facts.dispatch['id']}/{run}")
     return words.being_cancelled(label)
+
+
+def _unreported_runs(facts: Facts) -> set[str]:
+    """Return the run that GitHub started for a dispatch, and that has not reported yet."""
+    run, state = facts.dispatch["run_id"], facts.dispatch["state"]
+    return {run} if run and state == "sent" and not facts.jobs else set()
 
 
 def _refuse_if_changed(state: PullState, request: Request) -> None:
@@ -217,15 +227,17 @@ def _find(head: Head, name: str) -> str:
 
 def _implied(head: Head, verb: str, request: Request) -> list[str]:
     """Return the backends of a command that names none: those it fits, only the person's own if there are any."""
-    fits = [one for one in head.view.backends if _fits(one, verb)]
+    fits = [one for one in head.view.backends if _fits(one, head.facts.get(one.repo.casefold()), verb)]
     if not fits:
         raise Refused("nothing has failed here" if verb == "rerun" else "nothing runs here")
     keys = [one.repo.casefold() for one in fits if one.repo.casefold() in head.facts]
     return [key for key in keys if _may(request, verb, head.entries.get(key))] or keys
 
 
-def _fits(backend: Backend, verb: str) -> bool:
-    return backend.state.red if verb == "rerun" else any(not job.finished for job in backend.jobs)
+def _fits(backend: Backend, facts: Facts | None, verb: str) -> bool:
+    if verb == "rerun":
+        return backend.state.red
+    return any(not job.finished for job in backend.jobs) or bool(facts and _unreported_runs(facts))
 
 
 def _may(request: Request, verb: str, entry: Entry | None) -> bool:

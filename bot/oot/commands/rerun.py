@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.core.errors import GitHubRefused, GiveUp, RetryLater
+from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
 from bot.core.json_fields import Kind, read
 from bot.oot.dispatch import approval
 from bot.oot.dispatch.plan_dispatches import redispatch
@@ -32,6 +32,11 @@ log = structlog.get_logger("bot.oot.commands.rerun")
 
 SCOPES = {"rerun-all": "all", "rerun-failed": "failed"}  # by the identifier of our button
 STILL_RUNNING = 15.0  # seconds until GitHub is asked again about a run that has reported its end
+GOES_ON, OFTEN = 120.0, 4  # and, asked that often, about one that goes on: it may take days
+
+
+class RunGoesOn(OotbotError):
+    """GitHub runs nothing again while the run goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +111,13 @@ async def run_again(context: Context, task: Task) -> None:
         raise GiveUp(f"no re-run {task.key} was requested")
     if rerun["state"] != "asked":
         return
-    started = await _start_at_github(context, dispatch, rerun)
+    try:
+        started = await _start_at_github(context, dispatch, rerun)
+    except RunGoesOn as unfinished:
+        async with context.store.transaction() as tx:
+            await reruns.wait_on(tx, rerun)
+        after = STILL_RUNNING if task.attempts <= OFTEN else GOES_ON
+        raise RetryLater(str(unfinished), after=after) from unfinished
     async with context.store.transaction() as tx:
         await dispatches.lock_pull(tx, dispatch["upstream_repo"], dispatch["pr_number"])
         await reruns.settle(tx, rerun, "sent" if started else "impossible")
@@ -181,7 +192,7 @@ async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: Rerun
         if found["run_attempt"] > rerun["from_attempt"]:
             return True
         if found["status"] != "completed":
-            raise RetryLater(f"run {run_id} has not ended yet", after=STILL_RUNNING)
+            raise RunGoesOn(f"run {run_id} has not ended yet")
         await client.post(client.path(f"actions/runs/{run_id}/{verb}"), data={})
     except GitHubRefused as error:
         log.info("cannot be run again", backend=dispatch["backend"], run=run_id, reason=str(error))

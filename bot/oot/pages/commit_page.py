@@ -163,5 +163,5 @@ def _tone(jobs: Sequence[Job], state: str) -> str:
     if any(job.red for job in jobs) or state in {"never_started", "not_installed", "failed"}:
         return "bad"
     if not jobs or not all(job.finished for job in jobs):
-        return "idle" if state in {"superseded", "not_run"} else "wait"
+        return "idle" if state in {"superseded", "cancelled", "not_run"} else "wait"
     return "good" if any(job.conclusion == "success" for job in jobs) else "idle"

@@ -238,9 +238,18 @@ async def end_unanswered(tx: Transaction, identifier: str, reason: str) -> bool:
 
     It never started, or was not run where the backend need not answer.
     """
-    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
     end = sa.case((oot_dispatch.c.answers == "some", "not_run"), else_="never_started")
-    change_of = sa.update(oot_dispatch).where(*matches).values(state=end, error=reason)
+    return await _end(tx, identifier, state=end, error=reason)
+
+
+async def end_cancelled(tx: Transaction, identifier: str, reason: str) -> bool:
+    """Conclude a dispatch whose run was cancelled before it reported; returns False as `end_unanswered` does."""
+    return await _end(tx, identifier, state="cancelled", error=reason)
+
+
+async def _end(tx: Transaction, identifier: str, **values: Any) -> bool:
+    matches = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "sent", UNREPORTED)
+    change_of = sa.update(oot_dispatch).where(*matches).values(values)
     done = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
     tx.note_changed("oot_dispatch", done)
     return bool(done)

@@ -69,12 +69,20 @@ async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[SilentRerunRow]
     return await tx.rows_as(SilentRerunRow, query.order_by(*order).limit(PAGE))
 
 
+async def wait_on(tx: Transaction, row: Mapping[str, Any]) -> None:
+    """Count the time a re-run may take from now: what it runs again has not ended yet."""
+    await tx.run(sa.update(oot_rerun).where(*_same(row)).values(created_at=tx.now))
+
+
 async def settle(tx: Transaction, row: Mapping[str, Any], state: str) -> None:
     """Mark a re-run sent, impossible or never_started, unless its state has changed."""
-    matches = (
+    await tx.run(sa.update(oot_rerun).where(*_same(row)).values(state=state))
+
+
+def _same(row: Mapping[str, Any]) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
         oot_rerun.c.dispatch_id == row["dispatch_id"],
         oot_rerun.c.run_id == row["run_id"],
         oot_rerun.c.from_attempt == row["from_attempt"],
         oot_rerun.c.state == row["state"],
     )
-    await tx.run(sa.update(oot_rerun).where(*matches).values(state=state))

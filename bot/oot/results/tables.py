@@ -26,7 +26,7 @@ oot_dispatch = sa.Table(
     _must("backend_key", sa.Text),  # the name, case folded
     _must("level", sa.Integer),
     _column("device", sa.Text),
-    # pending | held (by policy) | sent | not_installed | failed | superseded | never_started | not_run
+    # pending | held (by policy) | sent | not_installed | failed | superseded | cancelled | never_started | not_run
     _must("state", sa.Text),
     _must("attempts", sa.Integer),
     _must("created_at", Big),

@@ -98,6 +98,7 @@ ENDS = {
     "not_installed": "not_dispatched",
     "failed": "not_dispatched",
     "superseded": "superseded",
+    "cancelled": "cancelled",
 }  # how a dispatch without reports ended
 
 

@@ -65,6 +65,7 @@ STATE_OF_DISPATCH = {  # while nothing is reported on it
     "not_run": State.NOT_RUN,
     "held": State.HELD,
     "superseded": State.CANCELLED,
+    "cancelled": State.CANCELLED,
 }
 REASONS = {
     "superseded": "superseded before it was sent",
