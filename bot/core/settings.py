@@ -133,6 +133,11 @@ class Settings:
         secret=True,
     )
     check_prefix: str = option("The first word of our check runs' names.", setting_types.word, default="oot")
+    check_names: str = option(
+        "The names of check runs: oot (one per backend), or crcr (one per job, crcr/owner/repo/workflow/job).",
+        setting_types.one_of("oot", "crcr"),
+        default="oot",
+    )
     label_prefixes: tuple[str, ...] = option(
         "Prefixes of labels, before the device's name.",
         setting_types.words,

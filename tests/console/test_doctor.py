@@ -127,6 +127,24 @@ async def test_a_preset_is_named_with_what_it_sets(serving, tmp_path):
     assert "UNLISTED is set by its own name, which counts" in preset["detail"]
 
 
+async def test_what_overlaps_is_listed_with_what_counts(serving, issuer, tmp_path):
+    (tmp_path / "allowlist.yml").write_text(
+        f"L2: [{{repo: {L2}, actions: [opened, reopened, synchronize]}}]\n"
+        f"L3: {{npu: {{repo: {L3}, checks: jobs, conclusion: failure}}}}\n"
+    )
+    own = json.dumps([{"issuer": issuer.url, "repository_claim": "repository", "audiences": ["mine"]}])
+    _, found, _ = await doctor(serving.options | {"PRESET": "crcr", "OIDC_ISSUERS": own}, tmp_path)
+    said = [(check["status"], check["detail"]) for check in found["overlap"]]
+    assert said == [
+        ("warning", f"`checks: jobs` of {L3} adds nothing: CHECK_NAMES=crcr counts"),
+        ("warning", f"`conclusion` of {L3} adds nothing: with CHECK_NAMES=crcr jobs conclude as reported"),
+        ("warning", f"the `audiences` of {issuer.url} count for its tokens, not OIDC_AUDIENCE"),
+        ("ok", f"`actions` of {L2} count there, not PULL_ACTIONS"),
+    ]
+    _, found, _ = await doctor(serving.options, tmp_path)
+    assert [check["status"] for check in found["overlap"]] == ["ok"]
+
+
 async def test_what_is_broken_on_github_is_named(serving, github, tmp_path):
     app = f"App {github.app.app_id}"
     github.app.permissions = {"metadata": "read", "checks": "read", "contents": "write", "actions": "admin"}

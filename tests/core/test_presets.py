@@ -26,6 +26,7 @@ REQUIRED = {
 WANTED = {
     "oidc_audience": ("ootbot", "pytorch-cross-repo-ci-relay"),
     "unlisted": "ignore",
+    "check_names": "crcr",
     "reports": "lenient",
     "default_events": ("pull_request", "push"),
     "pull_actions": ("opened", "reopened", "synchronize", "closed"),

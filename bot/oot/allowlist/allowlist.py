@@ -15,7 +15,8 @@ repository, else it is a device. Devices may not be named like a key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Allowlist:
-    """All entries in the order of the file; no repository, id or device comes twice."""
+    """All entries in the order of the file; no repository or id comes twice, a device only at L3."""
 
     entries: tuple[Entry, ...]
 
@@ -93,7 +94,14 @@ def parse(text: str | bytes, default_events: frozenset[str] = DEFAULT_EVENTS) ->
     for key, what in _UNIQUE.items():
         _refuse_duplicates(found, key, what, problems)
     problems.raise_if_any()
-    return Allowlist(entries=tuple(_with_defaults(values, default_events) for values in found))
+    entries = [_with_defaults(values, default_events) for values in found]
+    devices = Counter(entry.device.casefold() for entry in entries if entry.device)
+    shared = {device for device, count in devices.items() if count > 1}
+    return Allowlist(
+        entries=tuple(
+            replace(entry, shares_device=(entry.device or "").casefold() in shared) for entry in entries
+        )
+    )
 
 
 def render_errors(error: AllowlistError) -> str:
@@ -114,7 +122,8 @@ def _refuse_duplicates(found: Iterable[dict[str, Any]], key: str, what: str, pro
         if values.get(key) is None or "line" not in values:
             continue
         other = first.setdefault(str(values[key]).casefold(), values)
-        if other is not values:
+        both_watched = key == "device" and values["level"] is other["level"] is Level.L3
+        if other is not values and not both_watched:  # one label may ask for several that never block
             where = f"line {other['line']} ({other['level'].name})"
             name = shown(str(values[key]))
             problems.add(values["line"], f"{what} {name} is already on {where}: keep one of the two")

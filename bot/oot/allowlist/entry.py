@@ -51,6 +51,7 @@ class Entry:
     level: int  # a Level
     line: int  # where the file names the repository, counted from 1
     device: str | None = None  # always present at L3
+    shares_device: bool = False  # so another L3 backend is asked for by the same label
     oncalls: tuple[str, ...] = ()  # logins, without @, none twice
     repository_id: int | None = None  # when present, the only repository this name may stand for
     events: frozenset[str] = DEFAULT_EVENTS  # of EVENTS, never empty
@@ -78,8 +79,8 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """The name people know it by: the device where it has one, else owner/repo."""
-        return self.device or self.repo
+        """The name people know it by: the device where it has one of its own, else owner/repo."""
+        return self.repo if self.shares_device else self.device or self.repo
 
     def wants(self, event: str, ref: str | None = None) -> bool:
         """Whether this backend takes part in `event`; `ref` (full) is looked at for pushes only.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp
+from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
 from bot.oot.results import commands, dispatches, jobs
 from bot.oot.results.task_keys import request_publish
@@ -60,7 +61,9 @@ async def _correct_answer(tx: Transaction, dispatch: DispatchRow, run_id: str, r
     repo, number = dispatch["upstream_repo"], dispatch["pr_number"]
     if number is None:
         return
-    name = dispatch["device"] or dispatch["backend"]
+    listed = await allowlists.in_force(tx)
+    entry = listed.find(dispatch["backend"]) if listed else None
+    name = entry.label if entry else dispatch["device"] or dispatch["backend"]
     before, end = words.being_cancelled(name), words.not_cancelled(name)
     answer = f"GitHub does not cancel run {run_id}{end}{reason.rstrip('.')}."
     await commands.amend(tx, repo, number, before=before, answer=answer, known_by=end)

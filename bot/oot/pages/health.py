@@ -60,6 +60,7 @@ class Health:
     repo: str
     level: int
     device: str | None
+    shares_device: bool
     oncalls: tuple[str, ...]
     listed: bool
     stats: BackendStats
@@ -72,7 +73,7 @@ class Health:
     @property
     def label(self) -> str:
         """The name people know it by."""
-        return self.device or self.repo
+        return self.repo if self.shares_device else self.device or self.repo
 
     def matches(self, words: str) -> bool:
         """Whether each of these words occurs in its name or device."""
@@ -251,6 +252,7 @@ def _health(entry: Entry | None, figures: Figures, window: Window, waiting_pulls
         repo=entry.repo if entry else figures.repo,
         level=level,
         device=entry.device if entry else None,
+        shares_device=entry is not None and entry.shares_device,
         oncalls=entry.oncalls if entry else (),
         listed=entry is not None,
         stats=figures.stats,

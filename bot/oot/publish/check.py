@@ -41,6 +41,7 @@ async def write(context: Context, state: PullState, wanted: Write) -> None:
             tx,
             wanted.check.external_id,
             check_run_id=check_run_id,
+            name=wanted.check.name,
             status=wanted.check.status,
             conclusion=wanted.check.conclusion,
             digest=wanted.digest,
@@ -73,7 +74,11 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
 
 
 async def _find(context: Context, client: Client, wanted: Write) -> int | None:
-    """Return the id of the check run an earlier attempt created, recognised by its external_id and our App."""
+    """Return the id of the check run an earlier attempt created, recognised by its name, external_id and our App.
+
+    Attempts of one job have all of that in common: those that are recorded are not looked for.
+    """
+    body = wanted.check.body()
     url = client.path("commits/{sha}/check-runs{?check_name,filter,app_id,per_page}")
     about = {
         "sha": wanted.check.head_sha,
@@ -82,10 +87,14 @@ async def _find(context: Context, client: Client, wanted: Write) -> int | None:
         "app_id": str(context.github.app_id),
         "per_page": "100",
     }
-    async for run in client.getiter(url, about, iterable_key="check_runs"):
-        if run["external_id"] == wanted.check.external_id and run["app"]["id"] == context.github.app_id:
-            return int(run["id"])
-    return None
+    found = [
+        int(run["id"])
+        async for run in client.getiter(url, about, iterable_key="check_runs")
+        if run["external_id"] == body["external_id"] and run["app"]["id"] == context.github.app_id
+    ]
+    async with context.store.read() as tx:
+        known = await rows.recorded(tx, found)
+    return next((one for one in found if one not in known), None)
 
 
 async def _create(client: Client, wanted: Write, batch: Sequence[dict[str, Any]]) -> int:
@@ -97,7 +106,9 @@ async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
     """Update a check run by id; returns False when it was deleted at GitHub."""
     try:
         for batch in check_run_text.batches(await _not_annotated(client, check_run_id, wanted)):
-            await client.patch(client.path(f"check-runs/{check_run_id}"), data=_body(wanted, batch))
+            body = _body(wanted, batch)
+            del body["external_id"]  # it stays as it was created
+            await client.patch(client.path(f"check-runs/{check_run_id}"), data=body)
     except GitHubRefused as error:
         if error.status != NOT_FOUND:
             raise
@@ -158,6 +169,7 @@ class Terms:
     """The settings and the pull request's state that check runs depend on."""
 
     prefix: str
+    names: str  # oot | crcr
     label_prefixes: tuple[str, ...]
     labels: frozenset[str]  # the pull request's
     gate: bool  # a gate has been published on this repository

@@ -43,6 +43,23 @@ def gate(prefix: str) -> str:
     return joined(prefix, "gate")
 
 
+def of_job(repo: str, workflow: str, job: str) -> str:
+    """Return the name of a job's check run as today's merge guards read it.
+
+    Where a part had to be changed or cut, the name ends with their hash and keeps its form: a guard that cannot read it
+    might let a failure pass.
+    """
+    first, parts = f"crcr/{repo}", (workflow, job)
+    shown = [escaping.title(part, limit=MOST_CHARACTERS) for part in parts]
+    name = "/".join((first, *shown))
+    if tuple(shown) == parts and len(name) <= MOST_CHARACTERS:
+        return name
+    mark = f" ({hashlib.sha256(json.dumps([repo, *parts]).encode()).hexdigest()[:8]})"
+    room = MOST_CHARACTERS - len(f"{first}//{mark}")
+    kept = escaping.shorten(shown[0], max(room - len(shown[1]), room // 2))
+    return f"{first}/{kept}/{escaping.shorten(shown[1], room - len(kept))}{mark}"
+
+
 def numbered(names: Iterable[str]) -> list[str]:
     """Return the names, repeated ones numbered: two runs of one dispatch may have jobs of the same name."""
     found: dict[str, None] = {}
@@ -97,6 +114,7 @@ class CheckRun:
     name: str
     head_sha: str
     external_id: str  # our own key, never parsed out of the name
+    sent_id: str = ""  # what GitHub is told in its place
     status: str  # queued | in_progress | completed
     conclusion: str | None = None  # when completed
     title: str
@@ -118,7 +136,7 @@ class CheckRun:
         fields = {
             "name": self.name,
             "head_sha": self.head_sha,
-            "external_id": self.external_id,
+            "external_id": self.sent_id or self.external_id,
             "status": self.status,
             "conclusion": self.conclusion,
             "details_url": self.details_url,
@@ -163,14 +181,24 @@ def job_checks(
     head_sha: str,
     external_id: Callable[[Job], str],
     failure_conclusion: str,
+    of_pull: int | None = None,
 ) -> tuple[CheckRun, ...]:
-    """Return one check run per job of a backend, for entries with `checks: jobs`; all names differ."""
-    names = numbered(joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs)
+    """Return one check run per job of a backend; all names differ.
+
+    With `of_pull`, the number of the pull request, they are named and identified as today's tools read them, and
+    conclude as reported at L3 too.
+    """
+    if of_pull is None:
+        names = numbered(joined(prefix, backend.label, job.workflow, job.name) for job in backend.jobs)
+    else:
+        names = numbered(of_job(backend.repo, job.workflow, job.name) for job in backend.jobs)
+        failure_conclusion = "failure"
     return tuple(
         CheckRun(
             name=name,
             head_sha=head_sha,
             external_id=external_id(job),
+            sent_id="" if of_pull is None else f"{job.run_id}:{of_pull}",
             status="completed" if job.finished else "in_progress",
             conclusion=_job_conclusion(backend, job, failure_conclusion),
             title=escaping.title(_job_title(backend, job)),
@@ -272,6 +300,8 @@ def _conclusion(backend: Backend, failure_conclusion: str) -> str:
 def _job_conclusion(backend: Backend, job: Job, failure_conclusion: str) -> str | None:
     if not job.finished:
         return None
+    if job.unsaid and backend.blocks:
+        return "failure"
     conclusion = job.conclusion if job.conclusion in _JOB_CONCLUSIONS else "failure"
     if (
         backend.level == Level.L3
@@ -295,7 +325,7 @@ def _first_start(backend: Backend) -> int | None:
 
 def _job_title(backend: Backend, job: Job) -> str:
     time = core_text.duration(job.execution_time)
-    outcome = words.job_word(job)
+    outcome = "did not say how it ended" if job.unsaid else words.job_word(job)
     return (f"{outcome} in {time}" if time else outcome) + f" (L{backend.level})"
 
 

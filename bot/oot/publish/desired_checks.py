@@ -33,6 +33,7 @@ MOST_ATTEMPTS = 20  # of one dispatch; later ones are written into the last chec
 LABEL_GONE = "the label was removed: this backend is not shown here any more"
 DELISTED = "this backend takes no part any more: it left the allowlist"
 SILENCED = "this backend only receives events now: its reports are refused"
+BY_JOB = "every job has a check run of its own now"
 SUPERSEDED = "superseded: a newer run of this backend took its place"
 
 
@@ -81,8 +82,13 @@ class _Case:
 
     @property
     def per_job(self) -> bool:
-        """Whether its entry asks for a check run per job."""
-        return self.entry is not None and self.entry.checks == "jobs"
+        """Whether its jobs have check runs: its entry or the setting asks for them."""
+        return self.by_job or (self.entry is not None and self.entry.checks == "jobs")
+
+    @property
+    def by_job(self) -> bool:
+        """Whether its jobs have check runs in place of its own."""
+        return self.terms.names == "crcr"
 
     @property
     def common_arguments(self) -> dict[str, str]:
@@ -109,6 +115,10 @@ class _Case:
     def newest(self) -> dict[str, CheckRow]:
         """The newest check run of each name."""
         return {row["name"]: row for row in self.present}
+
+    def renamed(self, basis: str) -> CheckRow | None:
+        """Return its own check run that has begun under another name: since another backend shares its device."""
+        return next((row for row in reversed(self.present) if row["basis"] == basis), None)
 
     @cached_property
     def requested(self) -> bool:
@@ -137,13 +147,15 @@ class _Case:
 
 
 def _of_backend(case: _Case) -> Iterator[Write | None]:
-    """Yield the write of the backend's own check run."""
+    """Yield the write of the backend's own check run; where jobs have theirs instead, one that has begun ends."""
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
         check = annotated(check, case.backend.failing, case.terms.files)
     row = _continued(case, check.name, basis)
-    if row is not None or case.may_begin(check.name):
+    if case.by_job:
+        yield _ended(check, row, case.terms, BY_JOB)
+    elif row is not None or case.may_begin(check.name):
         yield _write(case, check, basis, row)
 
 
@@ -155,7 +167,7 @@ def _new_id(case: _Case, basis: str) -> str:
 
 def _continued(case: _Case, name: str, basis: str) -> CheckRow | None:
     """Return the check run that is updated; None where a new one begins, as the last had another basis."""
-    row = case.newest.get(name)
+    row = case.newest.get(name) or case.renamed(basis)
     if row is None or row["basis"] == basis:
         return row
     attempts = [one for one in case.present if one["basis"].startswith(f"{case.dispatch['id']}/")]
@@ -173,11 +185,15 @@ def _of_jobs(case: _Case) -> Iterator[Write | None]:
         return
     allowed = MOST_JOB_CHECKS - len(begun)
     checks = job_checks(
-        case.backend, external_id=lambda job: _job_id(case.dispatch, job), **case.common_arguments
+        case.backend,
+        external_id=lambda job: _job_id(case.dispatch, job),
+        of_pull=case.dispatch["pr_number"] if case.by_job else None,
+        **case.common_arguments,
     )
     for job, check in zip(case.backend.jobs, checks, strict=True):
         row = begun.get(check.external_id)
-        begins = row is None and allowed > 0 and case.per_job and case.may_begin(check.name)
+        wanted = allowed > 0 or (case.by_job and job.red)  # a guard that looks for failures finds all
+        begins = row is None and wanted and case.per_job and case.may_begin(check.name)
         allowed -= begins
         if begins or row is not None:
             full = annotated(check, [job] if job.red else [], case.terms.files)

@@ -167,6 +167,7 @@ async def _plan(
     gate_name = check_run_text.gate(settings.check_prefix)
     terms = Terms(
         prefix=settings.check_prefix,
+        names=settings.check_names,
         label_prefixes=settings.label_prefixes,
         labels=state.labels,
         gate=await rows.gate_exists(tx, state.repo, gate_name),

@@ -120,6 +120,14 @@ async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
     return await tx.row_as(CheckRow, sa.select(oot_check).where(oot_check.c.check_run_id == check_run_id))
 
 
+async def recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
+    """Return those of GitHub's ids whose check runs we know."""
+    if not check_run_ids:
+        return set()
+    known = sa.select(oot_check.c.check_run_id).where(oot_check.c.check_run_id.in_(sorted(check_run_ids)))
+    return set((await tx.run(known)).scalars())
+
+
 async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
     """Return whether a gate was ever published on a repository."""
     query = sa.select(oot_check.c.external_id).where(

@@ -67,6 +67,7 @@ class Job:
     failed_tests: tuple[FailedTest, ...] = ()
     artifact_url: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    unsaid: bool = False  # it ended, and nobody said how
     triage: str = ""  # why it failed, according to its backend
     history: History | None = None
     evidence_url: str | None = None  # the run that shows it
@@ -92,6 +93,7 @@ class Backend:
     state: State
     reason: str = ""  # a sentence where the state needs one
     device: str | None = None
+    shares_device: bool = False  # so its own name is owner/repo
     oncalls: tuple[str, ...] = ()  # logins, without @
     jobs: tuple[Job, ...] = ()  # latest attempt of each
     attempt: int = 1  # raised by every re-run
@@ -105,8 +107,8 @@ class Backend:
 
     @property
     def label(self) -> str:
-        """The name it is shown with: the device if it has one, else owner/repo."""
-        return self.device or self.repo
+        """The name it is shown with: the device if it has one of its own, else owner/repo."""
+        return self.repo if self.shares_device else self.device or self.repo
 
     @property
     def level_unknown(self) -> bool:
@@ -188,6 +190,7 @@ def job_of(row: JobRow) -> Job:
         failed_tests=tuple(FailedTest(**test) for test in row["failed_tests_json"] or ()),
         artifact_url=row["artifact_url"],
         environment=row["environment"] or {},
+        unsaid="no_conclusion" in row["flags"] and row["status"] == "completed",
         triage=_triage(row["triage_verdict"]),
     )
 
@@ -211,6 +214,7 @@ def dispatched(
         repo=dispatch["backend"],
         level=level_of(dispatch, entry),
         device=dispatch["device"],
+        shares_device=entry is not None and entry.shares_device,
         state=verdict.state,
         reason=verdict.reason,
         oncalls=entry.oncalls if entry else (),

@@ -85,6 +85,8 @@ async def everything(target: Target) -> AsyncIterator[Finding]:
         yield each
     finding, listed = await participants.allowlist(target)
     yield finding
+    for each in participants.overlaps(target.settings, listed) if listed else ():
+        yield each
     for app in target.apps:
         found = await _tried(app.words, identity.of(target, app, listed))
         for each in found:

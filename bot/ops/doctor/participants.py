@@ -9,8 +9,10 @@ from bot.core.errors import GitHubRefused, RetryLater
 from bot.core.finding import Finding, error, ok, warning
 from bot.oot.allowlist import allowlist as allowlist_file
 from bot.oot.allowlist import source as source_file
+from bot.oot.allowlist.entry import Level
 
 if TYPE_CHECKING:
+    from bot.core.settings import Settings
     from bot.oot.allowlist.allowlist import Allowlist, Entry
     from bot.ops.doctor.target import AppUnderTest, Target
 
@@ -37,6 +39,39 @@ async def allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
             "allowlist", f"{source}: nobody takes part", "list a backend: docs/allowlist.md"
         ), found
     return ok("allowlist", f"{source}: {len(found.entries)} backends"), found
+
+
+def overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
+    """Name settings and terms that overlap, and which of them counts."""
+    by_job = settings.check_names == "crcr"
+    entries = listed.entries if by_job else ()
+    found = [
+        (
+            f"`checks: jobs` of {entry.repo} adds nothing: CHECK_NAMES=crcr counts",
+            "remove it from the allowlist",
+        )
+        for entry in entries
+        if entry.checks == "jobs"
+    ]
+    found += [
+        (
+            f"`conclusion` of {entry.repo} adds nothing: with CHECK_NAMES=crcr jobs conclude as reported",
+            "remove it from the allowlist",
+        )
+        for entry in entries
+        if entry.level == Level.L3 and entry.conclusion == "failure"
+    ]
+    found += [
+        (
+            f"the `audiences` of {issuer.issuer} count for its tokens, not OIDC_AUDIENCE",
+            "add the audience its backends use, or remove `audiences`",
+        )
+        for issuer in settings.oidc_issuers
+        if issuer.audiences and not set(settings.oidc_audience) <= set(issuer.audiences)
+    ]
+    own = [entry.repo for entry in listed.entries if entry.actions is not None]
+    told = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
+    return [*(warning("overlap", detail, todo) for detail, todo in found), *told]
 
 
 async def upstream(target: Target) -> list[Finding]:

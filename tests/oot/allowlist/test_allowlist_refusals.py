@@ -81,6 +81,7 @@ def full(level, keys):
             r"line 3: the repository `Org/A` is already on line 1 \(L1\)",
         ),
         ("L3: {npu: org/a}\nL4: {NPU: org/b}", "line 2: the device `NPU` is already on line 1"),
+        ("L4: [{npu: org/a}, {npu: org/b}]", "line 1: the device `npu` is already on line 1"),
         ("L3:\n  npu: org/a\n  npu: org/b", "line 3: `npu` is already on line 2"),
         (
             "L1:\n- {repo: org/a, repository_id: 1}\n- {repo: org/b, repository_id: 1}",
