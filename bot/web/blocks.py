@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bot.core import escaping
 from bot.core.feature import sections
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bot.core.feature import Features
     from bot.db.transaction import Transaction
 
@@ -48,6 +50,42 @@ class PullSubject:
     repo: str
     number: int
     head_sha: str | None  # None before any is known
+    github: str  # the address of GitHub's pages
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitSubject:
+    """The subject of sections at `commit`."""
+
+    repo: str
+    sha: str
+    github: str  # the address of GitHub's pages
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSubject:
+    """The subject of sections at `job` and `job_json`: a job of a repository's own CI."""
+
+    repo: str
+    repository_id: int
+    job_id: int
+    run_id: int
+    run_attempt: int
+    name: str
+    conclusion: str | None
+    steps: Any  # as GitHub has them
+    github: str
+    query: Mapping[str, str]  # of the page: which lines are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSubject:
+    """The subject of sections at `run`: a run with all its attempts."""
+
+    repo: str
+    repository_id: int
+    run_id: int
+    github: str
 
 
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:

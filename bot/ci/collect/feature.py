@@ -26,5 +26,13 @@ FEATURE = Feature(
     },
     background=frozenset({"artifacts", "collect", "log"}),
     periodic="bot.ci.collect.feature:periodic",
+    routes="bot.ci.collect.pages:setup",
+    openapi="bot.ci.collect.openapi:OPERATIONS",
+    sections={
+        "pull": "bot.ci.collect.sections:of_pull",
+        "commit": "bot.ci.collect.sections:of_commit",
+        "run": "bot.ci.collect.sections:of_run",
+        "job": "bot.ci.collect.sections:of_job",
+    },
     settings="bot.ci.collect.settings:CollectSettings",
 )

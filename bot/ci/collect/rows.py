@@ -103,6 +103,18 @@ async def job(tx: Transaction, repo: str, job_id: int) -> WorkflowJobRow | None:
     return await tx.row_as(WorkflowJobRow, query)
 
 
+async def job_of(tx: Transaction, owners: Collection[int], job_id: int) -> WorkflowJobRow | None:
+    """Return a job of one of some repositories."""
+    query = sa.select(JOB).where(JOB.c.repository_id.in_(sorted(owners)), JOB.c.id == job_id)
+    return await tx.row_as(WorkflowJobRow, query)
+
+
+async def runs_of(tx: Transaction, owners: Collection[int], run_id: int) -> list[WorkflowRunRow]:
+    """Return the attempts of a run of one of some repositories, newest first."""
+    query = sa.select(RUN).where(RUN.c.repository_id.in_(sorted(owners)), RUN.c.id == run_id)
+    return await tx.rows_as(WorkflowRunRow, query.order_by(RUN.c.run_attempt.desc()))
+
+
 async def jobs(tx: Transaction, repository_id: int, run_id: int) -> list[WorkflowJobRow]:
     """Return the jobs of all attempts of a run."""
     query = sa.select(JOB).where(JOB.c.run_id == run_id, JOB.c.repository_id == repository_id)

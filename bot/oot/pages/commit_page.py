@@ -14,8 +14,9 @@ from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.verdict import upstream_checks
 from bot.oot.verdict.verdict import latest
 from bot.oot.verdict.view import job_of
-from bot.web import access, parameters
+from bot.web import access, blocks, parameters
 from bot.web.app_keys import CONTEXT
+from bot.web.blocks import CommitSubject
 from bot.web.html import page, render
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bot.oot.results.rows import DispatchRow, JobRow
     from bot.oot.verdict.upstream_checks import UpstreamCheck
     from bot.oot.verdict.view import Job
+    from bot.web.blocks import Block
 
 MOST = 2_000  # rows of one commit
 RUNNING = 30  # seconds until a page on which something runs is reloaded
@@ -57,6 +59,7 @@ class _Commit:
 
     sha: str
     pull: PullHead | None  # a pull request it is a head of
+    blocks: list[Block]  # of other features
     backends: list[BackendOnCommit]
     own: list[UpstreamCheck]  # upstream's own CI
 
@@ -85,6 +88,7 @@ async def commit(request: web.Request) -> web.Response:
         backends=_in_part(found.backends, wanted.casefold()),
         wanted=wanted,
         own=found.own,
+        blocks=found.blocks,
         own_counts=upstream_checks.counts(found.own),
         json_url=f"/api/oot/commits/{repo}/{found.sha}" if found.backends else "",
     )
@@ -102,7 +106,9 @@ async def _find(request: web.Request, repo: str, sha: str) -> _Commit | None:
         if whole is None:
             return None
         theirs = await upstream_ci(tx, where, whole, ours=context.settings.app_id)
-    return _Commit(sha=whole, pull=pull, backends=backends, own=theirs)
+        subject = CommitSubject(repo=where, sha=whole, github=web_url(context.settings.github_api_url))
+        added = await blocks.gather(context.features, "commit", tx, subject)
+    return _Commit(sha=whole, pull=pull, blocks=added, backends=backends, own=theirs)
 
 
 async def upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> list[UpstreamCheck]:

@@ -106,7 +106,12 @@ async def pull(request: web.Request) -> web.Response:
                 wanted=request.query.get("backend", ""),
             )
             theirs = await upstream_ci(tx, found.repo, found.sha or "", ours=context.settings.app_id)
-            subject = PullSubject(repo=found.repo, number=number, head_sha=found.sha)
+            subject = PullSubject(
+                repo=found.repo,
+                number=number,
+                head_sha=found.sha,
+                github=web_url(context.settings.github_api_url),
+            )
             added = await blocks.gather(context.features, "pull", tx, subject)
     except Rejected as refusal:
         if refusal.code != "unknown_pull_request":

@@ -1,0 +1,152 @@
+"""A job or run of a repository's own CI as its page and its JSON show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.ci.collect import rows, scope
+from bot.ci.collect.states import State, reason
+from bot.core.errors import Rejected
+from bot.core.json_fields import Kind, read
+from bot.core.links import web_url
+from bot.ingest import watched
+from bot.web import access, parameters
+from bot.web.app_keys import CONTEXT
+from bot.web.blocks import JobSubject
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.ci.collect.rows import FetchRow
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
+
+TONES = {"success": "good", "failure": "bad", "timed_out": "bad", "startup_failure": "bad", None: "wait"}
+MOST_STEPS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogState:
+    """How far a job's log has come."""
+
+    state: str
+    reason: str
+    bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a job."""
+
+    number: int
+    name: str
+    outcome: str
+    tone: str
+    seconds: float | None
+
+
+async def visible(request: web.Request, tx: Transaction, repo: str) -> set[int]:
+    """Return the ids of the repository in the path that this request may see; none where it may see none.
+
+    A repository of which nobody has said whether it is private is treated as one.
+    """
+    hidden = await access.hidden_from(request, tx)
+    owners = await watched.ids(tx, repo)
+    if access.reads_private(request):
+        return owners
+    found = set()
+    for identifier in owners:
+        if hidden.has(repo, identifier):
+            continue
+        if (await rows.repository(tx, identifier))["private"] is False:
+            found.add(identifier)
+    return found
+
+
+def not_known(what: str) -> Rejected:
+    """Return the refusal that is the same for what is private and for what is unknown."""
+    return Rejected(404, "not_found", f"no {what} of that id may be shown here")
+
+
+async def job(request: web.Request, tx: Transaction) -> WorkflowJobRow:
+    """Return the job in the path; raises Rejected 404 where it may not be shown."""
+    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
+    owners = await visible(request, tx, repo)
+    found = await rows.job_of(tx, owners, identifier)
+    if found is None:
+        raise not_known("job")
+    return found
+
+
+async def run(request: web.Request, tx: Transaction) -> list[WorkflowRunRow]:
+    """Return the attempts of the run in the path, newest first; raises Rejected 404."""
+    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
+    found = await rows.runs_of(tx, await visible(request, tx, repo), identifier)
+    if not found:
+        raise not_known("run")
+    return found
+
+
+async def log_state(request: web.Request, tx: Transaction, of: WorkflowJobRow) -> LogState:
+    """Return how far a job's log has come; where nothing was ever asked for, why not."""
+    row = await rows.fetch(tx, of["repository_id"], "log", of["id"])
+    if row is not None:
+        return _state(row)
+    settings = request.app[CONTEXT].settings
+    if of["status"] != "completed":
+        return LogState(state=State.WANTED, reason="GitHub has it once the job has ended", bytes=None)
+    refused = await scope.refusal(tx, settings, of["repo"], workflow=of["workflow_name"])
+    refused = refused or scope.log_refusal(settings, of)
+    if refused:
+        return LogState(state=State.SKIPPED, reason=refused, bytes=None)
+    return LogState(state=State.WANTED, reason="not asked for yet", bytes=None)
+
+
+def _state(row: FetchRow) -> LogState:
+    words = reason(row["state"], row["error"], tries=row["tries"])
+    return LogState(state=row["state"], reason=words, bytes=row["size"])
+
+
+def steps(of: WorkflowJobRow) -> list[Step]:
+    """Return a job's steps in order; what GitHub sent is read field by field."""
+    found: list[Step] = []
+    for one in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
+        started, ended = read(one, ("started_at",), Kind.TIME), read(one, ("completed_at",), Kind.TIME)
+        conclusion = read(one, ("conclusion",), Kind.TEXT)
+        found.append(
+            Step(
+                number=read(one, ("number",), Kind.INT) or len(found) + 1,
+                name=read(one, ("name",), Kind.TEXT) or "",
+                outcome=conclusion or read(one, ("status",), Kind.TEXT) or "",
+                tone=tone(conclusion),
+                seconds=seconds(started, ended),
+            )
+        )
+    return found
+
+
+def tone(conclusion: str | None) -> str:
+    """Return the colour and sign of a conclusion."""
+    return TONES.get(conclusion, "idle")
+
+
+def seconds(started: int | None, ended: int | None) -> float | None:
+    """Return how long something took, None where that is not known."""
+    return None if started is None or ended is None else max(ended - started, 0) / 1000
+
+
+def subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
+    """Return the subject of what features add to a job."""
+    return JobSubject(
+        repo=of["repo"],
+        repository_id=of["repository_id"],
+        job_id=of["id"],
+        run_id=of["run_id"] or 0,
+        run_attempt=of["run_attempt"] or 1,
+        name=of["name"] or "",
+        conclusion=of["conclusion"],
+        steps=of["steps"],
+        github=web_url(request.app[CONTEXT].settings.github_api_url),
+        query=dict(request.query),
+    )

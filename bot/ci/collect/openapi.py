@@ -1,0 +1,59 @@
+"""Operations of what was collected: jobs, artifacts, storage."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from bot.ci.collect import api, artifact_kinds
+from bot.web import operations as op
+from bot.web import parameters
+from bot.web.answers import matching, one_of
+
+NOTHING: op.Refusal = (404, "not_found", "nothing of that name or id may be shown")
+
+_read = partial(
+    op.Operation,
+    topic=op.Topic("CI", "The repositories' own CI, as the App collects it."),
+    callers=op.READER,
+    refusals=[op.WRONG_PARAMETER, NOTHING, *op.READING],
+)
+OPERATIONS = (
+    _read(
+        "GET /api/ci/jobs/{owner}/{repo}/{id}",
+        "ciJob",
+        "A job of a repository's own CI",
+        api.CiJobAnswer,
+        parameters=[*op.repository(), op.in_path("id", op.Number, "GitHub's id of the job")],
+        refusals=[NOTHING, *op.READING],
+    ),
+    _read(
+        "GET /api/ci/artifacts/{owner}/{repo}",
+        "ciArtifacts",
+        "Artifacts of a repository",
+        api.Artifacts,
+        parameters=[
+            *op.repository(),
+            op.in_query("run_id", op.Number, "only of this run"),
+            op.in_query(
+                "sha", Annotated[str, matching(parameters.SHA)], "only of this commit, or its beginning"
+            ),
+            op.in_query("name", op.Text, "only of this name"),
+            op.in_query("kind", Annotated[str, one_of(sorted(artifact_kinds.KNOWN))], "only of this kind"),
+            op.limit(api.ROWS),
+            op.before(),
+        ],
+    ),
+    _read(
+        "GET /api/ci/storage/{owner}/{repo}",
+        "ciStorage",
+        "What fills a repository's artifact storage",
+        api.Storage,
+        parameters=[
+            *op.repository(),
+            op.whole(
+                "days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS
+            ),
+        ],
+    ),
+)

@@ -1,0 +1,97 @@
+"""GET /{owner}/{repo}/job/{id} and /{owner}/{repo}/run/{id}: a job or run of a repository's own CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.ci.collect import job_names, job_reads, rows
+from bot.core.links import web_url
+from bot.web import blocks, html, parameters
+from bot.web.app_keys import CONTEXT
+from bot.web.blocks import RunSubject
+from bot.web.html import page, render
+
+if TYPE_CHECKING:
+    from bot.ingest.rows import WorkflowJobRow
+
+TEMPLATES = Path(__file__).parent / "templates"
+RUNNING = 30  # seconds until a page on which something runs is reloaded
+MOST_JOBS = 1_000
+
+
+@page
+async def job(request: web.Request) -> web.Response:
+    """Show a job: its steps, its log as far as it is here, what features know of it."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        found = await job_reads.job(request, tx)
+        log = await job_reads.log_state(request, tx, found)
+        subject = job_reads.subject(request, found)
+        added = await blocks.gather(context.features, "job", tx, subject)
+    running = found["status"] != "completed" or log.state == "wanted"
+    return render(
+        request,
+        "job.html",
+        fresh=parameters.of(request, default=RUNNING if running else 0),
+        job=found,
+        parsed=job_names.parse(found["workflow_name"], found["name"] or ""),
+        log=log,
+        steps=job_reads.steps(found),
+        tone=job_reads.tone(found["conclusion"]),
+        took=job_reads.seconds(found["started_at"], found["completed_at"]),
+        queued=job_reads.seconds(found["created_at"], found["started_at"]),
+        blocks=added,
+        json_url=f"/api/ci/jobs/{found['repo']}/{found['id']}",
+    )
+
+
+@page
+async def run(request: web.Request) -> web.Response:
+    """Show a run: its attempts, their jobs, what they left behind."""
+    context = request.app[CONTEXT]
+    github = web_url(context.settings.github_api_url)
+    async with context.store.read() as tx:
+        found = await job_reads.run(request, tx)
+        newest = found[0]
+        jobs = await rows.jobs(tx, newest["repository_id"], newest["id"])
+        subject = RunSubject(
+            repo=newest["repo"], repository_id=newest["repository_id"], run_id=newest["id"], github=github
+        )
+        added = await blocks.gather(context.features, "run", tx, subject)
+        listing = await rows.listing(tx, newest)
+    return render(
+        request,
+        "run.html",
+        fresh=parameters.of(request, default=RUNNING if newest["status"] != "completed" else 0),
+        run=newest,
+        attempts=[(one, _by_urgency(jobs, one["run_attempt"])) for one in found],
+        most=MOST_JOBS,
+        tone_of=job_reads.tone,
+        seconds=job_reads.seconds,
+        listing=listing,
+        blocks=added,
+        json_url=f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",
+    )
+
+
+def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow]:
+    order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
+    chosen = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
+    return sorted(chosen, key=lambda one: (order[job_reads.tone(one["conclusion"])], one["name"] or ""))
+
+
+def setup(app: web.Application) -> None:
+    """Add the pages and their JSON."""
+    from bot.ci.collect import api  # noqa: PLC0415 - one setup for both
+
+    html.add_templates(app, TEMPLATES)
+    app.add_routes(
+        [
+            *api.routes,
+            web.get(r"/{owner}/{repo}/job/{id:\d+}", job),
+            web.get(r"/{owner}/{repo}/run/{id:\d+}", run),
+        ]
+    )
