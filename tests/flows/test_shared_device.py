@@ -65,6 +65,7 @@ async def test_a_command_names_the_repository(bot, github):
         await bot.report(bot.dispatch(repo), conclusion="failure")
     await bot.settle()
     github.set_permission(UPSTREAM, "walter", "write")
+    bot.clock.advance(5)
     await github.comment(pull, "/oot ignore npu the lab moves", "walter")
     await github.comment(pull, f"/oot ignore {L2} the lab moves", "walter")
     await bot.settle(horizon=60)
