@@ -22,7 +22,9 @@ pytestmark = pytest.mark.logic
 
 
 DRAWN = 12  # requests for each door and database, two thirds of them spoilt: over 300 in all
-PAGES = {  # and what they need: for people, who find the JSON behind each linked there
+PAGES = {
+    "/hud/{owner}/{repo}",
+    "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
     "/admin/deliveries/{guid}", "/admin/tasks", "/admin/sign-in", "/admin/sign-out", "/admin/tasks/{id}/retry",

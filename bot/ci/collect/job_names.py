@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FAILED = frozenset({"failure", "timed_out", "cancelled"})  # conclusions whose log may say why
 MOST_SHARDS = 512
 DEFAULT = "default"  # the configuration of a job that names none
+FLAGS = frozenset({"unstable", "mem_leak_check", "rerun_disabled_tests"})  # may follow the runner
 LONGEST = 1000  # characters of a name that are looked at
 _ARGUMENTS = re.compile(r"^(?P<head>[^()].*?) ?\((?P<arguments>[^()]*)\)$")  # the last parenthesis only
 _TEST = re.compile(r"(?:^|[ /_-])test(?:-osdc)?$")
@@ -47,10 +48,19 @@ class JobName:
         return f"{self.workflow} / {self.name}" if self.workflow else self.name
 
     @property
+    def job(self) -> str:
+        """The name without shard, runner and workflow."""
+        return _joined(self.head, self.arguments)
+
+    @property
+    def numbered(self) -> str:
+        """The same with its numbers: the name where they turn out to be no shard."""
+        return _joined(self.head, _kept(self))
+
+    @property
     def shard_free(self) -> str:
         """The full name without shard and runner: the same for all shards, on whatever they run."""
-        named = f"{self.head} ({', '.join(self.arguments)})" if self.arguments else self.head
-        return f"{self.workflow} / {named}" if self.workflow else named
+        return f"{self.workflow} / {self.job}" if self.workflow else self.job
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -98,21 +108,28 @@ def _family(one: JobName) -> tuple[object, ...]:
 
 def _whole(one: JobName) -> JobName:
     """Return a job whose numbers are part of its name."""
-    kept = tuple(part for part in one.all_arguments if part and part != one.runner)
-    return replace(one, arguments=kept, shard=None, shards=None)
+    return replace(one, arguments=_kept(one), shard=None, shards=None)
+
+
+def _kept(one: JobName) -> tuple[str, ...]:
+    return tuple(part for part in one.all_arguments if part and part != one.runner)
+
+
+def _joined(head: str, arguments: tuple[str, ...]) -> str:
+    return f"{head} ({', '.join(arguments)})" if arguments else head
 
 
 def _without_runner(given: tuple[str, ...], *, sharded: bool) -> tuple[tuple[str, ...], str | None]:
-    """Return the arguments without the runner, the last one where it looks like one; a version does not.
+    """Return the arguments without the runner, the last one but the flags where it looks like one; a version does not.
 
     A plain label such as `ubuntu-24.04` is a runner beside a shard only: else it may be what a matrix compares.
     """
     if not given or (len(given) < 2 and not sharded):
         return given, None
-    last = given[-1]
+    last = next((part for part in reversed(given) if part not in FLAGS), "")
     plain = last.lower().startswith(_PLAIN_LABELS)
     looks = sharded if plain else "." in last and not _VERSION.fullmatch(last)
-    return (given[:-1], last) if looks else (given, None)
+    return (tuple(part for part in given if part != last), last) if looks else (given, None)
 
 
 def _without_shard(given: tuple[str, ...]) -> tuple[tuple[str, ...], int | None, int | None]:

@@ -14,7 +14,7 @@ from bot.ci.collect.job_names import parse, resolve
         ("linux-jammy / test (default, 1, 5, linux.4xlarge)", "linux-jammy", "default", (1, 5), "linux.4xlarge",
          "pull / linux-jammy / test (default)"),
         ("linux-jammy / test-osdc (distributed, 2, 3, linux.g5.12xlarge.nvidia.gpu, unstable)", "linux-jammy", "distributed",
-         (2, 3), None, "pull / linux-jammy / test-osdc (distributed, linux.g5.12xlarge.nvidia.gpu, unstable)"),
+         (2, 3), "linux.g5.12xlarge.nvidia.gpu", "pull / linux-jammy / test-osdc (distributed, unstable)"),
         ("linux-jammy / build", "linux-jammy", "default", None, None, "pull / linux-jammy / build"),
         ("a / b / test (inductor, 2/5)", "a / b", "inductor", (2, 5), None, "pull / a / b / test (inductor)"),
         ("a / test (slow, 2 of 5, ubuntu-24.04)", "a", "slow", (2, 5), "ubuntu-24.04", "pull / a / test (slow)"),

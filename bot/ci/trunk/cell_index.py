@@ -1,0 +1,228 @@
+"""The index of cells: what every workflow job says of a commit, written in the transaction that records the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+import sqlalchemy as sa
+
+from bot.ci.collect import job_names
+from bot.ci.trunk.cells import CONCLUSIONS, STATES
+from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.core import escaping
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bot.ci.collect.job_names import JobName
+    from bot.db.transaction import Changed, Transaction
+
+TITLE_MOST = 120  # characters
+STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
+CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
+OTHER = CONCLUSION_OF["other"]
+HEADS = "refs/heads/"
+COLUMN = ci_column.c
+# what a job's record decides; what its log and tests add stays when the record changes
+_FROM_RECORD = (
+    "numbered_column_id", "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at",
+    "completed_at", "runner_label",
+)  # fmt: skip
+
+_OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
+
+ColumnKey = tuple[int, str, str]  # repository, workflow, job
+
+
+class _Job(TypedDict):
+    """What the index needs of a workflow job's record."""
+
+    repository_id: int
+    id: int
+    run_id: int | None
+    run_attempt: int | None
+    name: str | None
+    workflow_name: str | None
+    status: str | None
+    conclusion: str | None
+    head_sha: str | None
+    labels: list[str] | None
+    created_at: int | None
+    started_at: int | None
+    completed_at: int | None
+
+
+class _Push(TypedDict):
+    """What the index needs of a push."""
+
+    repository_id: int
+    received_at: int
+    ref: str | None
+    before: str | None
+    after: str | None
+    deleted: bool | None
+    forced: bool | None
+    commits: list[str] | None
+    head_commit_message: str | None
+    head_commit_timestamp: int | None
+    pusher_name: str | None
+
+
+async def write(tx: Transaction, changed: Changed) -> None:
+    """Before a commit: write the cells of changed jobs and the commits of new pushes."""
+    jobs = cast("Sequence[_Job]", changed.get("workflow_job", ()))
+    if named := [job for job in jobs if job["head_sha"] and job["name"]]:
+        await _write_cells(tx, named)
+    if pushes := cast("Sequence[_Push]", changed.get("push", ())):
+        await _write_commits(tx, pushes)
+
+
+async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
+    names = {(job["repository_id"], job["id"]): _name(job) for job in jobs}
+    ids = await _column_ids(tx, {(repository, name) for (repository, _), name in names.items()})
+    rows: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for job in jobs:
+        place = (job["repository_id"], job["id"])
+        rows[place] = _cell(job, names[place], ids)
+    statement = tx.insert(ci_cell)
+    update = {name: statement.excluded[name] for name in _FROM_RECORD}
+    keys = [column.name for column in ci_cell.primary_key.columns]
+    await tx.run(
+        statement.on_conflict_do_update(index_elements=keys, set_=update),
+        [rows[place] for place in sorted(rows)],
+    )
+
+
+def _name(job: _Job) -> JobName:
+    return job_names.parse(job["workflow_name"] or "", job["name"] or "")
+
+
+def _cell(job: _Job, name: JobName, ids: Mapping[ColumnKey, int]) -> Mapping[str, Any]:
+    repository = job["repository_id"]
+    conclusion = job["conclusion"] or ""
+    return {
+        "repository_id": repository,
+        "head_sha": job["head_sha"],
+        "column_id": ids[repository, name.workflow, name.job],
+        "job_id": job["id"],
+        "numbered_column_id": ids[repository, name.workflow, name.numbered] if name.shards else None,
+        "run_id": job["run_id"] or 0,
+        "attempt": job["run_attempt"] or 1,
+        "shard": name.shard or 0,
+        "shards": name.shards or 0,
+        "state": STATE_OF.get(job["status"] or "", 0),
+        "conclusion": CONCLUSION_OF.get(conclusion, OTHER),
+        "queued_at": job["created_at"],
+        "started_at": job["started_at"],
+        "completed_at": job["completed_at"] if conclusion else None,
+        "runner_label": runner_label(job["labels"] or []),
+    }
+
+
+def runner_label(labels: Sequence[str]) -> str | None:
+    """Return the most specific label of a job: the second of several, since the first is a family's."""
+    chosen = labels[1] if len(labels) > 1 else next(iter(labels), None)
+    return chosen and escaping.one_line(chosen)[:TITLE_MOST]
+
+
+async def _column_ids(tx: Transaction, names: Collection[tuple[int, JobName]]) -> dict[ColumnKey, int]:
+    """Return the ids of the columns that some jobs have, making those that are new."""
+    wanted: dict[ColumnKey, JobName] = {}
+    for repository, name in names:
+        wanted[repository, name.workflow, name.job] = name
+        if name.shards:
+            wanted.setdefault((repository, name.workflow, name.numbered), name)
+    known = await _known_columns(tx, wanted)
+    if missing := sorted(wanted.keys() - known.keys()):
+        rows = [_column(key, wanted[key]) for key in missing]
+        await tx.run(tx.insert(ci_column).on_conflict_do_nothing(), rows)
+        known |= await _known_columns(tx, missing)
+    return known
+
+
+async def _known_columns(tx: Transaction, wanted: Iterable[ColumnKey]) -> dict[ColumnKey, int]:
+    columns = (COLUMN.repository_id, COLUMN.workflow, COLUMN.job)
+    query = sa.select(*columns, COLUMN.id).where(tx.among(columns, sorted(wanted)))
+    return {(repository, workflow, job): found for repository, workflow, job, found in await tx.run(query)}
+
+
+def _column(key: ColumnKey, name: JobName) -> Mapping[str, Any]:
+    repository, workflow, job = key
+    return {
+        "repository_id": repository,
+        "workflow": workflow,
+        "job": job,
+        "base_name": name.base_name,
+        "config": name.config,
+        "flags": ",".join(name.flags),
+    }
+
+
+async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:
+    """Write the head of each push to a branch; a branch that was deleted has none.
+
+    A head may be pushed more than once: of two pushes the greater text counts, so that their order does not.
+    """
+    rows: dict[tuple[int, str, str], dict[str, Any]] = {}
+    for push in pushes:
+        if (row := _commit(push)) is not None:
+            place = (row["repository_id"], row["branch"], row["sha"])
+            rows[place] = _greater(rows[place], row) if place in rows else row
+    if not rows:
+        return
+    statement = tx.insert(branch_commit)
+    update = {
+        name: sa.case(
+            (
+                statement.excluded[name] > sa.func.coalesce(branch_commit.c[name], least),
+                statement.excluded[name],
+            ),
+            else_=branch_commit.c[name],
+        )
+        for name, least in _OF_PUSH.items()
+    }
+    keys = [column.name for column in branch_commit.primary_key.columns]
+    ordered = [rows[place] for place in sorted(rows)]
+    await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), ordered)
+
+
+def _greater(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {
+        name: max(one[name] or least, other[name] or least) or one[name] for name, least in _OF_PUSH.items()
+    }
+    return {**one, **chosen}
+
+
+def _commit(push: _Push) -> dict[str, Any] | None:
+    """Return the row of a push's head, None where nothing was pushed to a branch."""
+    reference, sha = push["ref"] or "", push["after"]
+    if push["deleted"] or not sha or not reference.startswith(HEADS):
+        return None
+    title = title_of(push["head_commit_message"] or "")
+    before = push["before"] if push["before"] and push["before"].strip("0") else None
+    return {
+        "repository_id": push["repository_id"],
+        "branch": reference.removeprefix(HEADS),
+        "sha": sha,
+        "parent": None if push["forced"] else before,
+        "replaces": before if push["forced"] else None,
+        "at": push["head_commit_timestamp"] or push["received_at"],
+        "title": title,
+        "author": push["pusher_name"],
+        "pr_number": pull_number(title),
+        "folded": max(0, len(push["commits"] or []) - 1),
+        "gone": False,
+    }
+
+
+def title_of(message: str) -> str:
+    """Return the first line of a commit's message, cut."""
+    return escaping.one_line(message.partition("\n")[0])[:TITLE_MOST]
+
+
+def pull_number(title: str) -> int | None:
+    """Return the number of the pull request that a squashed commit's title ends with, as in "... (#123)"."""
+    _, found, last = title.rpartition("(#")
+    digits = last.removesuffix(")")
+    fits = found and last.endswith(")") and digits.isascii() and digits.isdecimal() and len(digits) < 10
+    return int(digits) if fits else None

@@ -1,0 +1,172 @@
+"""Cells of the grid: all runs of one job on one commit, told by one character.
+
+The rule looks at the runs as a set: who started one, and in which order they were heard of, never matters.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# what the database holds: a number for each status and conclusion of GitHub, in this order
+STATES = ("queued", "waiting", "in_progress", "completed")
+CONCLUSIONS = (
+    "", "success", "failure", "timed_out", "cancelled", "neutral", "skipped", "startup_failure", "action_required",
+    "stale", "other",
+)  # fmt: skip
+
+SUCCESS, FLAKY, FAILURE, TIMED_OUT, CANCELLED = "O", "F", "X", "T", "C"
+NEUTRAL, SKIPPED, QUEUED, PENDING, OTHER = "N", "S", "Q", "?", "U"
+NONE_YET = "~"  # no such job yet, while its run is unfinished
+BLANK = ""
+PASSED, FAILED = frozenset((SUCCESS, FLAKY)), frozenset((FAILURE, TIMED_OUT))
+UNFINISHED = frozenset((QUEUED, PENDING, NONE_YET))
+WORDS = {
+    SUCCESS: "success", FLAKY: "success after a failure", FAILURE: "failure", TIMED_OUT: "timed out",
+    CANCELLED: "cancelled", NEUTRAL: "neutral", SKIPPED: "skipped", QUEUED: "queued", PENDING: "running",
+    OTHER: "unknown outcome", NONE_YET: "not started yet",
+}  # fmt: skip
+# of several shards, or several columns of a group, the one that is shown
+WORST = (FAILURE, TIMED_OUT, PENDING, QUEUED, NONE_YET, CANCELLED, FLAKY, SUCCESS, NEUTRAL, SKIPPED, OTHER)
+_RANKS = {
+    "success": 0,
+    "failure": 1, "timed_out": 1, "startup_failure": 1, "action_required": 1,
+    "queued": 2, "pending": 2,
+    "neutral": 3, "skipped": 4, "cancelled": 5,
+}  # fmt: skip
+_LAST_RANK = 6
+_CHARACTERS = {
+    "success": SUCCESS, "failure": FAILURE, "timed_out": TIMED_OUT, "startup_failure": FAILURE,
+    "action_required": FAILURE, "queued": QUEUED, "pending": PENDING, "neutral": NEUTRAL, "skipped": SKIPPED,
+    "cancelled": CANCELLED,
+}  # fmt: skip
+_EVIDENCE = frozenset(("failure", "timed_out"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run of a job on a commit: a first attempt, a retry, a repeat, of upstream or of a backend."""
+
+    id: str  # of the job where it runs; decimal on GitHub
+    status: str
+    conclusion: str
+    attempt: int = 1
+    event: str = ""
+    shard: int = 0
+    shards: int = 0
+    started_at: int | None = None  # epoch milliseconds, as the next one
+    completed_at: int | None = None
+    line: str | None = None  # why it failed, where its log was read
+    signature: str | None = None  # of that failure
+    url: str | None = None  # where a backend's job is shown
+
+    @property
+    def outcome(self) -> str:
+        """The conclusion; of a run without one whether it is queued or pending."""
+        return _outcome(self.status, self.conclusion)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run proves that the job can fail: a cancelled one does not."""
+        return self.conclusion in _EVIDENCE
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a column shows on one commit; by these names in JSON."""
+
+    character: str = msgspec.field(name="c")
+    count: tuple[int, int] | None = msgspec.field(name="n", default=None)  # shards like this, all shards
+    job: str | None = None  # of the run that decides, or the failed one of a pass on a second try
+    line: str | None = None  # why it failed
+    signature: str | None = msgspec.field(name="sig", default=None)
+    completed_at: int | None = msgspec.field(name="at", default=None)  # when the run that decides ended
+
+    @property
+    def passed(self) -> bool:
+        """Whether the job passed on this commit, perhaps on a second try."""
+        return self.character in PASSED
+
+    @property
+    def broken(self) -> bool:
+        """Whether it failed or timed out."""
+        return self.character in FAILED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Details:
+    """A cell with all its runs."""
+
+    cell: Cell
+    runs: tuple[Run, ...]  # the one that decides first, then failures, then the newest
+
+
+def character(status: str, conclusion: str) -> str:
+    """Return the character of a single run."""
+    return _CHARACTERS.get(_outcome(status, conclusion), OTHER)
+
+
+def cell(runs: Iterable[Run]) -> Cell:
+    """Return the cell of all runs of one job on one commit."""
+    return details(runs).cell
+
+
+def details(runs: Iterable[Run]) -> Details:
+    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards."""
+    by_shard: defaultdict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_shard[run.shard].append(run)
+    shards = [_of_one(each) for _, each in sorted(by_shard.items())]
+    if len(shards) == 1:
+        return shards[0]
+    worst = min((each.cell.character for each in shards), key=WORST.index)
+    alike = [each for each in shards if each.cell.character == worst]
+    first = max(alike, key=lambda each: _order(each.runs[0]))
+    others = [run for each in shards for run in each.runs if run is not first.runs[0]]
+    return Details(
+        cell=msgspec.structs.replace(first.cell, count=(len(alike), len(shards))),
+        runs=(first.runs[0], *sorted(others, key=_detail_order)),
+    )
+
+
+def _of_one(runs: Sequence[Run]) -> Details:
+    finished = [run for run in runs if run.outcome != "cancelled"] or runs
+    best = min(_RANKS.get(run.outcome, _LAST_RANK) for run in finished)
+    decisive = max((run for run in finished if _RANKS.get(run.outcome, _LAST_RANK) == best), key=_order)
+    others = sorted((run for run in runs if run is not decisive), key=_detail_order)
+    shown, told = _CHARACTERS.get(decisive.outcome, OTHER), decisive
+    if shown == SUCCESS and (failed := [run for run in others if run.failed]):
+        shown, told = FLAKY, failed[0]
+    made = Cell(
+        character=shown,
+        job=told.id or None,
+        line=told.line,
+        signature=told.signature,
+        completed_at=decisive.completed_at,
+    )
+    return Details(cell=made, runs=(decisive, *others))
+
+
+def _outcome(status: str, conclusion: str) -> str:
+    if conclusion:
+        return conclusion
+    return "queued" if status in {"queued", "waiting"} else "pending"
+
+
+def _order(run: Run) -> tuple[int, str, str, str]:
+    """The greatest numeric id decides; one without loses; of equals the greatest text."""
+    return (int(run.id) if _is_number(run.id) else -1, run.id, run.event, run.conclusion)
+
+
+def _detail_order(run: Run) -> tuple[bool, int, str, str, str]:
+    number, *texts = _order(run)
+    return (not run.failed, -number, texts[0], texts[1], texts[2])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20

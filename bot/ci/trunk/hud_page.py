@@ -1,0 +1,110 @@
+"""GET /hud/{owner}/{repo}/{branch}: a branch commit by commit, with a column for every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import web
+
+from bot.ci.trunk import grid, hud_filter, hud_view, reading, rows
+from bot.ci.trunk.settings import TrunkSettings
+from bot.core.errors import Rejected
+from bot.core.links import web_url
+from bot.web import access, parameters
+from bot.web.app_keys import CONTEXT
+from bot.web.html import page, render
+
+if TYPE_CHECKING:
+    from bot.ci.trunk.cells import Cell, Run
+    from bot.ci.trunk.grid import Column, Facts, Line
+    from bot.ci.trunk.hud_filter import Filter
+    from bot.ci.trunk.reading import Branch
+
+TEMPLATES = Path(__file__).parent / "templates"
+RUNNING = 30  # seconds until a page on which something runs is reloaded
+RUNS_MOST = 100  # of an open cell
+BRANCH_MOST = 255  # characters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """An open cell."""
+
+    line: Line
+    column: Column
+    cell: Cell
+    runs: tuple[Run, ...]
+    more: int
+
+
+@page
+async def default(request: web.Request) -> web.Response:
+    """Redirect to the default branch of a repository."""
+    repo = parameters.repo(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        branch = await reading.find(tx, hidden, repo, "")
+    if not branch.name:
+        raise Rejected(404, "unknown_branch", f"GitHub has not said what the default branch of {repo} is")
+    return web.Response(status=302, headers={"Location": address(branch)})
+
+
+@page
+async def hud(request: web.Request) -> web.Response:
+    """Show the newest commits of a branch."""
+    context, repo, chosen = request.app[CONTEXT], parameters.repo(request), hud_filter.of(request)
+    settings = context.settings.of(TrunkSettings)
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        branch = await reading.find(tx, hidden, repo, request.match_info["branch"][:BRANCH_MOST])
+        commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
+        facts = await reading.facts(tx, context.settings, branch, commits)
+        known = [] if commits else await rows.branches(tx, branch.repository["repository_id"])
+    found = grid.build(facts, settings, shards=chosen.shards)
+    running = any(line.verdict == "running" for line in found.lines)
+    home = address(branch)
+    return render(
+        request,
+        "hud.html",
+        fresh=parameters.of(request, default=RUNNING if running and not chosen.before else 0),
+        repo=branch.repository["full_name"],
+        branch=branch.name,
+        known=[(name, _address(branch, name)) for name in known],
+        home=home,
+        chosen=chosen,
+        groups=list(dict.fromkeys(column.group for column in found.columns)),
+        view=hud_view.view(found, chosen, home),
+        columns=len(found.columns),
+        opened=_opened(found, facts, settings, chosen),
+        following=commits[-1]["sha"] if more and commits else None,
+        github=web_url(context.settings.github_api_url),
+        json_url=f"/api/ci{home}{chosen.query(open='', groups='')}",
+    )
+
+
+def address(branch: Branch) -> str:
+    """Return the address of a branch's page."""
+    return _address(branch, branch.name)
+
+
+def _address(branch: Branch, name: str) -> str:
+    return f"/hud/{branch.repository['full_name']}/{quote(name)}"
+
+
+def _opened(found: grid.Grid, facts: Facts, settings: TrunkSettings, chosen: Filter) -> Opened | None:
+    cell = hud_view.find(found, chosen.cell) if chosen.cell else None
+    if cell is None:
+        return None
+    line, column, shown = cell
+    runs = grid.runs_of(facts, settings, line.commit["sha"], column.name, shards=chosen.shards)
+    ordered = grid.ordered(runs)
+    return Opened(
+        line=line,
+        column=column,
+        cell=shown,
+        runs=ordered[:RUNS_MOST],
+        more=max(0, len(ordered) - RUNS_MOST),
+    )

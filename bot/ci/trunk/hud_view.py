@@ -1,0 +1,236 @@
+"""The grid as its page shows it: groups folded, cells as markup, and what is broken above them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from bot.ci.trunk import cells, hud_filter, trouble
+from bot.core import escaping
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.trunk.cells import Cell
+    from bot.ci.trunk.grid import Column, Grid, Line
+    from bot.ci.trunk.hud_filter import Filter
+    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.trouble import Breakage
+
+COLUMNS_MOST = 300
+FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
+NAME_MOST = 160
+LINE_MOST = 200
+CLASSES = {
+    "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A column of the page: one of the grid's, or several that are folded."""
+
+    places: tuple[int, ...]
+    name: str
+    group: str
+    folded: bool = False
+    blocking: bool = False
+    broken: bool = False
+
+    @property
+    def key(self) -> str:
+        """A short name for the column in addresses."""
+        return key_of(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A heading over some columns."""
+
+    name: str
+    width: int
+    folds: bool  # whether opening it would show more
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownLine:
+    """A line of the page."""
+
+    line: Line
+    markup: Markup  # its cells
+    failing: tuple[str, ...]
+    outage: bool
+
+    @property
+    def commit(self) -> CommitRow:
+        """The commit."""
+        return self.line.commit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A column that is broken, for the box above the grid."""
+
+    name: str
+    breakage: Breakage
+    first_bad: CommitRow
+    last_good: CommitRow | None
+    suspects: int  # commits pushed between them
+    line: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Everything the page shows of the grid."""
+
+    columns: tuple[Shown, ...]
+    groups: tuple[Group, ...]
+    lines: tuple[ShownLine, ...]
+    broken: tuple[Broken, ...]
+    left_out: int  # columns beyond the limit
+
+
+def view(grid: Grid, chosen: Filter, base: str) -> View:
+    """Return the page's view of a grid; `base` is its address without parameters."""
+    wanted = chosen.columns(grid)
+    broken = {place: found for place in wanted if (found := trouble.breakage(grid.column(place)))}
+    shown, left_out = _columns(grid, chosen, wanted, broken)
+    outages = trouble.outages([grid.column(place) for place in range(len(grid.columns))])
+    links = f"{base}{chosen.query(cell='')}"
+    links += "&cell=" if "?" in links else "?cell="
+    lines = tuple(
+        ShownLine(
+            line=line,
+            markup=_markup(line, shown, links),
+            failing=_failing(grid, line, wanted),
+            outage=at in outages,
+        )
+        for at, line in enumerate(grid.lines)
+    )
+    return View(
+        columns=shown,
+        groups=_groups(shown),
+        lines=lines,
+        broken=tuple(_broken(grid, place, found) for place, found in sorted(broken.items())),
+        left_out=left_out,
+    )
+
+
+def key_of(name: str) -> str:
+    """Return a column's key: the same on every page, whatever other columns there are."""
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:10]
+
+
+def find(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
+    """Return the cell that a page's address asks for, as `{beginning of the SHA}.{key of the column}`."""
+    sha, _, wanted = key.partition(".")
+    place = next((at for at, column in enumerate(grid.columns) if key_of(column.name) == wanted), None)
+    line = next((one for one in grid.lines if sha and one.commit["sha"].startswith(sha)), None)
+    cell = line.cells.get(place) if line is not None and place is not None else None
+    return (line, grid.columns[place], cell) if line and place is not None and cell else None
+
+
+def _columns(
+    grid: Grid, chosen: Filter, wanted: set[int], broken: dict[int, Breakage]
+) -> tuple[tuple[Shown, ...], int]:
+    """Return the columns to show: those with trouble or asked for, the others folded group by group."""
+    troubled = hud_filter.has_trouble(grid)
+    folded: dict[str, list[int]] = {}
+    singles: list[Shown] = []
+    for place in sorted(wanted):
+        column = grid.columns[place]
+        if place in troubled or chosen.keeps(column):
+            singles.append(
+                Shown(
+                    places=(place,),
+                    name=column.name,
+                    group=column.group,
+                    blocking=column.blocking,
+                    broken=place in broken,
+                )
+            )
+        else:
+            folded.setdefault(column.group, []).append(place)
+    kept, left_out = singles[:COLUMNS_MOST], max(0, len(singles) - COLUMNS_MOST)
+    order = {column.group: at for at, column in reversed(list(enumerate(grid.columns)))}
+    made = [
+        Shown(places=tuple(places), name=grid.columns[places[0]].name, group=group, folded=len(places) > 1)
+        for group, places in folded.items()
+    ]
+    return tuple(
+        sorted([*made, *kept], key=lambda one: (order[one.group], not one.folded, one.places))
+    ), left_out
+
+
+def _groups(shown: Sequence[Shown]) -> tuple[Group, ...]:
+    found: list[Group] = []
+    for one in shown:
+        if found and found[-1].name == one.group:
+            last = found[-1]
+            found[-1] = Group(name=last.name, width=last.width + 1, folds=last.folds)
+        else:
+            found.append(Group(name=one.group, width=1, folds=one.folded))
+    return tuple(found)
+
+
+def _markup(line: Line, shown: Sequence[Shown], links: str) -> Markup:
+    """Return a line's cells. Most are green, and those are as short as can be."""
+    parts = []
+    sha = line.commit["sha"][:12]
+    for one in shown:
+        if one.folded:
+            parts.append(_folded(line, one))
+        elif (cell := line.cells.get(one.places[0])) is None:
+            parts.append("<td>")
+        elif cell.character == cells.SUCCESS:
+            parts.append("<td class=o>O")
+        elif cell.character in {cells.FAILURE, cells.TIMED_OUT, cells.FLAKY}:
+            parts.append(_linked(one, cell, f"{links}{sha}.{one.key}#cell"))
+        else:
+            parts.append(f"<td class={CLASSES[cell.character]}>{cell.character}{_count(cell)}")
+    return Markup("".join(parts))  # noqa: S704 - made of our own words, and of escaped ones
+
+
+def _folded(line: Line, one: Shown) -> str:
+    found = {cell.character for place in one.places if (cell := line.cells.get(place)) is not None}
+    if not found:
+        return "<td>"
+    worst = min(found, key=cells.WORST.index)
+    return f"<td class={CLASSES[worst]}>{worst}"
+
+
+def _linked(one: Shown, cell: Cell, address: str) -> str:
+    words = f"{escaping.shorten(one.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
+    if cell.line:
+        words += f": {escaping.shorten(cell.line, LINE_MOST)}"
+    title = escape(escaping.one_line(words))
+    return (
+        f'<td class={CLASSES[cell.character]}><a href="{escape(address)}" title="{title}">'
+        f"{cell.character}{_count(cell)}</a>"
+    )
+
+
+def _count(cell: Cell) -> str:
+    return f"<sub>{cell.count[0]}/{cell.count[1]}</sub>" if cell.count else ""
+
+
+def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[str, ...]:
+    places = sorted(at for at, cell in line.cells.items() if at in wanted and cell.broken)
+    return tuple(grid.columns[place].name for place in places[:FAILING_MOST])
+
+
+def _broken(grid: Grid, place: int, found: Breakage) -> Broken:
+    newest = next(cell for cell in grid.column(place) if cell is not None and cell.broken)
+    good = None if found.last_good is None else grid.lines[found.last_good].commit
+    return Broken(
+        name=grid.columns[place].name,
+        breakage=found,
+        first_bad=grid.lines[found.first_bad].commit,
+        last_good=good,
+        suspects=sum(1 + grid.lines[at].commit["folded"] for at in found.suspects),
+        line=newest.line,
+    )

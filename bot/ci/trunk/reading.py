@@ -1,0 +1,97 @@
+"""Reading the grid of a branch from the database, for its page, its JSON and whoever asks for the last good commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.ci.trunk import lines, rows
+from bot.ci.trunk.grid import Facts
+from bot.ci.trunk.settings import TrunkSettings
+from bot.core.errors import Rejected
+from bot.ingest import watched
+from bot.oot.allowlist import rows as allowlists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.trunk.rows import CommitRow, RepositoryRow
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.access import Hidden
+
+DAY = 86_400_000
+# the clocks of authors are off by that much at most, or their commits are shown in the order of these clocks
+SKEW = 7 * DAY
+LINES_MOST = 500
+BEYOND = 50  # commits read beyond those shown, so that the order holds at the end of a page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """A branch of a repository that somebody asks about."""
+
+    repository: RepositoryRow
+    names: frozenset[str]  # all that the repository has had, case folded
+    name: str
+
+
+async def find(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branch:
+    """Return a branch; without a name the default one. Raises Rejected 404, the same for private and unknown."""
+    ids = set() if hidden.has(repo) else await watched.ids(tx, repo)
+    found = await rows.repository(tx, ids) if ids else None
+    if found is None or hidden.has(found["full_name"], found["repository_id"]):
+        raise Rejected(404, "unknown_repository", f"nothing of {repo[:200]} is known here")
+    name = branch or found["default_branch"] or ""
+    names = await watched.of_same(tx, found["full_name"])
+    return Branch(repository=found, names=frozenset(names), name=name)
+
+
+async def newest(
+    tx: Transaction, branch: Branch, *, before: str | None, limit: int
+) -> tuple[list[CommitRow], bool]:
+    """Return commits of a branch, newest first, and whether there are more; those after `before`, a SHA.
+
+    Raises Rejected 404 when `before` is not on the branch.
+    """
+    identifier, until = branch.repository["repository_id"], None
+    if before:
+        last = await rows.commit(tx, identifier, branch.name, before)
+        if last is None:
+            raise Rejected(
+                404, "unknown_commit", f"{before[:64]} is not a commit of {branch.name[:200]} here"
+            )
+        until = last["at"] + SKEW
+    wanted = limit + BEYOND
+    while True:
+        found = await rows.commits(tx, identifier, branch.name, until=until, limit=wanted)
+        ordered = lines.in_order(found)
+        shas = [row["sha"] for row in ordered]
+        first = shas.index(before) + 1 if before in shas else 0
+        if len(found) < wanted or len(ordered) - first >= limit + 1:
+            return ordered[first : first + limit], len(ordered) > first + limit
+        wanted *= 2
+
+
+async def facts(tx: Transaction, settings: Settings, branch: Branch, commits: Sequence[CommitRow]) -> Facts:
+    """Return everything that ran on some commits."""
+    identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
+    found = await rows.cells(tx, identifier, shas)
+    ids = {row.column_id for row in found}
+    ids |= {row.numbered_column_id for row in found if row.numbered_column_id is not None}
+    shows_checks = settings.of(TrunkSettings).ci_checks == "on"
+    return Facts(
+        commits=commits,
+        cells=found,
+        columns=await rows.columns(tx, identifier, ids),
+        runs=await rows.runs(tx, identifier, shas),
+        backend_jobs=await rows.backend_jobs(tx, branch.names, shas),
+        devices=await devices(tx),
+        checks=await rows.checks(tx, identifier, shas, ours=settings.app_id) if shows_checks else (),
+    )
+
+
+async def devices(tx: Transaction) -> dict[str, str]:
+    """Return the devices of the backends that have one, by their case folded names."""
+    allowlist = await allowlists.in_force(tx)
+    return {entry.key: entry.device for entry in (allowlist.entries if allowlist else ()) if entry.device}

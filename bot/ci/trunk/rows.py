@@ -1,0 +1,199 @@
+"""Reads of the grid: commits of a branch, and what ran on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.ingest.tables import records
+from bot.oot.results.tables import oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+
+BRANCHES_MOST = 200
+COMMIT, CELL, COLUMN = branch_commit.c, ci_cell.c, ci_column.c
+REPOSITORY, RUN, CHECK = records["repository"].c, records["workflow_run"].c, records["check_run"].c
+JOB = oot_workflow_job.c
+ON_TRUNK = ("push", "nightly", "periodic")  # events whose results are about a commit of a branch
+SHA_OF_SQLITE = 900  # texts in one IN
+
+
+class RepositoryRow(TypedDict):
+    """A repository as last recorded."""
+
+    repository_id: int
+    full_name: str
+    default_branch: str | None
+
+
+class CommitRow(TypedDict):
+    """A commit of a branch."""
+
+    repository_id: int
+    branch: str
+    sha: str
+    parent: str | None
+    replaces: str | None
+    at: int
+    title: str
+    author: str | None
+    pr_number: int | None
+    folded: int
+    gone: bool
+
+
+class ColumnRow(TypedDict):
+    """A job, named without shard and runner."""
+
+    id: int
+    repository_id: int
+    workflow: str
+    job: str
+    base_name: str
+    config: str
+    flags: str
+
+
+class RunRow(TypedDict):
+    """What the grid needs of a workflow run."""
+
+    id: int
+    run_attempt: int
+    head_sha: str
+    name: str | None
+    event: str | None
+    status: str | None
+    conclusion: str | None
+
+
+class BackendJobRow(TypedDict):
+    """What the grid needs of a backend's job."""
+
+    head_sha: str
+    downstream_repo: str
+    workflow_name: str
+    job_name: str
+    run_id: str
+    run_attempt: int
+    job_key: str
+    status: str
+    conclusion: str | None
+    completed_at: int | None
+    event_type: str
+    workflow_run_url: str | None
+
+
+class CheckRow(TypedDict):
+    """What the grid needs of another App's check run."""
+
+    id: int
+    head_sha: str
+    app_slug: str | None
+    name: str | None
+    status: str | None
+    conclusion: str | None
+    completed_at: int | None
+
+
+class CellRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of ci_cell as the grid reads it; there are many thousands, which the garbage collector need not look at."""
+
+    head_sha: str
+    column_id: int
+    numbered_column_id: int | None
+    job_id: int
+    run_id: int
+    attempt: int
+    shard: int
+    shards: int
+    state: int
+    conclusion: int
+    completed_at: int | None
+    line: str | None
+    signature: str | None
+
+
+_CELL = [CELL[name] for name in CellRow.__struct_fields__]
+
+
+async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | None:
+    """Return the newest record of a repository that has or had a name."""
+    query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
+    query = query.where(REPOSITORY.repository_id.in_(sorted(ids)), REPOSITORY.full_name.is_not(None))
+    return await tx.row_as(RepositoryRow, query.order_by(REPOSITORY.updated_at.desc().nulls_last()).limit(1))
+
+
+async def branches(tx: Transaction, repository_id: int) -> list[str]:
+    """Return the branches that have commits, by name."""
+    query = sa.select(COMMIT.branch).where(COMMIT.repository_id == repository_id).distinct()
+    return list((await tx.run(query.order_by(COMMIT.branch).limit(BRANCHES_MOST))).scalars())
+
+
+async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> CommitRow | None:
+    """Return one commit of a branch."""
+    query = sa.select(branch_commit).where(
+        COMMIT.repository_id == repository_id, COMMIT.branch == branch, COMMIT.sha == sha
+    )
+    return await tx.row_as(CommitRow, query)
+
+
+async def commits(
+    tx: Transaction, repository_id: int, branch: str, *, until: int | None, limit: int
+) -> list[CommitRow]:
+    """Return the newest commits of a branch by their own times, none later than `until` (epoch milliseconds)."""
+    query = sa.select(branch_commit).where(COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+    if until is not None:
+        query = query.where(COMMIT.at <= until)
+    return await tx.rows_as(CommitRow, query.order_by(COMMIT.at.desc(), COMMIT.sha.desc()).limit(limit))
+
+
+async def cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[CellRow]:
+    """Return every job on some commits."""
+    query = sa.select(*_CELL).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
+    return [CellRow(*row) for row in (await tx.run(query)).all()]
+
+
+async def columns(tx: Transaction, repository_id: int, ids: Iterable[int]) -> dict[int, ColumnRow]:
+    """Return columns by id; all of a repository's where that is the cheaper question."""
+    wanted = sorted(set(ids))
+    query = sa.select(ci_column).where(COLUMN.repository_id == repository_id)
+    if len(wanted) <= SHA_OF_SQLITE:
+        query = query.where(COLUMN.id.in_(wanted))
+    return {row["id"]: row for row in await tx.rows_as(ColumnRow, query)}
+
+
+async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
+    """Return the workflow runs on some commits, every attempt."""
+    wanted = (RUN[name] for name in RunRow.__annotations__)
+    query = sa.select(*wanted).where(RUN.head_sha.in_(shas), RUN.repository_id == repository_id)
+    return await tx.rows_as(RunRow, query)
+
+
+async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:
+    """Return what backends reported on some commits of a repository (any of its names, case folded)."""
+    wanted = (JOB[name] for name in BackendJobRow.__annotations__)
+    query = sa.select(*wanted, JOB.flags).where(
+        JOB.head_sha.in_(shas),
+        sa.func.lower(JOB.upstream_repo).in_(sorted(names)),
+        JOB.event_type.in_(ON_TRUNK),
+        JOB.pr_number.is_(None),
+    )
+    return [row for row in await tx.rows_as(BackendJobRow, query) if "refused" not in row["flags"]]  # type: ignore[typeddict-item]
+
+
+async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRow]:
+    """Return the check runs of other Apps on some commits; those of GitHub Actions are jobs."""
+    wanted = (CHECK[name] for name in CheckRow.__annotations__)
+    query = sa.select(*wanted).where(
+        CHECK.head_sha.in_(shas),
+        CHECK.repository_id == repository_id,
+        CHECK.app_id != ours,
+        CHECK.app_slug != "github-actions",
+    )
+    return await tx.rows_as(CheckRow, query)

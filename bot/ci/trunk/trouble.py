@@ -1,0 +1,177 @@
+"""Trouble in a column: since which commit it is broken, and what was only an outage or a flake.
+
+Columns are given as their cells on the commits of a branch, newest first; None where a commit has none. Only O, F, X
+and T are evidence: what was cancelled, skipped or is still running says nothing about the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bot.ci.trunk.cells import Cell
+
+Column = Sequence["Cell | None"]
+BROKEN_AFTER = 3  # failures in a row
+OUTAGE_FROM = 10  # columns failing on one commit
+STALE_AFTER = 3  # commits without a result
+
+
+class State(StrEnum):
+    """How a column stands on a branch."""
+
+    OK = "ok"
+    SUSPECT = "suspect"  # one or two failures in a row
+    BROKEN = "broken"
+    UNKNOWN = "unknown"  # nothing finished on the newest commits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakage:
+    """A column that fails on the newest commits. Places are indexes into the column, 0 is the newest commit."""
+
+    first_bad: int
+    last_good: int | None  # None: before what is known
+    failures: int
+    same: bool  # whether every failure looks the same; else there are several
+
+    @property
+    def suspects(self) -> range:
+        """The commits that may have broken it, newest first: everything after the last good one."""
+        return range(self.first_bad, self.last_good if self.last_good is not None else self.first_bad + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of a column's state, decided by one commit's cell."""
+
+    place: int
+    before: State
+    after: State
+    first_bad: int
+    last_good: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """How a column's finished cells are split; a failure counts once."""
+
+    runs: int = 0
+    passed: int = 0
+    infra: int = 0  # on a commit where many columns failed
+    broken: int = 0  # in streaks of three or more
+    flaky: int = 0  # in shorter streaks, and passes on a second try
+
+    @property
+    def failures(self) -> int:
+        """The failures of all kinds; a pass on a second try is none."""
+        return self.runs - self.passed
+
+
+def outages(columns: Sequence[Column]) -> frozenset[int]:
+    """Return the commits on which so many columns failed that it was hardly the code."""
+    lines = max((len(column) for column in columns), default=0)
+    failing = [0] * lines
+    for column in columns:
+        for place, cell in enumerate(column):
+            failing[place] += cell is not None and cell.broken
+    return frozenset(place for place, count in enumerate(failing) if count >= OUTAGE_FROM)
+
+
+def breakage(column: Column) -> Breakage | None:
+    """Return since when a column is broken: its newest finished cells failed, at least three in a row."""
+    failures: list[tuple[int, Cell]] = []
+    last_good = None
+    for place, cell in _evidence(column):
+        if cell.passed:
+            last_good = place
+            break
+        failures.append((place, cell))
+    if len(failures) < BROKEN_AFTER:
+        return None
+    return Breakage(
+        first_bad=failures[-1][0],
+        last_good=last_good,
+        failures=len(failures),
+        same=_same([cell for _, cell in failures]),
+    )
+
+
+def flakes(column: Column) -> frozenset[int]:
+    """Return the commits on which it was a flake: a pass on a second try, or a lone failure between two passes."""
+    seen = list(_evidence(column))
+    lone = {
+        place
+        for (_, newer), (place, cell), (_, older) in zip(seen, seen[1:], seen[2:], strict=False)
+        if cell.broken and newer.character == older.character == "O"
+    }
+    return frozenset(lone | {place for place, cell in seen if cell.character == "F"})
+
+
+def state(column: Column) -> State:
+    """Return how a column stands now."""
+    last = State.OK
+    for change in changes(column):
+        last = change.after
+    newest = [cell for cell in column[:STALE_AFTER] if cell is not None and (cell.passed or cell.broken)]
+    return last if newest else State.UNKNOWN
+
+
+def changes(column: Column) -> Iterator[Change]:
+    """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken."""
+    failures: list[int] = []
+    now, good, before_streak = State.OK, None, None
+    for place, cell in reversed(list(_evidence(column))):
+        if cell.broken:
+            before_streak = good if not failures else before_streak
+            failures.append(place)
+            after = State.BROKEN if now is State.BROKEN or len(failures) >= BROKEN_AFTER else State.SUSPECT
+        elif cell.character == "F" and now is State.BROKEN:
+            good = place
+            continue
+        else:
+            after, good = State.OK, place
+        if after is not now:
+            first = failures[0]
+            yield Change(place=place, before=now, after=after, first_bad=first, last_good=before_streak)
+        now = after
+        if after is State.OK:
+            failures = []
+
+
+def reliability(column: Column, outage: Collection[int] = ()) -> Reliability:
+    """Split a column's finished cells. A commit with an outage neither extends nor ends a streak."""
+    runs = passed = infra = broken = flaky = streak = 0
+    for place, cell in _evidence(column):
+        runs += 1
+        if cell.broken and place in outage:
+            infra += 1
+        elif cell.broken:
+            streak += 1
+        else:
+            passed += 1
+            flaky += cell.character == "F"
+            broken, flaky, streak = *_ended(streak, broken, flaky), 0
+    broken, flaky = _ended(streak, broken, flaky)
+    return Reliability(runs=runs, passed=passed, infra=infra, broken=broken, flaky=flaky)
+
+
+def _ended(streak: int, broken: int, flaky: int) -> tuple[int, int]:
+    return (broken + streak, flaky) if streak >= BROKEN_AFTER else (broken, flaky + streak)
+
+
+def _evidence(column: Column) -> Iterator[tuple[int, Cell]]:
+    """Yield the cells that say something, newest first."""
+    for place, cell in enumerate(column):
+        if cell is not None and (cell.passed or cell.broken):
+            yield place, cell
+
+
+def _same(cells: Sequence[Cell]) -> bool:
+    """Whether no two failures are known to differ; one without a log may be either."""
+    return len({cell.signature for cell in cells if cell.signature}) <= 1

@@ -1,0 +1,180 @@
+"""Cells and trouble: the rules of docs/ci.md, by its own example and by permutation."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from bot.ci.trunk import trouble
+from bot.ci.trunk.cells import Cell, Run, cell
+from bot.ci.trunk.trouble import State
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "ci.md"
+LINE = re.compile(r"^\| ([A-E]) \| (s1[^|]*) \| ([^|]*) \|", re.MULTILINE)
+
+
+def run(text):
+    shard, outcome, number = text.split()
+    conclusion = "" if outcome == "in_progress" else outcome
+    status = "completed" if conclusion else outcome
+    return Run(id=number, status=status, conclusion=conclusion, shard=int(shard[1:]), shards=2)
+
+
+def documented():
+    """The example of the document: by commit its runs and the cell that is promised, oldest first."""
+    found = LINE.findall(DOCUMENT.read_text())
+    return {
+        sha: ([run(each) for each in runs.split(", ")], promised.strip()) for sha, runs, promised in found
+    }
+
+
+def text(shown):
+    return (
+        f"{shown.character} {shown.count[0]}/{shown.count[1]}" if shown.character == "X" else shown.character
+    )
+
+
+def column(characters):
+    """Cells by character, oldest first as people write them; a dot is a commit without one."""
+    outcomes = {"O": "success", "X": "failure", "T": "timed_out", "C": "cancelled", "S": "skipped", "?": ""}
+
+    def one(character):
+        if character == ".":
+            return None
+        runs = ("failure", "success") if character == "F" else (outcomes[character],)
+        return cell(
+            Run(id=str(number), status="completed" if run else "in_progress", conclusion=run)
+            for number, run in enumerate(runs)
+        )
+
+    return [one(character) for character in reversed(characters)]
+
+
+def test_the_example_of_the_document_holds():
+    example = documented()
+    assert list(example) == ["A", "B", "C", "D", "E"]
+    for runs, promised in example.values():
+        for order in itertools.permutations(runs):
+            assert text(cell(order)) == promised
+
+
+def test_the_example_breaks_as_the_document_says():
+    cells = [cell(runs) for runs, _ in documented().values()]
+    newest_first = list(reversed(cells))
+    assert trouble.breakage(newest_first[1:]) is None
+    assert trouble.state(newest_first[1:]) is State.SUSPECT
+    broken = trouble.breakage(newest_first)
+    assert (broken.first_bad, broken.last_good, list(broken.suspects)) == (2, 3, [2])
+    split = trouble.reliability(newest_first)
+    assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 3, 1, 0)
+    split = trouble.reliability(newest_first, outage={1})
+    assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 0, 3, 1)
+    assert newest_first[3].job == "11"
+
+
+def test_who_decides_does_not_depend_on_the_order_of_the_runs():
+    chance = random.Random(7)
+    conclusions = (
+        "success",
+        "failure",
+        "timed_out",
+        "cancelled",
+        "skipped",
+        "neutral",
+        "stale",
+        "",
+        "action_required",
+    )
+    for _ in range(300):
+        runs = [
+            Run(id=chance.choice(["1", "2", "10", "x", ""]), status="queued", conclusion=chance.choice(conclusions),
+                shard=chance.choice([0, 0, 1, 2]))
+            for _ in range(chance.randrange(1, 6))
+        ]  # fmt: skip
+        first = cell(runs)
+        chance.shuffle(runs)
+        assert cell(runs) == first
+
+
+@pytest.mark.parametrize(
+    ("runs", "character"),
+    [
+        (["success", "cancelled"], "O"),
+        (["cancelled"], "C"),
+        (["cancelled", "failure"], "X"),
+        (["success", "timed_out"], "F"),
+        (["startup_failure"], "X"),
+        (["action_required"], "X"),
+        (["skipped", ""], "?"),
+        (["neutral", "skipped"], "N"),
+        (["new_word"], "U"),
+    ],
+)
+def test_several_runs_make_one_character(runs, character):
+    made = cell(Run(id=str(n), status="in_progress", conclusion=each) for n, each in enumerate(runs))
+    assert made.character == character
+
+
+def test_a_job_that_waits_is_queued_and_not_running():
+    assert cell([Run(id="1", status="waiting", conclusion="")]).character == "Q"
+    assert cell([Run(id="1", status="in_progress", conclusion="")]).character == "?"
+
+
+@pytest.mark.parametrize(
+    ("characters", "state"),
+    [
+        ("OOO", State.OK),
+        ("OOX", State.SUSPECT),
+        ("OXX", State.SUSPECT),
+        ("OXTX", State.BROKEN),
+        ("OXCXSX", State.BROKEN),
+        ("OXXX?", State.BROKEN),
+        ("OXXXF", State.BROKEN),
+        ("OXXXFO", State.OK),
+        ("OXXF", State.OK),
+        ("XXX...", State.UNKNOWN),
+        ("", State.UNKNOWN),
+        ("SSS", State.UNKNOWN),
+    ],
+)
+def test_the_state_of_a_column(characters, state):
+    assert trouble.state(column(characters)) is state
+
+
+def test_changes_name_the_first_bad_commit_and_the_last_good_one():
+    found = list(trouble.changes(column("OXXXXFOX")))  # places from the newest: 7 to 0
+    assert [(each.before, each.after) for each in found] == [
+        (State.OK, State.SUSPECT),
+        (State.SUSPECT, State.BROKEN),
+        (State.BROKEN, State.OK),
+        (State.OK, State.SUSPECT),
+    ]
+    assert [(each.place, each.first_bad, each.last_good) for each in found] == [
+        (6, 6, 7), (4, 6, 7), (1, 6, 7), (0, 0, 1),
+    ]  # fmt: skip
+
+
+def test_failures_that_look_different_are_not_one_breakage():
+    def failure(signature):
+        return cell([Run(id="1", status="completed", conclusion="failure", signature=signature)])
+
+    assert trouble.breakage([failure("a"), failure("a"), failure(None)]).same
+    assert not trouble.breakage([failure("a"), failure("b"), failure(None)]).same
+
+
+def test_an_outage_needs_many_columns():
+    columns = [column("OX") for _ in range(trouble.OUTAGE_FROM)]
+    assert trouble.outages(columns[:-1]) == frozenset()
+    assert trouble.outages(columns) == {0}
+    assert trouble.outages([]) == frozenset()
+
+
+def test_a_lone_failure_between_passes_is_a_flake():
+    assert trouble.flakes(column("OXO")) == {1}
+    assert trouble.flakes(column("OXX")) == frozenset()
+    assert trouble.flakes(column("OF")) == {0}
+    assert isinstance(column("O")[0], Cell)

@@ -1,0 +1,64 @@
+"""The last good commit: absence of data makes nothing green."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ci.trunk.branch import COMMITS, job, push, told
+from tests.harness import L3, UPSTREAM
+from tests.oot.pages.page_checks import add_job
+from tests.serving import SQLITE
+
+API = f"/api/ci/{UPSTREAM}/last-good"
+
+
+async def history(bot):
+    await told(
+        bot, push(bot, "A"), push(bot, "B", parent="A", at=9), push(bot, "C", parent="B", at=20),
+        job(bot, "build", "A"), job(bot, "lint", "A"),
+        job(bot, "build", "B", "failure", number=5), job(bot, "build", "B", number=6, attempt=2), job(bot, "lint", "B"),
+        job(bot, "build", "C"), job(bot, "lint", "C", "failure"),
+    )  # fmt: skip
+
+
+async def test_the_newest_commit_on_which_all_of_it_passed(bot):
+    await history(bot)
+    status, body = await bot.get(API)
+    assert (status, body["sha"], body["columns"]) == (200, COMMITS["B"], 2)  # a second try counts
+    assert (await bot.get(f"{API}?jobs=build&branch=main"))[1]["sha"] == COMMITS["C"]
+
+
+async def test_a_backend_has_to_have_passed_as_well(bot):
+    await history(bot)
+    status, body = await bot.get(f"{API}?backends={L3}")
+    assert (status, body["error"]) == (404, "no_good_commit")
+    assert L3 in body["detail"]
+    await add_job(bot, pr_number=None, event_type="push", head_sha=COMMITS["A"], downstream_repo=L3)
+    assert (await bot.get(f"{API}?backends={L3}"))[1]["sha"] == COMMITS["A"]
+
+
+@SQLITE
+@pytest.mark.parametrize("jobs", ["windows", "^x$"])
+async def test_no_job_is_never_a_good_one(bot, jobs):
+    await history(bot)
+    assert (await bot.get(f"{API}?jobs={jobs}"))[1]["error"] == "no_good_commit"
+
+
+@SQLITE
+async def test_a_pattern_that_cannot_be_used_is_named(bot):
+    await history(bot)
+    status, body = await bot.get(f"{API}?jobs=(?=a)")
+    assert (status, body["error"]) == (400, "invalid_parameter")
+    assert "jobs" in body["detail"]
+
+
+@SQLITE
+async def test_a_commit_that_still_runs_is_not_good(bot):
+    await told(
+        bot,
+        push(bot, "A"),
+        push(bot, "B", parent="A", at=9),
+        job(bot, "build", "A"),
+        job(bot, "build", "B", ""),
+    )
+    assert (await bot.get(API))[1]["sha"] == COMMITS["A"]
