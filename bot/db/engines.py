@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from bot.db import connection_watchdog
+from bot.db import connection_watchdog, sqlite_driver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -37,9 +37,11 @@ def make(url: sa.URL, busy_timeout: float, lost_after: float) -> AsyncEngine:
 
     `lost_after`: seconds after which PostgreSQL ends an idle transaction.
     """
-    engine = create_async_engine(url, **_options(url, busy_timeout))
     if _is_sqlite(url):
-        return _with_pragmas(engine)
+        return _with_pragmas(
+            create_async_engine(url, module=sqlite_driver.Driver(), **_options(url, busy_timeout))
+        )
+    engine = create_async_engine(url, **_options(url, busy_timeout))
     return _with_idle_timeout(_with_liveness_check(engine), lost_after)
 
 
@@ -127,7 +129,12 @@ def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     reads = connection.get_execution_options().get("ootbot_read")
     # a transaction that reads first and writes later would fail where another wrote in between
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    statement = "BEGIN" if reads else "BEGIN IMMEDIATE"
+    driver: Any = connection.connection.dbapi_connection
+    if isinstance(driver, sqlite_driver.Connection):
+        driver.begin(statement)
+    else:
+        connection.exec_driver_sql(statement)
 
 
 def _with_pragmas(engine: E, cache: int = SQLITE_CACHE) -> E:

@@ -1,0 +1,102 @@
+"""SQLite's driver hands each statement over once: is a transaction all the same what it was?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+
+import pytest
+import sqlalchemy as sa
+
+from bot.core.errors import StoreUnavailable
+from bot.db.secrets import secret
+from tests.db.opened import opened
+
+ADD = sa.insert(secret).values(value=b"x")
+
+
+@pytest.fixture
+async def store(tmp_path, clock):
+    async with opened(f"sqlite:///{tmp_path / 'ootbot.db'}", clock, busy_timeout=60) as made:
+        yield made
+
+
+@pytest.fixture
+def other(store):
+    """Another process on the same file, which waits for nobody."""
+    with contextlib.closing(sqlite3.connect(store.url.database, isolation_level=None, timeout=0)) as made:
+        yield made
+
+
+async def names(store):
+    async with store.read() as tx:
+        return sorted(row["name"] for row in await tx.rows(sa.select(secret.c.name)))
+
+
+async def test_a_transaction_given_up_while_it_waits_for_another_process_leaves_nothing_locked(store, other):
+    async def write():
+        async with store.transaction() as tx:
+            await tx.run(ADD, {"name": "given up"})
+
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(write())
+    await asyncio.wait([waiting], timeout=0.2)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting], timeout=0.2)
+    other.execute("ROLLBACK")
+    with contextlib.suppress(asyncio.CancelledError):
+        await waiting
+    async with store.transaction() as tx:
+        await tx.run(ADD, {"name": "kept"})
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("ROLLBACK")
+    assert await names(store) == ["kept"]
+
+
+async def test_others_do_not_write_between_what_is_read_and_what_is_written_of_it(store, other):
+    async with store.transaction() as tx:
+        assert await tx.rows(sa.select(secret.c.name)) == []
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("INSERT INTO secret VALUES ('b', x'00')")
+        await tx.run(ADD, [{"name": "a"}, {"name": "c"}])
+    assert await names(store) == ["a", "c"]
+
+
+async def test_rows_read_in_parts_are_those_of_one_moment(store, other):
+    async with store.transaction() as tx:
+        await tx.run(ADD, [{"name": f"{number}"} for number in range(5)])
+    async with store.read() as tx:
+        found = []
+        async for part in tx.slices(sa.select(secret.c.name), size=2):
+            found += part
+            other.execute("DELETE FROM secret")
+    assert len(found) == 5
+    assert await names(store) == []
+
+
+async def test_a_part_of_a_transaction_can_be_undone(store):
+    async with store.transaction() as tx:
+        await tx.run(ADD, {"name": "a"})
+        with contextlib.suppress(sa.exc.IntegrityError):
+            async with tx.conn.begin_nested():
+                await tx.run(ADD, {"name": "b"})
+                await tx.run(ADD, {"name": "a"})
+    assert await names(store) == ["a"]
+
+
+async def test_a_transaction_without_a_statement_disturbs_nobody(store, other):
+    async with store.transaction():
+        other.execute("INSERT INTO secret VALUES ('a', x'00')")
+    assert await names(store) == ["a"]
+
+
+async def test_what_keeps_the_file_locked_is_told_at_the_first_statement(tmp_path, clock, store, other):
+    async with opened(f"sqlite:///{tmp_path / 'ootbot.db'}", clock, busy_timeout=0.01) as hurried:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="end whatever else holds it"):
+            async with hurried.transaction() as tx:
+                await tx.run(ADD, {"name": "a"})
+    other.execute("ROLLBACK")
+    assert await names(store) == []
