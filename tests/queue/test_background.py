@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -36,6 +37,7 @@ def slow_downloads(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "slow_downloads.py").write_text(DOWNLOADS)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "slow_downloads", raising=False)  # of the other database
     return Feature(name="slow", tasks={"slow": "slow_downloads:slow"}, background=frozenset({"slow"}))
 
 
