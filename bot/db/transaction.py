@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -120,7 +121,7 @@ class Transaction:
 
     def insert(self, table: sa.Table) -> Any:
         """Return this database's INSERT, which has ON CONFLICT."""
-        return sqlite.insert(table) if self.sqlite else postgresql.insert(table)
+        return insert_into(table, sqlite=self.sqlite)
 
     async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
         """Execute one statement."""
@@ -129,15 +130,15 @@ class Transaction:
             self._watchdog.answered()
         return done
 
-    async def rows(self, statement: Any) -> list[dict[str, Any]]:
+    async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
-        found = await self.run(statement)
+        found = await self.run(statement, parameters)
         columns = tuple(found.keys())
         return [dict(zip(columns, row, strict=True)) for row in found.all()]
 
-    async def rows_as(self, _kind: type[T], statement: Any) -> list[T]:
+    async def rows_as(self, _kind: type[T], statement: Any, parameters: Any = None) -> list[T]:
         """Execute a query and return its rows as this TypedDict; the caller vouches for the columns."""
-        return cast("list[T]", await self.rows(statement))
+        return cast("list[T]", await self.rows(statement, parameters))
 
     async def row_as(self, _kind: type[T], statement: Any) -> T | None:
         """Execute a query and return its first row as this TypedDict, or None."""
@@ -170,3 +171,8 @@ class Transaction:
         listed = sa.func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
         members = [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in range(len(columns))]
         return sa.tuple_(*columns).in_(sa.select(*members))
+
+
+def insert_into(table: sa.Table, *, sqlite: bool) -> Any:
+    """Return a database's INSERT, which has ON CONFLICT."""
+    return sqlite_dialect.insert(table) if sqlite else postgresql.insert(table)

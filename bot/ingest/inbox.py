@@ -6,6 +6,7 @@ in between it is still `stored`, and claimed again.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -79,6 +80,11 @@ COLUMNS = {  # of a new delivery, with PostgreSQL's names of their types; the bo
     "headers": "text",
     "body": "bytea",
 }
+SETTLE = (
+    sa.update(delivery)
+    .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
+)
 
 
 def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
@@ -117,13 +123,8 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
 
     Large bodies are read one by one, as many as memory allows; the rest are left to the next call.
     """
-    columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
-    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
-    query = sa.select(*columns, small).where(delivery.c.state == "stored", delivery.c.due_at <= tx.now)
-    if only is not None:
-        query = query.where(delivery.c.id == only)
-    query = query.order_by(delivery.c.due_at, delivery.c.id).limit(limit)
-    rows = await tx.rows_as(_ClaimedRow, query if tx.sqlite else query.with_for_update(skip_locked=True))
+    query = _due(sqlite=tx.sqlite, one=only is not None)
+    rows = await tx.rows_as(_ClaimedRow, query, {"now": tx.now, "most": limit, "only": only})
     await _add_large_bodies(tx, [row for row in rows if row["body"] is None])
     return [
         StoredDelivery(
@@ -137,6 +138,19 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
         for row in rows
         if (body := row["body"]) is not None
     ]
+
+
+@functools.cache
+def _due(*, sqlite: bool, one: bool) -> sa.Select[*tuple[Any, ...]]:
+    """Return the query for what is due, put together once, since it runs all the time."""
+    columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
+    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
+    query = sa.select(*columns, small)
+    query = query.where(delivery.c.state == "stored", delivery.c.due_at <= sa.bindparam("now"))
+    if one:
+        query = query.where(delivery.c.id == sa.bindparam("only"))
+    query = query.order_by(delivery.c.due_at, delivery.c.id).limit(sa.bindparam("most", type_=sa.Integer))
+    return query if sqlite else query.with_for_update(skip_locked=True)
 
 
 async def _add_large_bodies(tx: Transaction, rows: Sequence[_ClaimedRow]) -> None:
@@ -154,10 +168,9 @@ async def settle(
     tx: Transaction, claimed: Sequence[StoredDelivery], state: str, error: str | None = None
 ) -> None:
     """Mark deliveries handled, ignored or parked."""
-    change = {"state": state, "error": error, "attempts": delivery.c.attempts + 1}
     ids = [one.id for one in claimed]
     if ids:
-        await tx.run(sa.update(delivery).where(delivery.c.id.in_(ids)).values(change))
+        await tx.run(SETTLE, {"ids": ids, "settled_as": state, "because": error})
 
 
 async def park(tx: Transaction, claimed: StoredDelivery, error: str) -> bool:

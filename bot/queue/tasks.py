@@ -6,6 +6,7 @@ process leaves `running` rows behind; when their lease expires they wait again.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.core.clock import JITTER
 from bot.core.errors import GITHUB_UNAVAILABLE
-from bot.db.transaction import TaskRequest
+from bot.db.transaction import TaskRequest, insert_into
 from bot.queue.tables import task
 
 if TYPE_CHECKING:
@@ -24,6 +25,28 @@ if TYPE_CHECKING:
 BACKOFF = (1, 5, 15, 60, 120, 300, 600)  # seconds
 MAX_ATTEMPTS = 12  # of a task that fails for an unknown reason: about an hour
 LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
+SAME_RUN = (  # still: a process that lost its lease must not end the next run
+    task.c.id == sa.bindparam("of_id"),
+    task.c.state == "running",
+    task.c.attempts == sa.bindparam("of_attempt"),
+)
+DEAD_OF_KEY = (
+    task.c.kind == sa.bindparam("of_kind"),
+    task.c.key == sa.bindparam("of_key"),
+    task.c.state == "dead",
+)
+END = (
+    sa.update(task)
+    .where(*SAME_RUN)
+    .values(
+        state=sa.bindparam("ended_as"),
+        error=sa.bindparam("because"),
+        finished_at=sa.bindparam("now"),
+        owner=None,
+        lease_until=None,
+    )
+)
+SETTLE_DEAD = sa.update(task).where(*DEAD_OF_KEY).values(state="done")
 CLAIMED = (task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
 
 
@@ -51,29 +74,26 @@ async def enqueue(
     tx: Transaction, requests: Sequence[TaskRequest], *, background: Collection[str] = frozenset()
 ) -> None:
     """Add tasks, or join those that wait already."""
-    insert = tx.insert(task)
-    earliest = sa.case((insert.excluded.due_at < task.c.due_at, insert.excluded.due_at), else_=task.c.due_at)
-    plain = [
-        _new(tx, request, background=request.kind in background)
-        for request in requests
-        if request.max_wait is None
-    ]
-    if plain:
-        await tx.run(_upsert(insert, earliest), plain)
-    latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
-    postponed = sa.case((insert.excluded.due_at > latest, latest), else_=insert.excluded.due_at)
-    for request in requests:
+    rows = {request: _new(tx, request, background=request.kind in background) for request in requests}
+    if plain := [row for request, row in rows.items() if request.max_wait is None]:
+        await tx.run(_upsert(sqlite=tx.sqlite, postpones=False), plain)
+    for request, row in rows.items():
         if request.max_wait is not None:
-            statement = _upsert(
-                insert.values(_new(tx, request, background=request.kind in background)), postponed
-            )
-            await tx.run(statement, {"max_wait": request.max_wait})
+            await tx.run(_upsert(sqlite=tx.sqlite, postpones=True), row | {"max_wait": request.max_wait})
 
 
-def _upsert(insert: Any, due_at: Any) -> Any:
-    """Return the insert that moves a waiting task of the same key to `due_at` instead."""
+@functools.cache
+def _upsert(*, sqlite: bool, postpones: bool) -> Any:
+    """Return the insert that moves a waiting task of the same key to an earlier time, or postpones it, instead."""
+    insert = insert_into(task, sqlite=sqlite)
+    due_at = insert.excluded.due_at
+    latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
+    postponed = sa.case((due_at > latest, latest), else_=due_at)
+    earliest = sa.case((due_at < task.c.due_at, due_at), else_=task.c.due_at)
     return insert.on_conflict_do_update(
-        index_elements=["kind", "key"], index_where=sa.text("state = 'waiting'"), set_={"due_at": due_at}
+        index_elements=["kind", "key"],
+        index_where=sa.text("state = 'waiting'"),
+        set_={"due_at": postponed if postpones else earliest},
     )
 
 
@@ -108,6 +128,20 @@ async def claim(
 
     Other kinds are left to the newer version that knows them: two versions may share a database.
     """
+    values = {
+        "now": tx.now,
+        "kinds": sorted(kinds),
+        "most": limit,
+        "by": owner,
+        "until": tx.now + LEASE,
+    }
+    rows = (await tx.run(_claiming(sqlite=tx.sqlite, background=background), values)).mappings().all()
+    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+@functools.cache
+def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
+    """Return the statement that claims; its parts are put together once, since it runs all the time."""
     other = task.alias("other")
     running = sa.exists().where(
         other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
@@ -117,30 +151,28 @@ async def claim(
         .where(
             task.c.state == "waiting",
             task.c.background == (sa.true() if background else sa.false()),
-            task.c.due_at <= tx.now,
-            task.c.kind.in_(sorted(kinds)),
+            task.c.due_at <= sa.bindparam("now"),
+            task.c.kind.in_(sa.bindparam("kinds", expanding=True)),
             ~running,
         )
         .order_by(task.c.due_at, task.c.id)
-        .limit(limit)
+        .limit(sa.bindparam("most", type_=sa.Integer))
     )
-    if not tx.sqlite:
+    if not sqlite:
         due = due.with_for_update(skip_locked=True)
     chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
-    statement = (
+    return (
         sa.update(task)
         .where(task.c.id.in_(sa.select(chosen.c.id)))
         .values(
             state="running",
-            owner=owner,
-            lease_until=tx.now + LEASE,
+            owner=sa.bindparam("by"),
+            lease_until=sa.bindparam("until"),
             attempts=task.c.attempts + 1,
             error=None,
         )
         .returning(*CLAIMED)
     )
-    rows = (await tx.run(statement)).mappings().all()
-    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 async def finish(tx: Transaction, done: Task) -> bool:
@@ -150,14 +182,15 @@ async def finish(tx: Transaction, done: Task) -> bool:
     """
     ended = await _end(tx, done, state="done", error=None)
     if ended:
-        await tx.run(sa.update(task).where(*_dead_of_key(done)).values(state="done"))
+        await tx.run(SETTLE_DEAD, {"of_kind": done.kind, "of_key": done.key})
     return ended
 
 
 async def give_up(tx: Transaction, failed: Task, error: str) -> None:
     """Keep a task that can never succeed as dead, with the reason, for the operator; only the last of a key is kept."""
     if await _end(tx, failed, state="dead", error=error):
-        await tx.run(sa.delete(task).where(*_dead_of_key(failed), task.c.id != failed.id))
+        others = sa.delete(task).where(*DEAD_OF_KEY, task.c.id != failed.id)
+        await tx.run(others, {"of_kind": failed.kind, "of_key": failed.key})
 
 
 async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yields: bool = False) -> None:
@@ -171,7 +204,8 @@ async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yield
     try:
         async with tx.conn.begin_nested():
             waits = again | {"state": "waiting", "owner": None, "lease_until": None}
-            await tx.run(sa.update(task).where(*_same_run(failed)).values(waits))
+            again_in_turn = sa.update(task).where(*SAME_RUN).values(waits)
+            await tx.run(again_in_turn, {"of_id": failed.id, "of_attempt": failed.attempts})
     except sa.exc.IntegrityError:  # one of its key waits already
         if yields:
             again["due_at"] = sa.case((task.c.due_at < due_at, task.c.due_at), else_=due_at)
@@ -224,21 +258,9 @@ async def renew(tx: Transaction, *, owner: str) -> None:
 
 
 async def _end(tx: Transaction, ended: Task, *, state: str, error: str | None) -> bool:
-    done = await tx.run(
-        sa.update(task)
-        .where(*_same_run(ended))
-        .values(state=state, error=error, finished_at=tx.now, owner=None, lease_until=None)
-    )
+    values = {"now": tx.now, "ended_as": state, "because": error}
+    done = await tx.run(END, values | {"of_id": ended.id, "of_attempt": ended.attempts})
     return bool(done.rowcount)
-
-
-def _dead_of_key(one: Task) -> tuple[sa.ColumnElement[bool], ...]:
-    return task.c.kind == one.kind, task.c.key == one.key, task.c.state == "dead"
-
-
-def _same_run(claimed: Task) -> tuple[sa.ColumnElement[bool], ...]:
-    """Whether this very run goes on: a process that lost its lease must not end the next run."""
-    return task.c.id == claimed.id, task.c.state == "running", task.c.attempts == claimed.attempts
 
 
 def backoff(attempts: int) -> int:
