@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gidgethub.routing import Router
 
+from bot.core.json_fields import as_commit, as_text
 from bot.ingest.delivery import record_repository
 from bot.oot.publish import merge_queue
 from bot.oot.results.task_keys import request_publish
@@ -27,14 +28,17 @@ async def merge_group(event: Delivery, tx: Transaction) -> None:
     group = event.data.get("merge_group")
     if tx.replaying or not isinstance(group, dict):
         return
-    ref, sha = group.get("head_ref"), group.get("head_sha")
-    found = QUEUE_REF.fullmatch(ref) if isinstance(ref, str) else None
-    if found is None or not isinstance(sha, str):
+    sha = as_text(group.get("head_sha"))
+    found = QUEUE_REF.fullmatch(as_text(group.get("head_ref")) or "")
+    if found is None or sha is None:
         return
+    number = int(found[1])
     if event.action == "checks_requested":
-        base = group.get("base_sha")
-        known = base if isinstance(base, str) else None
-        await merge_queue.begin(tx, event.repo, sha, base_sha=known, number=int(found[1]))
-        request_publish(tx, event.repo, int(found[1]))
+        base, branch = as_commit(group.get("base_sha")), as_text(group.get("base_ref"))
+        base_ref = branch.removeprefix("refs/heads/") if branch else None
+        await merge_queue.begin(tx, event.repo, sha, base_sha=base, base_ref=base_ref, number=number)
+        request_publish(tx, event.repo, number)
     elif event.action == "destroyed":
-        await merge_queue.end(tx, event.repo, sha, number=int(found[1]))
+        await merge_queue.end(tx, event.repo, sha, number=number, merged=event.data.get("reason") == "merged")
+    for other in await merge_queue.building_on(tx, event.repo, sha):
+        request_publish(tx, event.repo, other)

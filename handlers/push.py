@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gidgethub.routing import Router
 
+from bot.core.json_fields import as_text
 from bot.ingest import watched
 from bot.ingest.delivery import record
 from bot.ingest.records import PUSH
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.publish import merge_queue
+from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -26,6 +29,9 @@ async def push(event: Delivery, tx: Transaction) -> None:
     """Record the push or deletion and dispatch it; reread the allowlist when the push may have changed the file."""
     pushed = record(tx, event, PUSH)
     tx.enqueue("relay", event.delivery_id)
+    if after := as_text(event.data.get("after")):  # a queue may have waited to know this commit
+        for number in await merge_queue.building_on(tx, event.repo, after):
+            request_publish(tx, event.repo, number)
     source = await allowlists.source_on_github(tx)
     if source and _may_touch(source.path, event.data):
         known = await watched.ids(tx, source.repo)  # it may have been renamed since

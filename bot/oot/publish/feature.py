@@ -14,5 +14,6 @@ FEATURE = Feature(
         "publish_open": "bot.oot.publish.publish:run_publish_open",
     },
     on_start="bot.oot.publish.create_once:lose_all",
+    reconcile="bot.oot.publish.queue_bases:reconcile",
     prune="bot.oot.publish.merge_queue:prune",
 )

@@ -177,20 +177,28 @@ class _Judge:
 
     async def in_queue(self) -> list[_Gate]:
         """Return the gates of this pull request's commits in merge queues."""
-        groups = await merge_queue.waiting(self.tx, self.state.repo) if self.state.current else []
+        tx, state = self.tx, self.state
+        groups = await merge_queue.of_pull(tx, state.repo, state.number) if state.current else []
         gates = []
-        for sha in [group["head_sha"] for group in groups if group["pr_number"] == self.state.number]:
-            head = await self._head_of(self.state.number)
-            worst = await self._worst(head, merge_queue.chain(groups, sha)[1:])
-            gates.append(_Gate(sha=sha, head=worst, current=True))
+        for group in groups:
+            chain = await merge_queue.chain(tx, group)
+            head = await self._head_of(state.number)
+            worst = await self._worst(head, chain.numbers[1:], unknown=chain.unknown is not None)
+            gates.append(_Gate(sha=group["head_sha"], head=worst, current=True))
         return gates
 
-    async def _worst(self, head: Head, others: Sequence[int]) -> Head:
-        """Return the head with the worst gate: this one, or the current head of one of the other pull requests."""
+    async def _worst(self, head: Head, others: Sequence[int], *, unknown: bool = False) -> Head:
+        """Return the head with the worst gate: this one, or the current head of one of the other pull requests.
+
+        `unknown`: there are more of them, nobody knows which.
+        """
         if len(others) > MOST_JUDGED:
-            unknown = f"{len(others) + 1} open pull requests decide here: close those that are not needed"
-            return replace(head, view=replace(head.view, gate_unknown=unknown))
+            return _kept_waiting(
+                head, f"{len(others) + 1} open pull requests decide here: close those that are not needed"
+            )
         heads = [head, *[await self._head_of(number) for number in others]]
+        if unknown:
+            heads.append(_kept_waiting(head, "the commit it builds on is in no group that is known"))
         return min(heads, key=lambda one: rank(one.view, self.terms))
 
     async def _head_of(self, number: int) -> Head:
@@ -203,3 +211,8 @@ class _Judge:
         unknown = f"nothing is known of pull request {number}, which is before this one in the queue"
         view = Pull(repo=repo, number=number, head_sha="", gate_unknown=unknown)
         return Head(view=view, facts={}, entries={}, expecting=True)
+
+
+def _kept_waiting(head: Head, reason: str) -> Head:
+    """Return a head whose gate waits, whatever its backends say."""
+    return replace(head, view=replace(head.view, gate_unknown=reason))

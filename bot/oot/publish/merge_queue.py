@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ingest.prune import BATCH, DAY, in_batches
+from bot.ingest.tables import records
 from bot.oot.publish.rows import MergeGroupRow
 from bot.oot.publish.tables import oot_merge_group
 
@@ -18,29 +20,48 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 GROUP = oot_merge_group.c
+KEY = ["upstream_repo", "head_sha"]
+LONGEST = 200  # commits in a queue that build on one another
 RETENTION = 30 * DAY  # also of groups whose end was never delivered
 
 
-async def begin(tx: Transaction, repo: str, head_sha: str, *, base_sha: str | None, number: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The pull requests in a commit of a queue: its own first, then those it builds on."""
+
+    numbers: list[int]
+    # the last of their groups, if what it builds on is neither a known group nor known to be on the base branch
+    unknown: MergeGroupRow | None = None
+
+
+async def begin(
+    tx: Transaction, repo: str, head_sha: str, *, base_sha: str | None, base_ref: str | None, number: int
+) -> None:
     """Record that a queue waits for the gate on one of its commits; one that has already ended stays ended."""
-    values = {
-        "upstream_repo": repo, "head_sha": head_sha, "base_sha": base_sha, "pr_number": number,
-        "created_at": tx.now, "ended_at": None,
-    }  # fmt: skip
-    await tx.run(tx.insert(oot_merge_group).values(values).on_conflict_do_nothing())
-
-
-async def end(tx: Transaction, repo: str, head_sha: str, *, number: int) -> None:
-    """Record that a commit was merged or left the queue; this event can arrive before the one that adds it."""
-    values = {
-        "upstream_repo": repo, "head_sha": head_sha, "base_sha": None, "pr_number": number,
-        "created_at": tx.now, "ended_at": tx.now,
-    }  # fmt: skip
-    insert = tx.insert(oot_merge_group).values(values)
-    same = ["upstream_repo", "head_sha"]
-    await tx.run(
-        insert.on_conflict_do_update(index_elements=same, set_={"ended_at": insert.excluded.ended_at})
+    insert = tx.insert(oot_merge_group).values(
+        upstream_repo=repo,
+        head_sha=head_sha,
+        base_sha=base_sha,
+        base_ref=base_ref,
+        pr_number=number,
+        created_at=tx.now,
     )
+    known = {name: sa.func.coalesce(GROUP[name], insert.excluded[name]) for name in ("base_sha", "base_ref")}
+    await tx.run(insert.on_conflict_do_update(index_elements=KEY, set_=known))
+
+
+async def end(tx: Transaction, repo: str, head_sha: str, *, number: int, merged: bool) -> None:
+    """Record that a commit was merged or left the queue; this event can arrive before the one that adds it."""
+    insert = tx.insert(oot_merge_group).values(
+        upstream_repo=repo,
+        head_sha=head_sha,
+        pr_number=number,
+        created_at=tx.now,
+        ended_at=tx.now,
+        merged=merged,
+    )
+    over = {name: insert.excluded[name] for name in ("ended_at", "merged")}
+    await tx.run(insert.on_conflict_do_update(index_elements=KEY, set_=over))
 
 
 async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
@@ -49,15 +70,66 @@ async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
     return await tx.rows_as(MergeGroupRow, query.order_by(GROUP.created_at, GROUP.head_sha))
 
 
-def chain(groups: Sequence[MergeGroupRow], head_sha: str) -> list[int]:
-    """Return the pull requests in a commit of the queue: its own first, then those it builds on."""
-    by_head = {group["head_sha"]: group for group in groups}
+async def of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:
+    """Return the commits on which queues wait for a pull request."""
+    mine = (GROUP.upstream_repo == repo, GROUP.pr_number == number, GROUP.ended_at.is_(None))
+    return await tx.rows_as(MergeGroupRow, sa.select(oot_merge_group).where(*mine))
+
+
+async def building_on(tx: Transaction, repo: str, sha: str) -> set[int]:
+    """Return the pull requests whose commits in a queue build directly on a commit."""
+    return {group["pr_number"] for group in await waiting(tx, repo) if group["base_sha"] == sha}
+
+
+async def chain(tx: Transaction, group: MergeGroupRow) -> Chain:
+    """Return the pull requests in a commit of a queue, down to the base branch."""
     numbers: list[int] = []
-    at: str | None = head_sha
-    while at is not None and (group := by_head.pop(at, None)):
+    seen: set[str] = set()
+    while len(numbers) < LONGEST:
         numbers.append(group["pr_number"])
-        at = group["base_sha"]
-    return numbers
+        seen.add(group["head_sha"])
+        if await _is_base_on_branch(tx, group):
+            return Chain(numbers=numbers)
+        below = await _get(tx, group["upstream_repo"], group["base_sha"])
+        if below is None or below["head_sha"] in seen:
+            break
+        if below["merged"]:
+            return Chain(numbers=numbers)
+        group = below
+    return Chain(numbers=numbers, unknown=group)
+
+
+async def unknown_bases(tx: Transaction, groups: Sequence[MergeGroupRow]) -> list[MergeGroupRow]:
+    """Return the groups at the ends of these ones' chains about which GitHub is to be asked, each once."""
+    ends = [(await chain(tx, group)).unknown for group in groups]
+    return list({group["head_sha"]: group for group in ends if group is not None}.values())
+
+
+async def note_base(tx: Transaction, group: MergeGroupRow, *, known: bool) -> None:
+    """Record what GitHub has said of a group's base."""
+    same = (GROUP.upstream_repo == group["upstream_repo"], GROUP.head_sha == group["head_sha"])
+    change = {"asked_at": tx.now} | ({"base_known": True} if known else {})
+    await tx.run(sa.update(oot_merge_group).where(*same).values(change))
+
+
+async def _get(tx: Transaction, repo: str, head_sha: str | None) -> MergeGroupRow | None:
+    same = (GROUP.upstream_repo == repo, GROUP.head_sha == head_sha)
+    return await tx.row_as(MergeGroupRow, sa.select(oot_merge_group).where(*same))
+
+
+async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:
+    """Whether a group's base is known to be on its base branch: by a push, its pull request, or GitHub's answer."""
+    repo, base, branch = group["upstream_repo"], group["base_sha"], group["base_ref"]
+    if group["base_known"] or base is None or branch is None:
+        return bool(group["base_known"])
+    push, pull = records["push"].c, records["pull_request"].c
+    pushed = (push.after == base, push.ref == f"refs/heads/{branch}", push.deleted.is_not(True))
+    based = (pull.number == group["pr_number"], pull.base_sha == base, pull.base_ref == branch)
+    found = [
+        sa.select(sa.literal(1)).where(sa.func.lower(columns.repo) == repo.lower(), *conditions).limit(1)
+        for columns, conditions in ((push, pushed), (pull, based))
+    ]
+    return any([await tx.row(query) is not None for query in found])
 
 
 def behind(groups: Sequence[MergeGroupRow], number: int) -> set[int]:

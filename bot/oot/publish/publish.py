@@ -17,7 +17,7 @@ from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
 from bot.ingest import record_reads
 from bot.ingest.watched import canonical_name
 from bot.oot.dispatch.plan_dispatches import redispatch_account
-from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, rows
+from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, queue_bases, rows
 from bot.oot.publish.check import Terms, write
 from bot.oot.results import task_keys
 from bot.oot.results.task_keys import request_publish
@@ -53,6 +53,7 @@ async def run(context: Context, task: Task) -> None:
         return
     if await github_reads.read_merge_base(context, state):
         state = await github_reads.read_state(context, repo, number)
+    await queue_bases.read(context, state)
     files = await github_reads.read_changed_files(context, state)
     async with context.store.read() as tx:
         present = await rows.checks_of(tx, state.repo, state.number)

@@ -79,6 +79,10 @@ class MergeGroupRow(TypedDict):
     pr_number: int
     created_at: int
     ended_at: int | None
+    base_ref: str | None
+    merged: bool | None
+    base_known: bool | None
+    asked_at: int | None
 
 
 class ChangedFilesRow(TypedDict):

@@ -85,9 +85,12 @@ oot_merge_group = sa.Table(
     _column("base_sha", sa.Text),  # what it builds on: the group before it, else the base branch
     _must("pr_number", Big),  # the pull request whose turn it is
     _must("created_at", Big),
-    _column(
-        "ended_at", Big
-    ),  # merged, or taken out of the queue; its event can arrive before the one that began it
+    # merged, or taken out of the queue; its event can arrive before the one that began it
+    _column("ended_at", Big),
+    _column("base_ref", sa.Text),  # the base branch, without refs/heads/
+    _column("merged", sa.Boolean),  # it is on the base branch now
+    _column("base_known", sa.Boolean),  # GitHub said that base_sha is on the base branch
+    _column("asked_at", Big),  # when GitHub was asked that
     sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_group"),
 )
 
