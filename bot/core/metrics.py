@@ -90,6 +90,7 @@ CI_FETCHES = Counter(
     ["kind", "state"],
 )
 CI_BYTES = Counter("ootbot_ci_bytes_total", "Bytes downloaded of logs and artifacts.", ["kind"])
+CI_BLOB_BYTES = Gauge("ootbot_ci_blob_bytes", "Size of the stored logs and other blobs, measured hourly.")
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",

@@ -34,5 +34,8 @@ FEATURE = Feature(
         "run": "bot.ci.collect.sections:of_run",
         "job": "bot.ci.collect.sections:of_job",
     },
+    prune="bot.ci.collect.prune:prune",
+    doctor="bot.ci.collect.doctor:check",
+    commands={"ci": "bot.console.ci:ci"},
     settings="bot.ci.collect.settings:CollectSettings",
 )

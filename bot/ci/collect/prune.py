@@ -1,0 +1,133 @@
+"""Deleting what was collected: blobs past their retention or over the limit, blobs no row names, old rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.collect.blobs import BLOBS
+from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.states import State
+from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
+from bot.core import metrics
+from bot.ingest.prune import in_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.collect.blobs import BlobInfo
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+
+DAY = 86_400_000  # milliseconds
+BATCH = 200
+LOG_PREFIX = "log/"
+F = ci_fetch.c
+
+
+async def prune(context: Context) -> dict[str, int]:
+    """Delete what is past its retention, then the oldest logs where blobs still take too much room."""
+    limits, now = context.settings.of(CollectSettings), context.clock.now()
+    kept = {
+        LOG_PREFIX: limits.ci_log_retention_days,
+        "results/": limits.ci_result_retention_days,
+        "util/": limits.ci_utilization_retention_days,
+    }
+    deleted = 0
+    for prefix, days in kept.items():
+        deleted += await _past(context, prefix, before=now - days * DAY, words=f"kept for {days} days")
+    unnamed, size, logs = await _survey(context, before=now - DAY)
+    over = await _over(context, logs, size - limits.blobs_max_bytes)
+    metrics.CI_BLOB_BYTES.set(size)
+    return {"blobs": deleted + over, "unnamed blobs": unnamed, "rows of CI": await _rows(context, now)}
+
+
+async def _past(context: Context, prefix: str, *, before: int, words: str) -> int:
+    """Delete the blobs of fetches that ended before a time."""
+    deleted = 0
+    while True:
+        async with context.store.transaction() as tx:
+            query = (
+                sa.select(F.blob)
+                .where(F.blob >= prefix, F.blob < prefix[:-1] + "0", F.done_at < before)
+                .limit(BATCH)
+            )
+            keys = list((await tx.run(query)).scalars())
+            await _forget(tx, keys, words)
+        if not keys:
+            return deleted
+        for key in keys:
+            await context.resource(BLOBS).delete(key)
+        deleted += len(keys)
+        await context.clock.sleep(0.02)
+
+
+async def _forget(tx: Transaction, keys: Sequence[str], words: str) -> None:
+    """Note that blobs are gone, before they are: one that is left has no row, and is deleted later."""
+    gone = {"blob": None, "state": State.EXPIRED.value, "error": words}
+    if keys:
+        await tx.run(sa.update(ci_fetch).where(F.blob.in_(list(keys))).values(gone))
+
+
+async def _survey(context: Context, *, before: int) -> tuple[int, int, list[BlobInfo]]:
+    """Delete blobs that no row names, except young ones; returns how many, the size of the rest, and the logs."""
+    blobs = context.resource(BLOBS)
+    found = [one async for one in blobs.list()]
+    size = sum(one.size for one in found)
+    deleted = 0
+    for start in range(0, len(found), BATCH):
+        old = [one for one in found[start : start + BATCH] if one.modified_at < before]
+        async with context.store.read() as tx:
+            named = sa.select(F.blob).where(F.blob.in_([one.key for one in old]))
+            known = set((await tx.run(named)).scalars()) if old else set()
+        for one in old:
+            if one.key not in known:
+                await blobs.delete(one.key)
+                size -= one.size
+                deleted += 1
+    return deleted, size, [one for one in found if one.key.startswith(LOG_PREFIX)]
+
+
+async def _over(context: Context, logs: list[BlobInfo], excess: int) -> int:
+    """Delete the oldest logs until what is over the limit is gone; returns how many."""
+    chosen = []
+    for one in sorted(logs, key=lambda one: one.modified_at):
+        if excess <= 0:
+            break
+        chosen.append(one.key)
+        excess -= one.size
+    for start in range(0, len(chosen), BATCH):
+        keys = chosen[start : start + BATCH]
+        async with context.store.transaction() as tx:
+            await _forget(tx, keys, "deleted to keep BLOBS_MAX_BYTES")
+        for key in keys:
+            await context.resource(BLOBS).delete(key)
+        await context.clock.sleep(0.02)
+    return len(chosen)
+
+
+async def _rows(context: Context, now: int) -> int:
+    """Delete rows that are as old as records get."""
+    before = now - context.settings.record_retention_days * DAY
+    deleted = 0
+    for table, age in (
+        (ci_fetch, ci_fetch.c.asked_at < before),
+        (ci_listing, ci_listing.c.at < before),
+        (ci_artifact, sa.func.coalesce(ci_artifact.c.expires_at, ci_artifact.c.created_at, 0) < before),
+        (ci_storage_day, ci_storage_day.c.day < before // DAY),
+    ):
+        deleted += await _delete(context, table, age)
+    return deleted
+
+
+async def _delete(context: Context, table: sa.Table, age: sa.ColumnElement[bool]) -> int:
+    keys = list(table.primary_key.columns)
+
+    async def find(tx: Transaction) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in (await tx.run(sa.select(*keys).where(age).limit(BATCH))).all()]
+
+    async def delete(tx: Transaction, found: Sequence[tuple[object, ...]]) -> None:
+        await tx.run(sa.delete(table).where(tx.among(keys, found)))
+
+    return await in_batches(context, find, delete)

@@ -1,0 +1,128 @@
+"""ootbot ci: collect what is past, and see how far collecting is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.console.common import config_option, load_settings, run
+from bot.console.redeliver import span
+from bot.core.json_fields import iso_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bot.context import Context
+    from bot.core.settings import Settings
+
+LOOK = 2.0  # seconds between two looks at what is done
+SETTLED = 30.0  # seconds after which everything that is done is all there is
+PATIENCE = 60.0  # seconds without any progress
+COLLECT = """Collect the logs and artifacts of runs that are past.
+
+\b
+The running bot does the work, within its budget; this command waits for it and may be interrupted.
+\b
+  ootbot ci collect owner/repo --run 123456789
+  ootbot ci collect owner/repo --since 2d --no-wait
+"""
+
+
+@click.group()
+def ci() -> None:
+    """Collect CI's logs and artifacts, and see how far that is."""
+
+
+@ci.command(help=COLLECT)
+@click.argument("repo")
+@click.option("--run", "run_id", type=click.IntRange(min=1), help="One run, by its id.")
+@click.option("--since", callback=span, help="All runs created since, such as 2d.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the running bot to finish.")
+@config_option
+def collect(repo: str, run_id: int | None, since: int | None, config: Path | None, *, no_wait: bool) -> None:
+    """Collect runs that are past."""
+    if (run_id is None) == (since is None):
+        raise click.UsageError("say which runs: either --run or --since")
+    run(_collect(load_settings(config), repo, run_id, since, wait=not no_wait))
+
+
+@ci.command()
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@config_option
+def status(config: Path | None, *, as_json: bool) -> None:
+    """Show how far collecting is, by repository."""
+    run(_status(load_settings(config), as_json=as_json))
+
+
+async def _collect(
+    settings: Settings, repo: str, run_id: int | None, since: int | None, *, wait: bool
+) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot.ci.collect import backfill, scope  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        async with context.store.read() as tx:
+            refused = await scope.refusal(tx, settings, repo, workflow=None)
+        if refused and refused.startswith("CI="):
+            click.echo(f"ootbot: {repo} is not collected: {refused}", err=True)
+            sys.exit(1)
+        found = []
+        if run_id is not None:
+            found.append(await backfill.ask_run(context, repo, run_id))
+        else:
+            async for one in backfill.ask_since(context, repo, context.clock.now() - (since or 0) * 1000):
+                click.echo(f"run {one.run_id}: {one.jobs} jobs, {one.failed} failed", err=True)
+                found.append(one)
+        jobs, failed = sum(one.jobs for one in found), sum(one.failed for one in found)
+        click.echo(f"asked for {len(found)} runs with {jobs} jobs, {failed} of them failed", err=True)
+        if wait and found:
+            await _follow(context, [one.run_id for one in found])
+
+
+async def _follow(context: Context, run_ids: list[int]) -> None:
+    """Print how much is done until all is, or nothing happens any more."""
+    from bot.ci.collect import backfill  # noqa: PLC0415 - the same
+
+    last, idle = (-1, -1), 0.0
+    while True:
+        await context.clock.sleep(LOOK)
+        async with context.store.read() as tx:
+            now = await backfill.left(tx, run_ids)
+        idle = 0.0 if now != last else idle + LOOK
+        if now != last and now[0]:
+            click.echo(f"{now[1]} of {now[0]} done", err=True)
+        last = now
+        if idle >= SETTLED and now[0] == now[1]:
+            return
+        if idle >= PATIENCE:
+            click.echo(
+                "nothing moves: is `ootbot serve` running? `ootbot ci status` shows the rest", err=True
+            )
+            sys.exit(1)
+
+
+async def _status(settings: Settings, *, as_json: bool) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the same
+    from bot.ci.collect import backfill  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context, context.store.read() as tx:
+        found = await backfill.progress(tx)
+    shown = [
+        {**one, "oldest_wanted_at": one["oldest_wanted_at"] and iso_time(one["oldest_wanted_at"])}
+        for one in found
+    ]
+    if as_json:
+        click.echo(json.dumps({"repos": shown}, indent=2))
+        return
+    for one in shown:
+        states = one["states"]
+        assert isinstance(states, dict)
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        oldest = f"; the oldest wanted since {one['oldest_wanted_at']}" if one["oldest_wanted_at"] else ""
+        spent = f"{one['calls_last_hour']} calls and {one['bytes_last_hour']:,} bytes in the last hour"
+        click.echo(f"{one['repo']}: {counts}{oldest}; {spent}")
+    if not shown:
+        click.echo("nothing was collected yet")
