@@ -8,12 +8,14 @@ from msgspec import Meta, Struct
 
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import entry as terms
+from bot.oot.pages.gate_answer import Gate
 from bot.oot.reports.bodies import Conclusion, FailedTest, Status
 from bot.oot.results import shown
 from bot.oot.statistics.readiness import Word
 from bot.oot.statistics.stats import grade
+from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import History
+from bot.oot.verdict.view import History, Role
 from bot.web.answers import Answer, Time, fill, one_of, time
 
 if TYPE_CHECKING:
@@ -170,10 +172,11 @@ class PullRequest(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True):
-    """A head of a pull request, with its backends by state where they were judged."""
+    """A head of a pull request, with its gate, and its backends by state where they were judged."""
 
     sha: str
     current: bool
+    gate: Annotated[GateState | None, Meta(description="null where no backend blocks")]
     backends: dict[Annotated[str, one_of(map(str, State))], int] | None
 
 
@@ -194,6 +197,7 @@ class OnHead(Struct, frozen=True):
 
     repo: str
     level: Level
+    role: Annotated[Role, Meta(description="requested: by its label; watching: nobody waits for it")]
     device: str | None
     state: State
     reason: str
@@ -280,6 +284,7 @@ class PullAnswer(Answer, frozen=True, kw_only=True):
     """  # noqa: D205 - one paragraph of the document
 
     pull: PullRequest
+    gate: Annotated[Gate | None, Meta(description="null where the commit has none")]
     heads: list[Head]
     backends: list[OnHead]
     jobs: list[Job]
@@ -352,7 +357,7 @@ def head(line: HeadLine, *, current: bool) -> Head:
     """Return a head with its backends by state."""
     states = [backend.state for backend in line.backends]
     counts = {str(state): states.count(state) for state in State if state in states}
-    return Head(sha=line.sha, current=current, backends=counts if line.judged else None)
+    return Head(sha=line.sha, current=current, gate=line.gate, backends=counts if line.judged else None)
 
 
 def section(one: BackendSection) -> OnHead:
@@ -361,7 +366,7 @@ def section(one: BackendSection) -> OnHead:
         fill(FailingJob, job, workflow_name=job.workflow, job_name=job.name) for job in one.backend.failing
     ]
     finished, source = one.backend.state.finished, "relay" if one.relayed else "callback"
-    return fill(OnHead, one.backend, finished=finished, failing=failing, source=source)
+    return fill(OnHead, one.backend, role=one.role, finished=finished, failing=failing, source=source)
 
 
 def job(row: JobRow) -> Job:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.pages import answers, health, levels_page, metrics_page, pulls
+from bot.oot.pages import answers, gate_answer, health, levels_page, metrics_page, pulls
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import (
     ORDER_OF_JOBS,
@@ -116,6 +116,7 @@ async def pull(request: web.Request) -> web.Response:
         rows = await jobs_of_pull(tx, found.names, number, sha=only, limit=limit + 1)
     answer = answers.PullAnswer(
         pull=answers.pull(found),
+        gate=gate_answer.read(found, prefix=context.settings.check_prefix),
         heads=[answers.head(line, current=line is found.heads[0]) for line in found.heads],
         backends=[answers.section(section) for section in found.sections],
         jobs=[answers.job(row) for row in rows[-limit:]],

@@ -25,6 +25,7 @@ from bot.oot.pages import (
     template_filters,
 )
 from bot.oot.pages.commit_page import unknown, upstream_ci
+from bot.oot.publish import check_run_text
 from bot.oot.statistics.day_sums_cache import DAY_SUMS, DaySumsCache
 from bot.oot.verdict import upstream_checks
 from bot.web import access, blocks, html, parameters
@@ -33,7 +34,9 @@ from bot.web.blocks import PullSubject
 from bot.web.html import page, render
 
 if TYPE_CHECKING:
+    from bot.core.settings import Settings
     from bot.oot.pages.health import Health
+    from bot.oot.pages.pulls import PullPage
 
 EVENTS = {
     "pull_request": "pull requests", "push": "pushes", "nightly": "nightly tests", "periodic": "periodic tests",
@@ -121,6 +124,8 @@ async def pull(request: web.Request) -> web.Response:
     return render(
         request,
         "pull.html",
+        gate_name=check_run_text.gate(context.settings.check_prefix),
+        gate_url=_gate_url(context.settings, found),
         fresh=parameters.of(request, default=RUNNING if unfinished else 0),
         shown=found,
         wanted=request.query.get("backend", ""),
@@ -129,6 +134,13 @@ async def pull(request: web.Request) -> web.Response:
         blocks=added,
         json_url=f"/api/oot/pulls/{found.repo}/{number}" + (f"?sha={found.sha}" if sha else ""),
     )
+
+
+def _gate_url(settings: Settings, found: PullPage) -> str | None:
+    """Return the address of the gate's check run on GitHub, None before it was written."""
+    if found.gate is None or found.gate.check_run_id is None:
+        return None
+    return f"{web_url(settings.github_api_url)}/{found.repo}/runs/{found.gate.check_run_id}"
 
 
 def setup(app: web.Application) -> None:

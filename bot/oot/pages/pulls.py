@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from bot.core.errors import Rejected
 from bot.ingest import record_reads
 from bot.oot.pages import rows
+from bot.oot.publish import gates
 from bot.oot.results import dispatches
+from bot.oot.verdict import gate
 from bot.oot.verdict.comparing import explain
-from bot.oot.verdict.pull_state import read_pull
-from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import anchor_of, relayed
+from bot.oot.verdict.pull_state import MOST_HEADS, read_pull
+from bot.oot.verdict.view import Role, anchor_of, relayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
+    from bot.oot.publish.gates import ShownGate
     from bot.oot.results.rows import JobRow
+    from bot.oot.verdict.gate import GateState
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend
     from bot.web.access import Hidden
@@ -39,6 +42,11 @@ class BackendSection:
     relayed: bool = False  # reported by an outside relay: shown, never a check run
     full: bool = True  # with its jobs; of many backends only the most urgent ones
 
+    @property
+    def role(self) -> Role:
+        """What its verdict is for: whatever an outside relay reports is only watched."""
+        return Role.WATCHING if self.relayed else self.backend.role
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadLine:
@@ -47,21 +55,7 @@ class HeadLine:
     sha: str
     backends: tuple[Backend, ...]
     judged: bool = True  # False: its backends were not judged, there are too many heads
-
-    @property
-    def red(self) -> int:
-        """Number of backends a person should look at."""
-        return sum(one.state.red for one in self.backends)
-
-    @property
-    def unfinished(self) -> int:
-        """Number of backends that have not finished."""
-        return sum(not one.state.finished for one in self.backends)
-
-    @property
-    def passed(self) -> int:
-        """Number of backends that passed."""
-        return sum(one.state is State.SUCCESS for one in self.backends)
+    gate: GateState | None = None  # None: nothing blocks there, or nothing was judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +70,18 @@ class PullPage:
     heads: tuple[HeadLine, ...]  # newest first
     sections: tuple[BackendSection, ...]  # of the head shown
     names: tuple[str, ...]  # spellings of the repository in our rows
+    gate: ShownGate | None = None  # of the head shown
+
+    @property
+    def by_role(self) -> list[tuple[Role, list[Backend]]]:
+        """The backends on the shown head, those that block first."""
+        found = [(role, [one.backend for one in self.sections if one.role is role]) for role in Role]
+        return [(role, backends) for role, backends in found if backends]
+
+    @property
+    def decisive(self) -> bool:
+        """Whether the head shown is the one that would be merged."""
+        return self.current and self.record is not None and self.record["state"] == "open"
 
     @property
     def current(self) -> bool:
@@ -118,7 +124,32 @@ async def read(
     found = _in_part(
         _shown(settings, state, names, relayed=relayed, seen=seen, sha=sha), full, wanted.casefold()
     )
-    return await _explained(tx, state, found)
+    return await _gated(tx, settings, state, await _explained(tx, state, found))
+
+
+async def _gated(tx: Transaction, settings: Settings, state: PullState, found: PullPage) -> PullPage:
+    """Return the page with the gate of the head shown, and the state of the gate on every head that was judged."""
+    chosen = [
+        *state.heads[:MOST_HEADS],
+        *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == found.sha),
+    ]
+    written = await gates.shown(tx, settings, state, [head for head in chosen if head.judged])
+    lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in found.heads)
+    shown = written.get(found.sha or "")
+    if shown and shown.number == found.number:
+        explained = {one.backend.repo: one.backend for one in found.sections if not one.relayed}
+        shown = replace(shown, gate=shown.gate.with_histories(explained))
+    return replace(found, heads=lines, gate=shown)
+
+
+def _gate_state(state: PullState, line: HeadLine, written: ShownGate | None) -> GateState | None:
+    """Return the state of the gate on a head; where none is written, what its blocking backends come to."""
+    if written is not None:
+        return written.gate.state
+    head = state.head(line.sha)
+    if head is None or not head.judged or not any(one.blocks for one in head.view.backends):
+        return None
+    return gate.judge(head.view.backends, unknown=head.view.gate_unknown).state
 
 
 def _in_part(found: PullPage, full: int | None, wanted: str) -> PullPage:

@@ -13,8 +13,9 @@ from bot.oot.publish import failure_text
 from bot.oot.statistics import job_matrix, stats
 from bot.oot.statistics.readiness import Word
 from bot.oot.verdict import words
+from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
-from bot.oot.verdict.view import anchor_of
+from bot.oot.verdict.view import Role, anchor_of
 from bot.web.html import SIGNS, word
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from bot.oot.statistics.job_matrix import Cell, Line, Matrix
     from bot.oot.verdict.view import Backend, Job
 
+ROLES = {Role.BLOCKING: "Blocking", Role.REQUESTED: "Asked for by label", Role.WATCHING: "Watching"}
+GATES = {GateState.PASSED: "good", GateState.FAILED: "bad", GateState.WAITING: "wait", None: "idle"}
 READY = {Word.MEETS: "good", Word.MISSES: "bad", Word.UNKNOWN: "idle"}
 GRADES = {"green": "good", "amber": "warn", "red": "bad", "none": "idle"}
 
@@ -105,6 +108,8 @@ FILTERS = {
     "state": words.word,
     "job_word": words.job_word,
     "tally": tally,
+    "role": ROLES.__getitem__,
+    "tone_of_gate": GATES.__getitem__,
     "tone_of_state": tone_of_state,
     "tone_of_job": tone_of_job,
     "tone_of_rate": lambda rate: GRADES[stats.grade(rate)],

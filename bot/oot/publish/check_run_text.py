@@ -21,6 +21,7 @@ from bot.oot.verdict.verdict import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
+    from bot.oot.verdict.gate import Gate
     from bot.oot.verdict.view import Backend, FailedTest, Job
 
 MOST_CHARACTERS = 255
@@ -212,32 +213,19 @@ def job_checks(
     )
 
 
-def gate_check(
-    backends: Sequence[Backend],
-    *,
-    prefix: str,
-    head_sha: str,
-    external_id: str,
-    page_url: str,
-    unknown: str = "",
-) -> CheckRun:
-    """Return the aggregate that branch protection requires: green only when all of L4 is.
-
-    `unknown` is the reason why the blocking backends are unknown; the gate then waits.
-    """
-    blocking = sorted((b for b in backends if b.blocks), key=lambda b: (b.label, b.repo))
-    conclusion, title = (None, f"waiting: {unknown}") if unknown else _gate_verdict(blocking)
-    ends = [b.finished_at for b in blocking if b.finished_at is not None]
+def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, page_url: str) -> CheckRun:
+    """Return the aggregate that branch protection requires: green only when all of L4 is."""
+    ends = [b.finished_at for b in verdict.blocking if b.finished_at is not None]
     return CheckRun(
         name=gate(prefix),
         head_sha=head_sha,
         external_id=external_id,
-        status="completed" if conclusion else "in_progress",
-        conclusion=conclusion,
-        title=escaping.title(title),
-        summary=check_summary.of_gate(blocking, page_url),
+        status="completed" if verdict.conclusion else "in_progress",
+        conclusion=verdict.conclusion,
+        title=escaping.title(verdict.title),
+        summary=check_summary.of_gate(verdict.blocking, page_url),
         details_url=escaping.url(page_url),
-        completed_at=max(ends, default=None) if conclusion else None,
+        completed_at=max(ends, default=None) if verdict.conclusion else None,
     )
 
 
@@ -259,30 +247,6 @@ def batches(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, An
     """Return annotations in batches of one request each; at least one batch, which may be empty."""
     starts = range(0, max(len(annotations), 1), ANNOTATIONS_PER_REQUEST)
     return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
-
-
-def _gate_verdict(blocking: Sequence[Backend]) -> tuple[str | None, str]:
-    """Return conclusion and title; the gate passes when every blocking backend has passed or is ignored."""
-    counted = [b for b in blocking if b.decides]
-    failed = [b for b in counted if b.state.finished and b.state is not State.SUCCESS]
-    missing = [b for b in counted if not b.state.finished or b.level_unknown]
-    if not blocking:
-        return "success", "no blocking backend"
-    if failed:
-        return "failure", core_text.listing([f"{b.label} {words.word(b.state)}" for b in failed])
-    if missing:
-        return None, _missing(missing)
-    passed = f"{core_text.plural(len(counted), 'blocking backend')} passed"
-    ignored = len(blocking) - len(counted)
-    return "success", f"{passed}, {ignored} ignored" if ignored else passed
-
-
-def _missing(backends: Sequence[Backend]) -> str:
-    awaited = [b.label for b in backends if b.state is not State.HELD]
-    parts = [f"waiting for {core_text.listing(awaited)}"] if awaited else []
-    if len(awaited) < len(backends):
-        parts.append(f"needs {words.OK_TO_TEST}")
-    return "; ".join(parts)
 
 
 def _status(state: State) -> str:

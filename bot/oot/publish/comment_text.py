@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from bot.core import escaping, text
 from bot.oot.allowlist.entry import Level
 from bot.oot.publish import failure_text
-from bot.oot.verdict import words
+from bot.oot.verdict import gate, words
 from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -148,12 +149,12 @@ def _listed(pull: Pull) -> list[Backend]:
         stopped = backend.state.finished and not backend.state.red
         return not urgent, passed, stopped, -backend.level, backend.label, backend.repo
 
-    return sorted((b for b in pull.backends if b.requested and b.has_checks), key=order)
+    return sorted((b for b in pull.backends if b.role is not Role.WATCHING), key=order)
 
 
 def _watched(pull: Pull) -> list[Backend]:
     """Return the backends nobody waits for here: level 2, and level 3 without its label."""
-    watched = (b for b in pull.backends if b.level == Level.L2 or (b.level == Level.L3 and not b.requested))
+    watched = (b for b in pull.backends if b.role is Role.WATCHING and b.level > Level.L1)
     return sorted(watched, key=lambda b: (b.label, b.repo))
 
 
@@ -163,11 +164,11 @@ def _has_section(backend: Backend, extent: Extent) -> bool:
 
 
 def _weight(backends: Sequence[Backend]) -> str:
-    """Say which failures block merging, and whether they look like this change's."""
+    """Say which backends block merging, and whether failures look like this change's."""
     red = [backend for backend in backends if backend.state.red]
-    if not red:
+    blocking = [escaping.code(b.label) for b in gate.judge(backends).stopping]
+    if not red and not blocking:
         return ""
-    blocking = [escaping.code(b.label) for b in red if b.decides]
     line = f"Blocks merging: {text.listing(blocking)}." if blocking else "No failure blocks merging."
     return f"{line} {failure_text.whose(red)}".rstrip()
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.ingest import record_reads
-from bot.oot.publish import merge_queue, rows
+from bot.oot.publish import check_run_text, merge_queue, rows
 from bot.oot.publish.check import Plan, needed
 from bot.oot.publish.check_run_text import gate_check
-from bot.oot.verdict import pull_state
+from bot.oot.verdict import gate, pull_state
+from bot.oot.verdict.gate import Gate, GateState
 from bot.oot.verdict.head import Head
 from bot.oot.verdict.view import Pull
 
@@ -22,45 +23,65 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.publish.check import Terms
-    from bot.oot.publish.check_run_text import CheckRun
     from bot.oot.publish.rows import CheckRow
     from bot.oot.results.rows import DispatchRow
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend
 
 
-def gate_writes(
-    pull: Pull,
-    dispatches: Mapping[str, DispatchRow],
-    present: Sequence[CheckRow],
-    terms: Terms,
-    *,
-    due: bool,
-    undispatched: Sequence[Backend] = (),
-) -> Plan:
-    """Return what has to be written of the gate; `present` holds this commit's gates, oldest first.
+MOST_JUDGED = 100  # other pull requests whose heads are judged for one gate
+RANKS = {GateState.FAILED: 0, GateState.WAITING: 1, GateState.PASSED: 2}
 
-    There is a gate where a backend blocks. Where none does there is one if the repository has ever had a gate and the
-    commit is `due` for one, so that "no blocking backend" is never written on a commit that was not dispatched.
 
-    `undispatched` backends block, but the commit was overtaken or closed before it was dispatched to them for its last
-    base branch. The gate does not wait for them there, but does not turn green without them either: the commit may
-    become the head again.
+@dataclass(frozen=True, kw_only=True)
+class ShownGate:
+    """The gate of a commit as pages show it."""
+
+    gate: Gate
+    number: int  # the pull request that decides on it
+    check_run_id: int | None  # None until it was written
+
+
+def wanted(head: Head, present: Sequence[CheckRow], *, ever: bool, current: bool) -> Gate | None:
+    """Return the gate a commit should have, None for none; `present` holds those it has had, oldest first.
+
+    There is a gate where a backend blocks. Where none does there is one if the repository has `ever` had a gate and
+    the commit is due for one, so that "no blocking backend" is never written on a commit that was not dispatched. None
+    begins on a commit that is not `current`.
+
+    A backend that is undispatched on this head blocks, but the commit was overtaken or closed before it was dispatched
+    to it for its last base branch. The gate does not wait for it there, but does not turn green without it either: the
+    commit may become the head again.
     """
-    blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.blocks}
-    row = present[-1] if present else None
-    wanted = bool(blocking) or (terms.gate and due)
-    if not wanted or (row is None and not terms.current):
-        return Plan()
-    check = _check(pull, terms)
-    if undispatched and check.conclusion == "success" and not (row and row["conclusion"] == "success"):
-        missing = {one.repo.casefold() for one in undispatched}
+    pull, row = head.view, present[-1] if present else None
+    blocked = any(backend.blocks for backend in pull.backends)
+    if not (blocked or (ever and head.expecting)) or (row is None and not current):
+        return None
+    found = gate.judge(pull.backends, unknown=pull.gate_unknown)
+    was_green = row is not None and row["conclusion"] == "success"
+    if head.undispatched and found.state is GateState.PASSED and not was_green:
+        missing = {one.repo.casefold() for one in head.undispatched}
         others = [one for one in pull.backends if one.repo.casefold() not in missing]
-        check = _check(replace(pull, backends=(*others, *undispatched)), terms)
+        return gate.judge((*others, *head.undispatched), unknown=pull.gate_unknown)
+    return found
+
+
+def _writes(commit: _Commit, present: Sequence[CheckRow], terms: Terms) -> Plan:
+    """Return what has to be written of a commit's gate."""
+    found = wanted(commit.head, present, ever=terms.gate, current=commit.current)
+    if found is None:
+        return Plan()
+    pull = commit.head.view
+    check = gate_check(
+        found, prefix=terms.prefix, head_sha=commit.sha, external_id="", page_url=pull.page_url
+    )
+    row = present[-1] if present else None
     number = int(row["external_id"].rpartition("/")[2]) if row else 1
     if row and row["status"] == "completed" and check.status != "completed":
         row, number = None, number + 1
-    check = replace(check, external_id=_external_id(pull, number))
+    check = replace(check, external_id=_external_id(pull.repo, commit.sha, number))
+    blocking = {backend.repo.casefold(): backend for backend in pull.backends if backend.blocks}
+    dispatches = {key: facts.dispatch for key, facts in commit.head.facts.items()}
     # before any dispatch the gate is not urgent: that can be many pull requests at once
     early = bool(blocking) and not any(key in dispatches for key in blocking)
     # neither is new wording of an undecided gate: the backends' own check runs go first
@@ -68,22 +89,9 @@ def gate_writes(
     return Plan.of([needed(check, _basis(blocking, dispatches), row, terms, urgent=urgent)])
 
 
-def rank(pull: Pull, terms: Terms) -> int:
-    """Return how good a head's gate is: 0 failed, 1 undecided, 2 passed."""
-    conclusion = _check(pull, terms).conclusion
-    return 2 if conclusion == "success" else 0 if conclusion else 1
-
-
-def _check(pull: Pull, terms: Terms) -> CheckRun:
-    """Return the gate as it should be, without our key."""
-    return gate_check(
-        pull.backends,
-        prefix=terms.prefix,
-        head_sha=pull.head_sha,
-        external_id="",
-        page_url=pull.page_url,
-        unknown=pull.gate_unknown,
-    )
+def _rank(head: Head) -> int:
+    """Return how good a head's gate is: 0 failed, 1 waiting, 2 passed."""
+    return RANKS[gate.judge(head.view.backends, unknown=head.view.gate_unknown).state]
 
 
 def _basis(blocking: Mapping[str, Backend], dispatches: Mapping[str, DispatchRow]) -> str:
@@ -95,13 +103,10 @@ def _basis(blocking: Mapping[str, Backend], dispatches: Mapping[str, DispatchRow
     return hashlib.sha256(msgspec.json.encode(about)).hexdigest()[:16]
 
 
-def _external_id(pull: Pull, number: int) -> str:
+def _external_id(repo: str, sha: str, number: int) -> str:
     """Return our key of one of a commit's gates, counted from 1."""
-    repository = hashlib.sha256(pull.repo.casefold().encode()).hexdigest()[:8]
-    return f"gate/{repository}/{pull.head_sha}/{number}"
-
-
-MOST_JUDGED = 100  # other pull requests whose heads are judged for one gate
+    repository = hashlib.sha256(repo.casefold().encode()).hexdigest()[:8]
+    return f"gate/{repository}/{sha}/{number}"
 
 
 async def plan(
@@ -112,20 +117,44 @@ async def plan(
     A commit has one gate. Of several open pull requests with the same head, the first to have had it writes the gate,
     with the worst of their verdicts, as a commit may pass on one base branch and fail on another.
     """
-    judge = _Judge(tx=tx, settings=settings, state=state, terms=terms)
-    gates = [*await judge.on_heads(chosen), *await judge.in_queue()]
-    written = await rows.gates_on(tx, state.repo, [gate.sha for gate in gates], terms.gate_name)
-    wanted = Plan()
-    for gate in gates:
-        head = gate.head
-        view = replace(head.view, head_sha=gate.sha)
-        dispatches = {key: facts.dispatch for key, facts in head.facts.items()}
-        present = [row for row in written if row["head_sha"] == gate.sha]
-        here = replace(terms, current=gate.current)
-        wanted += gate_writes(
-            view, dispatches, present, here, due=head.expecting, undispatched=head.undispatched
-        )
-    return wanted
+    judge = _Judge(tx=tx, settings=settings, state=state)
+    commits = [*await judge.on_heads(chosen), *await judge.in_queue()]
+    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], terms.gate_name)
+    planned = Plan()
+    for commit in commits:
+        present = [row for row in written if row["head_sha"] == commit.sha]
+        planned += _writes(commit, present, replace(terms, current=commit.current))
+    return planned
+
+
+async def shown(
+    tx: Transaction, settings: Settings, state: PullState, chosen: Sequence[Head]
+) -> dict[str, ShownGate]:
+    """Return the gates of some heads by commit, as they are written or about to be, whoever decides on them."""
+    if not chosen or not settings.is_upstream(state.repo):
+        return {}
+    name = check_run_text.gate(settings.check_prefix)
+    commits = await _Judge(tx=tx, settings=settings, state=state).on_heads(chosen, everyones=True)
+    written = await rows.gates_on(tx, state.repo, [commit.sha for commit in commits], name)
+    ever = bool(written) or await rows.gate_exists(tx, state.repo, name)
+    found = {}
+    for commit in commits:
+        present = [row for row in written if row["head_sha"] == commit.sha]
+        one = wanted(commit.head, present, ever=ever, current=commit.current) or _left(present)
+        if one is not None:
+            check_run_id = present[-1]["check_run_id"] if present else None
+            number = commit.head.view.number
+            found[commit.sha] = ShownGate(gate=one, number=number, check_run_id=check_run_id)
+    return found
+
+
+def _left(present: Sequence[CheckRow]) -> Gate | None:
+    """Return the gate that stays on a commit as it was last written, None where there never was one."""
+    row = present[-1] if present and present[-1]["check_run_id"] is not None else None
+    if row is None:
+        return None
+    states = {"success": GateState.PASSED, "failure": GateState.FAILED}
+    return Gate(state=states.get(row["conclusion"] or "", GateState.WAITING), blocking=(), left=True)
 
 
 async def dependents(tx: Transaction, state: PullState, plan: Plan, gate_name: str) -> set[int]:
@@ -145,8 +174,8 @@ async def dependents(tx: Transaction, state: PullState, plan: Plan, gate_name: s
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Gate:
-    """A gate that a pull request writes."""
+class _Commit:
+    """A commit that may have a gate."""
 
     sha: str
     head: Head  # that decides on it
@@ -155,37 +184,38 @@ class _Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class _Judge:
-    """Finds the gates that a pull request writes, and the heads that decide on them."""
+    """Finds the commits whose gates a pull request writes, and the heads that decide on them."""
 
     tx: Transaction
     settings: Settings
     state: PullState
-    terms: Terms
 
-    async def on_heads(self, chosen: Sequence[Head]) -> list[_Gate]:
-        """Return the gates of those heads that are this pull request's to write."""
+    async def on_heads(self, chosen: Sequence[Head], *, everyones: bool = False) -> list[_Commit]:
+        """Return the commits whose gates are this pull request's to write; with `everyones` also all others."""
         shas = [head.view.head_sha for head in chosen]
         deciders = await record_reads.deciders(self.tx, self.state.repo, shas)
-        gates = []
+        commits = []
         for head in chosen:
             sha = head.view.head_sha
             first, *others = deciders.get(sha, [self.state.number])
-            if first == self.state.number:
-                worst = await self._worst(head, others)
-                gates.append(_Gate(sha=sha, head=worst, current=head is self.state.current))
-        return gates
+            mine = first == self.state.number
+            if mine or everyones:
+                worst = await self._worst(head if mine else await self._head_of(first), others)
+                current = head is self.state.current or not mine
+                commits.append(_Commit(sha=sha, head=worst, current=current))
+        return commits
 
-    async def in_queue(self) -> list[_Gate]:
-        """Return the gates of this pull request's commits in merge queues."""
+    async def in_queue(self) -> list[_Commit]:
+        """Return this pull request's commits in merge queues."""
         tx, state = self.tx, self.state
         groups = await merge_queue.of_pull(tx, state.repo, state.number) if state.current else []
-        gates = []
+        commits = []
         for group in groups:
             chain = await merge_queue.chain(tx, group)
             head = await self._head_of(state.number)
             worst = await self._worst(head, chain.numbers[1:], unknown=chain.unknown is not None)
-            gates.append(_Gate(sha=group["head_sha"], head=worst, current=True))
-        return gates
+            commits.append(_Commit(sha=group["head_sha"], head=worst, current=True))
+        return commits
 
     async def _worst(self, head: Head, others: Sequence[int], *, unknown: bool = False) -> Head:
         """Return the head with the worst gate: this one, or the current head of one of the other pull requests.
@@ -199,7 +229,7 @@ class _Judge:
         heads = [head, *[await self._head_of(number) for number in others]]
         if unknown:
             heads.append(_kept_waiting(head, "the commit it builds on is in no group that is known"))
-        return min(heads, key=lambda one: rank(one.view, self.terms))
+        return min(heads, key=_rank)
 
     async def _head_of(self, number: int) -> Head:
         """Return the current head of a pull request, or one that keeps the gate waiting when it is unknown."""

@@ -33,6 +33,14 @@ class History(StrEnum):
     NO_BASELINE = "no baseline"
 
 
+class Role(StrEnum):
+    """What a backend's verdict is for on a pull request."""
+
+    BLOCKING = "blocking"  # the gate needs it
+    REQUESTED = "requested"  # by its label: it has a check run
+    WATCHING = "watching"  # shown, nobody waits for it
+
+
 @dataclass(frozen=True, kw_only=True)
 class FailedTest:
     """One failed test as the backend reported it."""
@@ -129,6 +137,13 @@ class Backend:
     def has_checks(self) -> bool:
         """Whether it has check runs where requested: at L3, and wherever it blocks."""
         return self.level == Level.L3 or self.blocks
+
+    @property
+    def role(self) -> Role:
+        """What its verdict is for here."""
+        if self.blocks:
+            return Role.BLOCKING
+        return Role.REQUESTED if self.requested and self.has_checks else Role.WATCHING
 
     @property
     def failing(self) -> tuple[Job, ...]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.oot.publish.check_run_text import CheckRun, annotated, backend_check, gate_check, job_checks
+from bot.oot.verdict.gate import judge
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
 from tests.oot.publish import injections
@@ -26,7 +27,7 @@ def check(one, **fields):
 
 def gate(*backends):
     return gate_check(
-        backends,
+        judge(backends),
         prefix="oot",
         head_sha=HEAD,
         external_id="key-2",
@@ -285,7 +286,8 @@ def test_random_words_do_nothing_in_a_check_run(word):
 def does_nothing(word):
     head = hostile(word)
     one = head.backends[5]
-    unknown = gate_check([], prefix="oot", head_sha=HEAD, external_id="k", page_url=word, unknown=word)
+    waiting = judge([], unknown=word)
+    unknown = gate_check(waiting, prefix="oot", head_sha=HEAD, external_id="k", page_url=word)
     marked = annotated(check(one), one.failing, {word.removeprefix("./")})
     assert annotated(check(one), one.failing, {"src/op.py"}).annotations == ()
     runs = [check(one) for one in head.backends] + [gate(*head.backends), unknown, marked]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bot.oot.publish.check_run_text import gate_check
+from bot.oot.verdict import gate
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import Backend
 
 
 def drawn(*backends):
     """A gate's conclusion and title."""
-    check = gate_check(backends, prefix="oot", head_sha="a" * 40, external_id="", page_url="")
+    verdict = gate.judge(backends)
+    check = gate_check(verdict, prefix="oot", head_sha="a" * 40, external_id="", page_url="")
     return check.conclusion, check.title
 
 

@@ -1,0 +1,178 @@
+"""The gate of a commit: whether its blocking backends let it pass, and why not, in words.
+
+Check run, pages and JSON show this one answer. Words are plain text, not escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from bot.core import text
+from bot.oot.verdict import words
+from bot.oot.verdict.verdict import State
+from bot.oot.verdict.view import History
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.oot.verdict.view import Backend
+
+
+class GateState(StrEnum):
+    """The state of a gate."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    WAITING = "waiting"
+
+
+_COMPARED = (History.NEW, History.KNOWN, History.FLAKY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The gate of one commit, and the backends it was judged from."""
+
+    state: GateState
+    blocking: tuple[Backend, ...]  # also those that are ignored
+    unknown: str = ""  # why it is unknown which backends block; empty when it is known
+    left: bool = False  # stays as it was last written: nothing decides on this commit any more
+
+    @property
+    def conclusion(self) -> str | None:
+        """The conclusion of its check run; None while that is in progress."""
+        return {GateState.PASSED: "success", GateState.FAILED: "failure"}.get(self.state)
+
+    @property
+    def deciding(self) -> tuple[Backend, ...]:
+        """The backends that have to pass: those that block and are not ignored."""
+        return tuple(one for one in self.blocking if one.decides)
+
+    @property
+    def stopping(self) -> tuple[Backend, ...]:
+        """The backends that make it fail."""
+        return tuple(one for one in self.deciding if _stops(one))
+
+    @property
+    def passed(self) -> int:
+        """Number of backends that have passed, without those that are ignored."""
+        return sum(one.state is State.SUCCESS and not one.level_unknown for one in self.deciding)
+
+    @property
+    def awaited(self) -> tuple[Backend, ...]:
+        """The backends it waits for, without those held back."""
+        return tuple(one for one in self.deciding if _is_missing(one) and one.state is not State.HELD)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """Since when it waits for the first of them, in epoch milliseconds; None where nothing was sent."""
+        since = [at for one in self.awaited if (at := _begun_at(one)) is not None]
+        return min(since, default=None) if self.state is GateState.WAITING else None
+
+    @property
+    def title(self) -> str:
+        """The title of its check run."""
+        match self.state:
+            case _ if self.left:
+                return f"{self.state}, as last written"
+            case GateState.PASSED:
+                return self._passed(total="")
+            case GateState.FAILED:
+                return text.listing([f"{one.label} {words.word(one.state)}" for one in self.stopping])
+            case _:
+                return self._waiting()
+
+    def sentence(self, *, open_: bool) -> str:
+        """Return what it means for merging; `open_`: the commit is the newest of an open pull request."""
+        match self.state:
+            case _ if self.left:
+                return self.title
+            case GateState.PASSED:
+                total = f" of {len(self.deciding)}"
+                return f"{'can merge' if open_ else 'passed'}: {self._passed(total=total)}"
+            case GateState.FAILED:
+                listed = [f"{one.label}: {_why(one)}" for one in self.stopping]
+                return f"blocked by {text.listing(listed)}"
+            case _:
+                return self._waiting()
+
+    def with_histories(self, compared: Mapping[str, Backend]) -> Gate:
+        """Return the gate with the failures of these backends compared with others; keys are their names."""
+        blocking = tuple(
+            compared.get(one.repo, one) if one.state is State.FAILURE else one for one in self.blocking
+        )
+        return replace(self, blocking=blocking)
+
+    def _passed(self, *, total: str) -> str:
+        if not self.blocking:
+            return "no blocking backend"
+        counted, ignored = len(self.deciding), len(self.blocking) - len(self.deciding)
+        if not counted:
+            return f"{text.plural(ignored, 'blocking backend')} ignored"
+        noun = "blocking backend" if counted == 1 else "blocking backends"
+        passed = f"{counted}{total} {noun} passed"
+        return f"{passed}, {ignored} ignored" if ignored else passed
+
+    def _waiting(self) -> str:
+        if self.unknown:
+            return f"waiting: {self.unknown}"
+        awaited = [one.label for one in self.awaited]
+        held = any(one.state is State.HELD for one in self.deciding)
+        parts = [f"waiting for {text.listing(awaited)}"] if awaited else []
+        parts += [f"needs {words.OK_TO_TEST}"] if held else []
+        return "; ".join(parts)
+
+
+def judge(backends: Sequence[Backend], *, unknown: str = "") -> Gate:
+    """Return the gate: it passes when every blocking backend has passed or is ignored.
+
+    `unknown` is the reason why the blocking backends are unknown; the gate then waits.
+    """
+    blocking = tuple(sorted((one for one in backends if one.blocks), key=lambda one: (one.label, one.repo)))
+    counted = [one for one in blocking if one.decides]
+    if unknown or not any(_stops(one) for one in counted):
+        waits = bool(unknown) or any(_is_missing(one) for one in counted)
+        state = GateState.WAITING if waits else GateState.PASSED
+    else:
+        state = GateState.FAILED
+    return Gate(state=state, blocking=blocking, unknown=unknown)
+
+
+def _stops(backend: Backend) -> bool:
+    """Whether a backend that decides makes the gate fail: whatever it ended in, it has not passed."""
+    return backend.state.finished and backend.state is not State.SUCCESS
+
+
+def _is_missing(backend: Backend) -> bool:
+    return not backend.state.finished or backend.level_unknown
+
+
+def _begun_at(backend: Backend) -> int | None:
+    """Return when what is awaited began; of a re-run that is the first start among its jobs."""
+    if backend.attempt == 1:
+        return backend.dispatched_at
+    starts = [job.started_at for job in backend.jobs if not job.finished and job.started_at is not None]
+    return min(starts, default=None)
+
+
+def _why(backend: Backend) -> str:
+    """Return why a backend has not passed: "2 new failures", "never started".
+
+    Failed tests are counted where every failing job reported them, else jobs.
+    """
+    failing = backend.failing
+    if backend.state is not State.FAILURE or not failing:
+        return words.word(backend.state)
+    by_test = all(job.failed for job in failing)
+    counts: Counter[History | None] = Counter()
+    for job in failing:
+        counts[job.history] += (job.failed or 0) if by_test else 1
+    total = sum(counts.values())
+    for history in _COMPARED:
+        if counts[history] == total:
+            return text.plural(total, f"{history} failure")
+    parts = [f"{counts[history]} {history}" for history in _COMPARED if counts[history]]
+    return ", ".join([text.plural(total, "failure"), *parts])
