@@ -154,7 +154,10 @@ def test_settings_that_are_named_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_settings_files_that_are_shown_hold_settings(page):
-    known = Settings.__dataclass_fields__.keys() | {"private_key_path", "relay_private_key_path"}
+    known = options(Settings, *load_each(FEATURES, "settings")).keys() | {
+        "private_key_path",
+        "relay_private_key_path",
+    }
     for language, block in FENCE.findall(page.read_text()):
         if language == "toml" and "[[rule]]" in block:
             assert log_rules.parse(block.encode(), page.name).rules
