@@ -31,6 +31,7 @@ NOT_OURS = {
     "PRIVATE_KEY_PATH",
     "RELAY_PRIVATE_KEY_PATH",
     "UPDATE_SNAPSHOTS",
+    "HUD_API_URL",  # of another relay
 }  # files of keys; of the test suite
 
 
