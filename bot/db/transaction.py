@@ -140,9 +140,9 @@ class Transaction:
         """Execute a query and return its rows as this TypedDict; the caller vouches for the columns."""
         return cast("list[T]", await self.rows(statement, parameters))
 
-    async def row_as(self, _kind: type[T], statement: Any) -> T | None:
+    async def row_as(self, _kind: type[T], statement: Any, parameters: Any = None) -> T | None:
         """Execute a query and return its first row as this TypedDict, or None."""
-        return cast("T | None", await self.row(statement))
+        return cast("T | None", await self.row(statement, parameters))
 
     async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
         """Execute a query and yield its rows, `size` at a time: no more are held, and other tasks get to run."""
@@ -154,9 +154,9 @@ class Transaction:
             yield [dict(zip(columns, row, strict=True)) for row in part]
             await asyncio.sleep(0)
 
-    async def row(self, statement: Any) -> dict[str, Any] | None:
+    async def row(self, statement: Any, parameters: Any = None) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
-        found = (await self.run(statement)).mappings().first()
+        found = (await self.run(statement, parameters)).mappings().first()
         return None if found is None else dict(found)
 
     def among(

@@ -138,6 +138,14 @@ oot_budget = sa.Table(
     sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
 )
 
+OF_ACCOUNT = (
+    oot_budget.c.app_id == sa.bindparam("of_app"),
+    oot_budget.c.account == sa.bindparam("of_account"),
+)
+BLOCKED_UNTIL = sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT)
+# SQLite ignores FOR UPDATE: a writer there is the only one anyway
+LOCKED = sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update()
+
 
 class BudgetRow(TypedDict):
     """A rate budget; times are epoch milliseconds."""
@@ -167,12 +175,12 @@ class SharedBudgets:
             yield budget
             after = _values(budget)
             if after != before:
-                await tx.run(sa.update(oot_budget).where(*self._is(account)).values(after))
+                await tx.run(sa.update(oot_budget).where(*OF_ACCOUNT).values(after), self._of(account))
 
     async def blocked_until(self, account: str) -> int:
         """Return until when GitHub wants no calls, epoch milliseconds."""
         async with self._store.read() as tx:
-            found = await tx.run(sa.select(oot_budget.c.blocked_until).where(*self._is(account)))
+            found = await tx.run(BLOCKED_UNTIL, self._of(account))
             return found.scalar() or 0
 
     async def all(self) -> dict[str, RateBudget]:
@@ -184,18 +192,16 @@ class SharedBudgets:
         return {row["account"]: _budget(row) for row in rows}
 
     async def _locked(self, tx: Transaction, account: str) -> RateBudget:
-        # SQLite ignores FOR UPDATE: a writer there is the only one anyway
-        query = sa.select(oot_budget).where(*self._is(account)).with_for_update()
-        row = await tx.row_as(BudgetRow, query)
+        row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
         if row is None:
             new = {"app_id": self._app_id, "account": account, **_values(RateBudget())}
             await tx.run(tx.insert(oot_budget).values(new).on_conflict_do_nothing())
-            row = await tx.row_as(BudgetRow, query)
+            row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
         assert row is not None
         return _budget(row)
 
-    def _is(self, account: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return oot_budget.c.app_id == self._app_id, oot_budget.c.account == account
+    def _of(self, account: str) -> dict[str, object]:
+        return {"of_app": self._app_id, "of_account": account}
 
 
 def _budget(row: BudgetRow) -> RateBudget:

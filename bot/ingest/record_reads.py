@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
-from functools import reduce
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
@@ -72,7 +72,7 @@ def _size(kind: RecordType[Any]) -> sa.ColumnElement[int]:
     table = records[kind.table]
     long = [table.c[one.name] for one in kind.columns if one.kind in {Kind.TEXT, Kind.TEXTS, Kind.JSON}]
     lengths = [sa.func.coalesce(sa.func.length(sa.cast(one, sa.Text)), 0) for one in long]
-    return reduce(operator.add, lengths)
+    return functools.reduce(operator.add, lengths)
 
 
 def after(order: Sequence[sa.ColumnElement[Any]], before: tuple[str | int, ...]) -> sa.ColumnElement[bool]:
@@ -175,23 +175,31 @@ async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[s
     The first is the one that had the commit first, not the one with the lowest number: anybody may push another's
     commit to an old pull request of theirs. The others have the same author, and may target other base branches.
     """
+    found: dict[str, list[_CandidateRow]] = {}
+    for row in await tx.rows_as(_CandidateRow, _deciders(), {"heads": sorted(heads), "of": repo.lower()}):
+        found.setdefault(row["head_sha"], []).append(row)
+    return {
+        sha: [row["number"] for row in rows if row["user_id"] == rows[0]["user_id"]]
+        for sha, rows in found.items()
+    }
+
+
+@functools.cache
+def _deciders() -> sa.Select[*tuple[Any, ...]]:
+    """Return the query, put together once, since every verdict asks it."""
     pull, head = records["pull_request"].c, records["pull_head"].c
     same = (
         head.repository_id == pull.repository_id,
         head.number == pull.number,
         head.head_sha == pull.head_sha,
     )
-    query = (
+    return (
         sa.select(pull.head_sha, pull.number, pull.user_id)
         .outerjoin_from(records["pull_request"], records["pull_head"], sa.and_(*same))
         .where(
-            pull.head_sha.in_(sorted(heads)), sa.func.lower(pull.repo) == repo.lower(), pull.state == "open"
+            pull.head_sha.in_(sa.bindparam("heads", expanding=True)),
+            sa.func.lower(pull.repo) == sa.bindparam("of"),
+            pull.state == "open",
         )
+        .order_by(head.received_at.nulls_last(), pull.number)
     )
-    found: dict[str, list[_CandidateRow]] = {}
-    for row in await tx.rows_as(_CandidateRow, query.order_by(head.received_at.nulls_last(), pull.number)):
-        found.setdefault(row["head_sha"], []).append(row)
-    return {
-        sha: [row["number"] for row in rows if row["user_id"] == rows[0]["user_id"]]
-        for sha, rows in found.items()
-    }

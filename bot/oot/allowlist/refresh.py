@@ -40,7 +40,7 @@ async def refresh(context: Context) -> None:
     content, error, unreachable = "", None, None
     try:
         content = await source_file.read(source, context.app_for)
-        allowlist.parse(content, default_events)
+        allowlists.parse(content, default_events)
     except RetryLater as problem:
         unreachable = problem
         error = f"{source} cannot be read: GitHub cannot be reached: {problem}"

@@ -32,7 +32,7 @@ class VersionRow(TypedDict):
     default_events: str | None
 
 
-_parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
+parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
 
 
 async def in_force(tx: Transaction) -> Allowlist | None:
@@ -43,7 +43,7 @@ async def in_force(tx: Transaction) -> Allowlist | None:
 
 def parsed(row: VersionRow) -> Allowlist:
     """Return a valid version as it was read."""
-    return _parse(row["content"], _events(row["default_events"]))
+    return parse(row["content"], _events(row["default_events"]))
 
 
 async def last_good(tx: Transaction) -> VersionRow | None:
@@ -77,7 +77,7 @@ async def record(
     if same and last and _events(last["default_events"]) == default_events:
         return False
     if error is None:
-        await _record_levels(tx, _parse(content, default_events))
+        await _record_levels(tx, parse(content, default_events))
     await tx.run(
         sa.insert(allowlist_version).values(
             digest=digest,
