@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from bot.core import presets
+
 
 @click.command()
 @click.option(
@@ -23,7 +25,8 @@ import click
     default=0,
     help="The port of the bot, or of GitHub; 0 picks a free one.",
 )
-def demo(*, once: bool, github: bool, port: int) -> None:
+@click.option("--preset", type=click.Choice(sorted(presets.every())), help="Run the bot with this preset.")
+def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
     """Run the whole loop on this machine: bot, GitHub, five backends and an identity provider.
 
     Nothing leaves loopback and no data is kept. It prints the addresses first, then one line per event.
@@ -33,4 +36,4 @@ def demo(*, once: bool, github: bool, port: int) -> None:
     if github:
         asyncio.run(main.serve(port))
         return
-    sys.exit(asyncio.run(main.main(once=once, port=port)))
+    sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset)))

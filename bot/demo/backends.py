@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.demo.github import Dispatch, Run, SimulatedGitHub, WorkflowJob
     from bot.demo.issuer import Issuer
 
+AUDIENCE = "ootbot"
 DEADLINE = "60"  # seconds for which the script retries
 
 
@@ -54,6 +55,7 @@ class Step:
     counts: Counts
     failed_tests: Sequence[FailedTest]
     at: int  # epoch milliseconds
+    audience: str
 
 
 async def run(step: Step, issuer: Issuer, github_url: str) -> tuple[int, str]:
@@ -89,7 +91,11 @@ def _environment(step: Step, folder: Path, github_url: str) -> dict[str, str]:
 
 def _inputs(step: Step, folder: Path) -> dict[str, str]:
     """Return the action's inputs as it passes them on; write the file of failed tests that they name."""
-    inputs = {"INPUT_STATUS": step.status, "INPUT_DEADLINE": DEADLINE}
+    inputs = {
+        "INPUT_STATUS": step.status,
+        "INPUT_DEADLINE": DEADLINE,
+        "INPUT_AUDIENCE": step.audience,
+    }
     if step.status == "completed":
         inputs["INPUT_CONCLUSION"] = step.conclusion
         inputs["INPUT_TEST_RESULTS"] = json.dumps(step.counts) if step.counts else ""
@@ -171,6 +177,7 @@ class Backend:
     issuer: Issuer
     clock: Clock
     runners: asyncio.Event  # set while runners are free
+    audience: str = AUDIENCE  # of the tokens its jobs report with
     silent: bool = False  # never starts a run
     steps: list[Step] = field(default_factory=list)  # in the order they began
     reports: list[Report] = field(default_factory=list)  # in the order they ended
@@ -235,6 +242,7 @@ class Backend:
         # A job cancelled in the meantime already has its conclusion.
         conclusion = job.conclusion or planned.reported or planned.conclusion
         step = Step(
+            audience=self.audience,
             job=job,
             dispatch=self._dispatches[job.run.id],
             status=status,
@@ -260,9 +268,17 @@ class Backend:
 class Backends:
     """All backends of one simulated GitHub; passes each dispatch and re-run to its backend."""
 
-    def __init__(self, github: SimulatedGitHub, issuer: Issuer, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        github: SimulatedGitHub,
+        issuer: Issuer,
+        *,
+        clock: Clock | None = None,
+        audience: str = AUDIENCE,
+    ) -> None:
         self._github = github
         self._issuer = issuer
+        self._audience = audience
         self._clock = clock or SystemClock()
         self._backends: dict[str, Backend] = {}
         self._work = BackgroundTasks()
@@ -278,6 +294,7 @@ class Backends:
             issuer=self._issuer,
             clock=self._clock,
             runners=self.runners,
+            audience=self._audience,
             silent=silent,
         )
         if jobs:

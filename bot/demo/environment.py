@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bot.demo.backends import Backend
     from bot.demo.github import App, Call, CheckRun, Comment, Pull
+    from bot.demo.participants import Expected
 
 PREFIX = "OOTBOT_"
 START_TIMEOUT = 60.0  # seconds until it must answer
@@ -148,6 +149,7 @@ class Environment:
     app: App
     bot: BotProcess
     http: aiohttp.ClientSession
+    expected: Expected
     timeout: float = TIMEOUT
 
     async def wait_until(self, expectation: str, condition: Callable[[], object]) -> None:
@@ -207,7 +209,7 @@ def is_write(call: Call) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def running(*, port: int, start_timeout: str) -> AsyncIterator[Environment]:
+async def running(*, port: int, start_timeout: str, preset: str | None = None) -> AsyncIterator[Environment]:
     """Start everything, with the bot on this port (0: a free one), and stop it all at the end.
 
     `start_timeout`, such as `20s`, is the time after which a silent backend counts as never started.
@@ -219,10 +221,13 @@ async def running(*, port: int, start_timeout: str) -> AsyncIterator[Environment
             await server.start()
             stack.push_async_callback(server.stop)
         app = github.register_app(webhook_url=None, webhook_secret="a demo has no secrets")  # noqa: S106 - it protects nothing
-        backends = Backends(github, issuer)
+        expected = participants.EXPECTED[preset]
+        backends = Backends(github, issuer, audience=expected.audience)
         by_name = _add_repositories(github, backends)
         (folder / "allowlist.yml").write_text(participants.allowlist(start_timeout))
-        bot = await BotProcess.start(_options(github, issuer, app, port), folder)
+        bot = await BotProcess.start(
+            _options(github, issuer, app, port) | ({"PRESET": preset} if preset else {}), folder
+        )
         stack.push_async_callback(bot.stop)
         stack.push_async_callback(backends.stop)
         app.webhook_url = f"{bot.url}/api/github/webhooks"
@@ -230,7 +235,13 @@ async def running(*, port: int, start_timeout: str) -> AsyncIterator[Environment
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT))
         )
         yield Environment(
-            github=github, runners=backends.runners, backends=by_name, app=app, bot=bot, http=http
+            github=github,
+            runners=backends.runners,
+            backends=by_name,
+            app=app,
+            bot=bot,
+            http=http,
+            expected=expected,
         )
 
 

@@ -14,7 +14,7 @@ from bot.demo.console_output import EventPrinter
 from bot.demo.environment import BotFailedError, ExpectationError
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
-from bot.demo.participants import FPGA, NPU_LABEL, TPU_CHECK
+from bot.demo.participants import FPGA, NPU_LABEL
 from bot.demo.scenario import Finding, Scenario, findings, stop_bot
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ START_TIMEOUT, NEVER = "20s", "1h"
 INTERRUPTED = 130
 T = TypeVar("T")
 
-INVITATION = f"""
-That was the scenario; everything keeps running. On the page of #2, press Re-run on {TPU_CHECK}: it passes then. Push
-commits, set or remove the label {NPU_LABEL}, comment: the backends answer, except {FPGA},
-which counts as never started after a minute or so. Ctrl-C stops the demo and deletes its data.
+INVITATION = """
+That was the scenario; everything keeps running. On the page of #2, press Re-run on {check}: it passes then. Push
+commits, set or remove the label {label}, comment: the backends answer, except {silent},
+which is shown as not run after a minute or so. Ctrl-C stops the demo and deletes its data.
 """
 
 
-async def main(*, once: bool, port: int) -> int:
+async def main(*, once: bool, port: int, preset: str | None = None) -> int:
     """Run the demo and return the exit code; `port` is the bot's, 0 a free one.
 
     With `once`: 1 when an expectation was not met, 130 when interrupted. Without it, the demo runs until it is
@@ -45,7 +45,7 @@ async def main(*, once: bool, port: int) -> int:
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, this_task.cancel)
     try:
-        return await (_run_once(port) if once else _run_forever(port))
+        return await (_run_once(port, preset) if once else _run_forever(port, preset))
     except BotFailedError as error:
         click.echo(f"FAILED: {error}")
         return 1
@@ -53,9 +53,9 @@ async def main(*, once: bool, port: int) -> int:
         return INTERRUPTED if once else 0
 
 
-async def _run_once(port: int) -> int:
+async def _run_once(port: int, preset: str | None) -> int:
     """Play the scenario, verify everything, stop, and return the exit code."""
-    async with environment.running(port=port, start_timeout=NEVER) as env:
+    async with environment.running(port=port, start_timeout=NEVER, preset=preset) as env:
         console_output.print_addresses(env)
         scenario = Scenario(env)
         found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
@@ -67,9 +67,9 @@ async def _run_once(port: int) -> int:
         return _conclude(found, env)
 
 
-async def _run_forever(port: int) -> int:
+async def _run_forever(port: int, preset: str | None) -> int:
     """Play the scenario, then keep running; only an interruption or a failure ends this."""
-    async with environment.running(port=port, start_timeout=START_TIMEOUT) as env:
+    async with environment.running(port=port, start_timeout=START_TIMEOUT, preset=preset) as env:
         console_output.print_addresses(env)
         await _with(_play_and_wait(Scenario(env)), EventPrinter(env).run(), env.bot.watch())
     return 1
@@ -78,7 +78,8 @@ async def _run_forever(port: int) -> int:
 async def _play_and_wait(scenario: Scenario) -> None:
     found = await _played(scenario)
     if _conclude([finding for finding in found if finding.problem], scenario.environment) == 0:
-        click.echo(INVITATION)
+        check = scenario.wanted.tpu
+        click.echo(INVITATION.format(check=check, label=NPU_LABEL, silent=FPGA))
     await asyncio.Event().wait()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.demo.backends import PlannedJob
@@ -19,8 +20,35 @@ TPU = "org/tpu-backend"
 BACKENDS = (WATCHER, RISCV, FPGA, NPU, TPU)
 
 NPU_LABEL = "ciflow/oot/npu"
-GATE, NPU_CHECK, TPU_CHECK = "oot / gate", "oot / npu", "oot / tpu"
+GATE = "oot / gate"
 TPU_ONCALL = "bob"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The check runs that the scenario looks at, and what differs with the preset the bot runs with."""
+
+    tpu: str  # the names
+    npu: str
+    others: frozenset[str] = frozenset()
+    audience: str = "ootbot"  # of the backends' tokens
+    queued: bool = True  # there is a check run before the first report
+    counted: bool = True  # their titles count tests
+    l3_failure: str = "neutral"
+
+
+EXPECTED = {
+    None: Expected(tpu="oot / tpu", npu="oot / npu"),
+    "crcr": Expected(
+        tpu=f"crcr/{TPU}/CI/test",
+        npu=f"crcr/{NPU}/CI/test",
+        others=frozenset({f"crcr/{TPU}/CI/build"}),
+        audience="pytorch-cross-repo-ci-relay",
+        queued=False,
+        counted=False,
+        l3_failure="failure",
+    ),
+}
 
 MATMUL: FailedTest = {
     "name": "test_matmul_bfloat16",

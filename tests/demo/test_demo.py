@@ -47,6 +47,14 @@ def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_scenario_runs_with_the_preset_for_todays_clients(variables):
+    done = run("--once", "--preset", "crcr", env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert any(line.startswith("crcr/org/tpu-backend/CI/test failure failed in ") for line in shown)
+    assert "ok an L3 failure is shown as failure" in shown
+
+
 def test_ctrl_c_stops_the_demo_without_errors(variables, tmp_path):
     with subprocess.Popen(
         DEMO,

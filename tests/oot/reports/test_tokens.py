@@ -45,6 +45,8 @@ def configured(url: str) -> tuple[IssuerConfig, ...]:
         {"template": "buildkite", "issuer": f"{url}/buildkite", "repositories": {PIPELINE: REPO}} | keys,
         {"issuer": f"{url}/pinned", "repository_claim": "repository", "audiences": ["pinned"],
          "required_claims": {"repository_owner_id": "600100", "ssh-rerun": "false", "tier": "7"}} | keys,
+        {"issuer": f"{url}/lists", "repository_claim": "repository",
+         "required_claims": {"pipeline_id": ["0190f3b5-a", "0190f3b5-b"]}} | keys,
     ]))  # fmt: skip
 
 
@@ -375,6 +377,19 @@ def fetches(issuer, outcome):
     return REGISTRY.get_sample_value("ootbot_issuer_key_fetches_total", labels) or 0
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "good"), [("0190f3b5-a", True), ("0190f3b5-b", True), ("0190f3b5-c", False)]
+)
+async def test_a_required_claim_may_have_one_of_several_values(verifier, issuer, clock, pipeline, good):
+    token = Maker(issuer, clock)("/lists", pipeline_id=pipeline)
+    if good:
+        assert (await verifier.verify(token)).repository == REPO
+        return
+    with pytest.raises(Rejected) as caught:
+        await verifier.verify(token)
+    assert (caught.value.status, caught.value.code) == (403, "forbidden")
+
+
 @pytest.mark.parametrize("name", KEY_SETS)
 async def test_a_broken_key_set_is_no_key_set_and_breaks_nothing(issuer, clock, name):
     make = Maker(issuer, clock)
@@ -436,6 +451,10 @@ MISCONFIGURED = {
     "an assigned repository with a misspelled key": (
         json.dumps([GITLAB | {"repositories": {"a/b": {"repository": "o/a", "required_claim": {}}}}]), "required_claim"),
     "required claims in a list": ('[{"template": "github-actions", "required_claims": ["ref"]}]', "object"),
+    "an empty list of values": (
+        '[{"template": "github-actions", "required_claims": {"ref": []}}]', "required_claims"),
+    "an empty value in a list": (
+        '[{"template": "github-actions", "required_claims": {"ref": ["main", ""]}}]', "required_claims"),
     "a required number": ('[{"template": "github-actions", "required_claims": {"tier": 7}}]', "str"),
     "a required nothing": ('[{"template": "github-actions", "required_claims": {"ref": ""}}]', "required_claims"),
     "required claims that are null": ('[{"template": "github-actions", "required_claims": null}]', "object"),
