@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, reading
+from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading
 from bot.ci.trunk import last_good as last_good_commit
 from bot.ci.trunk.cells import WORDS
 from bot.ci.trunk.settings import TrunkSettings
@@ -16,6 +16,8 @@ from bot.web import access, html, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
+
+OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # /oot/{org}/{repo} is somebody else's page
 
 
 class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,6 +150,12 @@ def setup(app: web.Application) -> None:
             web.get("/hud/{owner}/{repo}", hud_page.default),
             web.get("/hud/{owner}/{repo}/{branch:.+}", hud_page.hud),
             web.get("/api/ci/{owner}/{repo}/last-good", last_good),
+            web.get("/api/ci/metrics/{owner}/{repo}", numbers_page.metrics_json),
+            web.get("/api/ci/reliability/{owner}/{repo}", numbers_page.reliability_json),
+            web.get("/api/ci/queue/{owner}/{repo}", numbers_page.queue_json),
+            web.get(f"/{OWNER}/{{repo}}/metrics", numbers_page.metrics),
+            web.get(f"/{OWNER}/{{repo}}/reliability", numbers_page.reliability),
+            web.get(f"/{OWNER}/{{repo}}/queue", numbers_page.queue),
             web.get("/api/ci/hud/{owner}/{repo}/{branch:.+}", hud),
         ]
     )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
+from bot.ci.trunk import stale_days
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
+from bot.ci.trunk.stale_days import DAY, RUNNERS, Place
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
 from bot.core import escaping
 
@@ -68,6 +70,13 @@ class _Push(TypedDict):
     pusher_name: str | None
 
 
+class _Reported(TypedDict):
+    """What the index needs of a backend's job."""
+
+    head_sha: str | None
+    pr_number: int | None
+
+
 async def write(tx: Transaction, changed: Changed) -> None:
     """Before a commit: write the cells of changed jobs and the commits of new pushes."""
     jobs = cast("Sequence[_Job]", changed.get("workflow_job", ()))
@@ -75,6 +84,24 @@ async def write(tx: Transaction, changed: Changed) -> None:
         await _write_cells(tx, named)
     if pushes := cast("Sequence[_Push]", changed.get("push", ())):
         await _write_commits(tx, pushes)
+    reported = cast("Sequence[_Reported]", changed.get("oot_workflow_job", ()))
+    await _mark_days(tx, named, pushes, reported)
+
+
+async def _mark_days(
+    tx: Transaction, jobs: Sequence[_Job], pushes: Sequence[_Push], reported: Sequence[_Reported]
+) -> None:
+    """Have the days counted again that these rows are about."""
+    shas = {job["head_sha"] for job in jobs} | {push["after"] for push in pushes}
+    shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
+    if known := {sha for sha in shas if sha}:
+        places = await stale_days.of_commits(tx, known)
+        places += [
+            Place(job["repository_id"], RUNNERS, job["created_at"] // DAY)
+            for job in jobs
+            if job["created_at"]
+        ]
+        await stale_days.mark(tx, places)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:

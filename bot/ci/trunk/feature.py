@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"trunk": 30.0}
+
 
 FEATURE = Feature(
     name="trunk",
     tables="bot.ci.trunk.tables",
+    tasks={"trunk": "bot.ci.trunk.recount:run"},
+    periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     routes="bot.ci.trunk.api:setup",
     openapi="bot.ci.trunk.openapi:OPERATIONS",

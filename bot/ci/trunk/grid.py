@@ -155,12 +155,16 @@ def _add_jobs(gathered: _Gathered, facts: Facts, settings: TrunkSettings, *, sha
 
 
 def _shown(column: ColumnRow, settings: TrunkSettings) -> str | None:
-    """Return the name of a column on the grid, None where it is left out."""
     workflow, job = column["workflow"], column["job"]
-    folded = (workflow.casefold(), job.casefold())
-    if any(fnmatchcase(name, glob.casefold()) for glob in settings.ci_hide for name in folded):
+    return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
+
+
+def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
+    """Return the name of a column on the grid, None where it is left out; `name` begins with the workflow's."""
+    parts = (workflow.casefold(), name.removeprefix(f"{workflow} / ").casefold())
+    if any(fnmatchcase(part, glob.casefold()) for glob in settings.ci_hide for part in parts):
         return None
-    return name_patterns.replaced(settings.ci_aliases, f"{workflow} / {job}" if workflow else job)
+    return name_patterns.replaced(settings.ci_aliases, name)
 
 
 def _add_unstarted(gathered: _Gathered, facts: Facts, settings: TrunkSettings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.trunk import api, hud_filter, last_good
+from bot.ci.trunk import api, hud_filter, last_good, numbers_page
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
@@ -32,6 +32,26 @@ FILTERS = (
     ),
     op.in_query("shards", Annotated[str, one_of(["1"])], "every shard as a column of its own"),
 )
+
+
+def _of_days(page: str, name: str, summary: str, answer: type) -> op.Operation:
+    """Return the operation behind a page about some days of a branch."""
+    return _read(
+        f"GET /api/ci/{page}/{{owner}}/{{repo}}",
+        name,
+        summary,
+        answer,
+        parameters=[
+            *op.repository(),
+            op.whole(
+                "days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS
+            ),
+            op.in_query("branch", str, "name of the branch; without it the default branch"),
+        ],
+        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, *op.READING],
+    )
+
+
 OPERATIONS = (
     _read(
         "GET /api/ci/hud/{owner}/{repo}/{branch}",
@@ -48,7 +68,7 @@ OPERATIONS = (
         api.LastGood,
         parameters=[
             *op.repository(),
-            op.in_query("branch", str, "name of the branch", default="the default branch"),
+            op.in_query("branch", str, "name of the branch; without it the default branch"),
             op.in_query(
                 "jobs",
                 str,
@@ -58,5 +78,15 @@ OPERATIONS = (
             op.in_query("backends", str, "backends that have to pass as well, owner/repo; commas between"),
         ],
         refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_GOOD, *op.READING],
+    ),
+    _of_days("metrics", "trunkMetrics", "A branch over days", numbers_page.TrunkMetrics),
+    _of_days("reliability", "reliability", "How often the jobs of a branch fail", numbers_page.Reliability),
+    _read(
+        "GET /api/ci/queue/{owner}/{repo}",
+        "runnerQueue",
+        "What waits for which runner",
+        numbers_page.Queue,
+        parameters=[*op.repository()],
+        refusals=[NOTHING, UNHEARD, *op.READING],
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.db.columns import Big, column, metadata, must
+from bot.db.columns import Big, Json, column, metadata, must
 
 ci_column = sa.Table(  # a job, named without shard and runner
     "ci_column",
@@ -42,6 +42,7 @@ ci_cell = sa.Table(  # one job of GitHub on a commit: the narrow copy of workflo
     column("tests_failed", sa.Integer),
     sa.PrimaryKeyConstraint("repository_id", "head_sha", "column_id", "job_id", name="pk_ci_cell"),
     sa.Index("ix_ci_cell_job", "repository_id", "job_id"),
+    sa.Index("ix_ci_cell_queued_at", "repository_id", "queued_at"),
 )
 
 branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit that GitHub lists
@@ -61,4 +62,76 @@ branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit
     sa.PrimaryKeyConstraint("repository_id", "branch", "sha", name="pk_branch_commit"),
     sa.Index("ix_branch_commit_at", "repository_id", "branch", "at", "sha"),
     sa.Index("ix_branch_commit_sha", "sha", "repository_id"),
+)
+
+ci_day = sa.Table(  # what a column showed on the commits of one day of a branch
+    "ci_day",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("day", sa.Integer),  # of the commits, since 1970, UTC
+    must("name", sa.Text),  # of the column
+    must("workflow", sa.Text),
+    must("cells", sa.Text),  # a character for each commit, oldest first; a space where it has none
+    must("seconds", Big),  # that its runs took
+    sa.PrimaryKeyConstraint("repository_id", "branch", "day", "name", name="pk_ci_day"),
+)
+
+ci_line = sa.Table(  # a commit of a branch as its jobs left it
+    "ci_line",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("day", sa.Integer),
+    must("place", sa.Integer),  # among the commits of the day, the oldest is 0
+    must("sha", sa.Text),
+    must("verdict", sa.Text),
+    column("red_seconds", Big),  # from the first job's creation to the first blocking failure
+    column("signal_seconds", Big),  # to the end of the last blocking job
+    must("jobs", sa.Integer),
+    must("reruns", sa.Integer),
+    must("flaky", sa.Integer),
+    must("cancelled_seconds", Big),
+    must("seconds", Json),  # of all runs, by runner label
+    sa.PrimaryKeyConstraint("repository_id", "branch", "day", "place", name="pk_ci_line"),
+)
+
+ci_stale_day = sa.Table(
+    "ci_stale_day",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),  # "" for the runners of the whole repository
+    must("day", sa.Integer),
+    must("mark", Big),  # random, replaced each time something of that day changes
+    sa.PrimaryKeyConstraint("repository_id", "branch", "day", name="pk_ci_stale_day"),
+)
+
+ci_runner_day = sa.Table(  # jobs by runner label and day of creation, of all branches and pull requests
+    "ci_runner_day",
+    metadata,
+    must("repository_id", Big),
+    must("label", sa.Text),
+    must("day", sa.Integer),
+    must("jobs", sa.Integer),
+    must("queue", sa.LargeBinary),  # see bot.oot.statistics.histogram, as the next one
+    must("duration", sa.LargeBinary),
+    sa.PrimaryKeyConstraint("repository_id", "label", "day", name="pk_ci_runner_day"),
+)
+
+trunk_event = sa.Table(  # changes of a column's state on a branch
+    "trunk_event",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("name", sa.Text),  # of the column
+    must("first_bad", sa.Text),
+    must("state_after", sa.Text),
+    must("state_before", sa.Text),
+    column("last_good", sa.Text),
+    column("signature", sa.Text),
+    column("at", Big),  # when the job that decided it ended
+    sa.PrimaryKeyConstraint(
+        "repository_id", "branch", "name", "first_bad", "state_after", name="pk_trunk_event"
+    ),
+    sa.Index("ix_trunk_event_at", "repository_id", "branch", "at"),
 )

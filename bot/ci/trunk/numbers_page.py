@@ -1,0 +1,245 @@
+"""GET /{owner}/{repo}/metrics, /reliability and /queue, and their JSON: a branch over days, its jobs, its runners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bot.ci.trunk import day_rows, grid, hud_page, reading, runner_queue, trunk_numbers
+from bot.ci.trunk.runner_queue import RunnerQueue
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.stale_days import DAY
+from bot.ci.trunk.trunk_numbers import JobReliability, TrunkDay
+from bot.core import text
+from bot.core.json_fields import iso_time
+from bot.web import access, parameters
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+from bot.web.charts import chart
+from bot.web.html import page, render
+from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.ci.trunk.day_rows import ColumnDayRow, EventRow, LineRow
+    from bot.ci.trunk.reading import Branch
+    from bot.web.charts import Chart
+
+JOBS_MOST = 500
+FAILING_MOST = 20
+EVENTS_MOST = 50
+WAITING_MOST = 20_000
+WAITING_DAYS = 3  # a job that was created before has been lost
+
+
+class DayOfTrunk(TrunkDay, frozen=True, kw_only=True):
+    """One day of a branch; seconds unless the name says otherwise"""
+
+    day: str
+
+
+class TrunkMetrics(Answer, frozen=True, kw_only=True):
+    """A branch over days, the oldest first"""
+
+    branch: str
+    days: list[DayOfTrunk]
+    whole: TrunkDay
+
+
+class Reliability(Answer, frozen=True, kw_only=True):
+    """The jobs of a branch, the least reliable first"""
+
+    branch: str
+    jobs: list[JobReliability]
+
+
+class Queue(Answer, frozen=True, kw_only=True):
+    """Runners by label, those with the longest wait first"""
+
+    runners: list[RunnerQueue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Window:
+    """Some days of a branch."""
+
+    branch: Branch
+    days: int
+    first: int
+    last: int
+    lines: list[LineRow]
+    columns: list[ColumnDayRow]
+    events: list[EventRow]
+
+
+@page
+async def metrics(request: web.Request) -> web.Response:
+    """Show how a branch did over some days."""
+    found = await _read(request, columns=True)
+    answer = _metrics(request, found)
+    return render(
+        request,
+        "trunk_metrics.html",
+        fresh=parameters.of(request),
+        **_names(found),
+        windows=parameters.windows(found.days),
+        whole=answer.whole,
+        charts=[each for each in _charts(answer) if not each.empty],
+        failing=[one for one in _jobs(request, found) if one.runs > one.passed][:FAILING_MOST],
+        events=found.events,
+        json_url=f"/api/ci/metrics/{found.branch.repository['full_name']}?days={found.days}",
+    )
+
+
+@page
+async def reliability(request: web.Request) -> web.Response:
+    """Show how often the jobs of a branch fail, and why."""
+    found = await _read(request, columns=True)
+    jobs = _jobs(request, found)
+    return render(
+        request,
+        "trunk_reliability.html",
+        fresh=parameters.of(request),
+        **_names(found),
+        windows=parameters.windows(found.days),
+        jobs=jobs[:JOBS_MOST],
+        more=max(0, len(jobs) - JOBS_MOST),
+        json_url=f"/api/ci/reliability/{found.branch.repository['full_name']}?days={found.days}",
+    )
+
+
+@page
+async def queue(request: web.Request) -> web.Response:
+    """Show what waits for which runner."""
+    repo, runners = await _queues(request)
+    return render(
+        request,
+        "trunk_queue.html",
+        fresh=parameters.of(request, default=60),
+        repo=repo,
+        runners=runners,
+        json_url=f"/api/ci/queue/{repo}",
+    )
+
+
+@in_render_thread
+async def metrics_json(request: web.Request) -> web.Response:
+    """Answer with a branch over some days."""
+    return send(_metrics(request, await _read(request)))
+
+
+@in_render_thread
+async def reliability_json(request: web.Request) -> web.Response:
+    """Answer with the reliability of a branch's jobs."""
+    found = await _read(request, columns=True)
+    return send(Reliability(branch=found.branch.name, jobs=_jobs(request, found)[:JOBS_MOST]))
+
+
+@in_render_thread
+async def queue_json(request: web.Request) -> web.Response:
+    """Answer with what waits for which runner."""
+    return send(Queue(runners=(await _queues(request))[1]))
+
+
+async def _read(request: web.Request, *, columns: bool = False) -> _Window:
+    """Read some days; days that changed a moment ago may not have been counted again yet."""
+    repo, days = parameters.repo(request), parameters.days(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        name = request.query.get("branch", "")[: hud_page.BRANCH_MOST]
+        branch = await reading.find(tx, hidden, repo, name)
+        identifier, last = branch.repository["repository_id"], tx.now // DAY
+        first = last - days + 1
+        return _Window(
+            branch=branch,
+            days=days,
+            first=first,
+            last=last,
+            lines=await day_rows.line_days(tx, identifier, branch.name, first),
+            columns=await day_rows.column_days(tx, identifier, branch.name, first) if columns else [],
+            events=await day_rows.events(tx, identifier, branch.name, EVENTS_MOST) if columns else [],
+        )
+
+
+async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue]]:
+    repo = parameters.repo(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        branch = await reading.find(tx, hidden, repo, "")
+        identifier, today = branch.repository["repository_id"], tx.now // DAY
+        jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
+        days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
+        now = tx.now
+    return branch.repository["full_name"], runner_queue.queues(jobs, days, now=now, today=today)
+
+
+def _metrics(request: web.Request, found: _Window) -> TrunkMetrics:
+    costs = _options(request).ci_runner_cost
+    days = trunk_numbers.by_day(found.lines, costs, first=found.first, last=found.last)
+    return TrunkMetrics(
+        branch=found.branch.name,
+        days=[
+            DayOfTrunk(
+                day=iso_time((found.first + at) * DAY)[:10],
+                **{name: getattr(one, name) for name in TrunkDay.__struct_fields__},
+            )
+            for at, one in enumerate(days)
+        ],
+        whole=trunk_numbers.day(found.lines, costs),
+    )
+
+
+def _jobs(request: web.Request, found: _Window) -> list[JobReliability]:
+    settings = _options(request)
+    return trunk_numbers.reliability(
+        found.columns,
+        found.lines,
+        rename=lambda workflow, name: grid.shown_name(workflow, name, settings),
+    )
+
+
+def _options(request: web.Request) -> TrunkSettings:
+    return request.app[CONTEXT].settings.of(TrunkSettings)
+
+
+def _names(found: _Window) -> dict[str, Any]:
+    return {
+        "repo": found.branch.repository["full_name"],
+        "branch": found.branch.name,
+        "home": hud_page.address(found.branch),
+        "days": found.days,
+    }
+
+
+def _charts(answer: TrunkMetrics) -> list[Chart]:
+    labels = [one.day for one in answer.days]
+    days = answer.days
+    return [
+        chart(
+            "Red commits", labels, [("share", [one.red_share for one in days])], show=text.percent, top=1.0
+        ),
+        chart(
+            "Time to red",
+            labels,
+            [("median", [one.red_p50 for one in days]), ("p90", [one.red_p90 for one in days])],
+            show=text.duration,
+            seconds=True,
+        ),
+        chart(
+            "Time to a full result",
+            labels,
+            [("median", [one.signal_p50 for one in days]), ("p90", [one.signal_p90 for one in days])],
+            show=text.duration,
+            seconds=True,
+        ),
+        chart(
+            "Machine hours",
+            labels,
+            [
+                ("all", [one.job_seconds / 3600 if one.jobs else None for one in days]),
+                ("cancelled", [one.cancelled_seconds / 3600 if one.jobs else None for one in days]),
+            ],
+            show=lambda value: f"{value:,.1f}",
+        ),
+    ]

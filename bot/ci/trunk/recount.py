@@ -1,0 +1,153 @@
+"""The task `trunk`: counts stale days again, and records how columns changed. Key: nothing.
+
+Everything is computed from the rows as they are, so neither the order of deliveries nor a run that was cut short
+leaves a trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.trunk import counting, day_rows, grid, lines, reading, rows, stale_days, trouble
+from bot.ci.trunk.reading import Branch
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.stale_days import RUNNERS, Place
+from bot.ci.trunk.tables import ci_day, ci_line, ci_runner_day, trunk_event
+from bot.ingest import watched
+from bot.oot.statistics import histogram
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.queue.tasks import Task
+
+BATCH = 20  # days of one run of the task
+COMMITS_MOST = 1_000  # of a day
+EVENT_LINES = 100  # newest commits in which changes are looked for
+
+
+async def run(context: Context, _task: Task) -> None:
+    """Count the newest stale days again; what is left waits for the next run."""
+    settings = context.settings
+    async with context.store.read() as tx:
+        stale = await stale_days.newest(tx, BATCH)
+        branches = {place: await _branch(tx, settings, place) for place in stale}
+    for place, mark in stale.items():
+        branch = branches[place]
+        async with context.store.read() as tx:
+            made = await _counted(tx, settings, place, branch) if branch else None
+        async with context.store.transaction() as tx:
+            if await stale_days.settle(tx, place, mark) and made:
+                await _write(tx, place, made)
+    for branch in {
+        (each.repository["repository_id"], each.name): each for each in branches.values() if each
+    }.values():
+        if branch.name != RUNNERS:
+            await _record_changes(context, branch)
+
+
+async def _branch(tx: Transaction, settings: Settings, place: Place) -> Branch | None:
+    """Return the branch of a day, None where nobody watches it."""
+    found = await rows.repository(tx, {place.repository_id})
+    if found is None or not settings.is_upstream(found["full_name"]):
+        return None
+    globs = (*settings.of(TrunkSettings).ci_branches, RUNNERS)
+    wanted = place.branch == found["default_branch"] or any(fnmatchcase(place.branch, each) for each in globs)
+    names = await watched.of_same(tx, found["full_name"])
+    return Branch(repository=found, names=frozenset(names), name=place.branch) if wanted else None
+
+
+Rows = dict[sa.Table, list[dict[str, object]]]
+
+
+async def _counted(tx: Transaction, settings: Settings, place: Place, branch: Branch) -> Rows:
+    """Return the rows of a day as they should be."""
+    identifier = place.repository_id
+    if place.branch == RUNNERS:
+        times = await day_rows.times_of_day(tx, identifier, place.day)
+        return {ci_runner_day: [_runner(one) for one in counting.runner_days(times)]}
+    commits = await day_rows.commits_of_day(tx, identifier, branch.name, place.day, limit=COMMITS_MOST)
+    facts = await reading.facts(tx, settings, branch, lines.in_order(commits))
+    # names as they are now: what is hidden, and what a name was before, may change
+    found = grid.build(facts, replace(settings.of(TrunkSettings), ci_hide=(), ci_aliases=()))
+    times = await day_rows.times_of_commits(tx, identifier, [row["sha"] for row in commits])
+    seconds = await day_rows.seconds_by_column(tx, identifier, [row["sha"] for row in commits])
+    return {
+        ci_day: [
+            {
+                "name": one.name,
+                "workflow": one.workflow,
+                "cells": one.cells,
+                "seconds": seconds.get(one.name, 0),
+            }
+            for one in counting.column_days(found)
+        ],
+        ci_line: [
+            {"place": at, **{name: getattr(one, name) for name in one.__dataclass_fields__}}
+            for at, one in enumerate(counting.line_sums(found, times))
+        ],
+    }
+
+
+def _runner(one: counting.RunnerDay) -> dict[str, object]:
+    return {
+        "label": one.label,
+        "jobs": one.jobs,
+        "queue": histogram.to_bytes(one.queue),
+        "duration": histogram.to_bytes(one.duration),
+    }
+
+
+async def _write(tx: Transaction, place: Place, made: Rows) -> None:
+    """Replace the rows of a day."""
+    for table, found in made.items():
+        same = [table.c.repository_id == place.repository_id, table.c.day == place.day]
+        key: dict[str, object] = {"repository_id": place.repository_id, "day": place.day}
+        if "branch" in table.c:
+            same.append(table.c.branch == place.branch)
+            key["branch"] = place.branch
+        await tx.run(sa.delete(table).where(*same))
+        if found:
+            await tx.run(sa.insert(table), [{**key, **row} for row in found])
+
+
+async def _record_changes(context: Context, branch: Branch) -> None:
+    """Record how the columns of a branch changed on its newest commits; one that was recorded stays."""
+    async with context.store.read() as tx:
+        commits, _ = await reading.newest(tx, branch, before=None, limit=EVENT_LINES)
+        facts = await reading.facts(tx, context.settings, branch, commits)
+    found = grid.build(facts, context.settings.of(TrunkSettings))
+    made = [
+        _event(branch, found, place, change)
+        for place in range(len(found.columns))
+        for change in trouble.changes(found.column(place))
+    ]
+    if made:
+        async with context.store.transaction() as tx:
+            statement = tx.insert(trunk_event)
+            keys = [column.name for column in trunk_event.primary_key.columns]
+            update = {
+                name: statement.excluded[name] for name in ("state_before", "last_good", "signature", "at")
+            }
+            await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), made)
+
+
+def _event(branch: Branch, found: grid.Grid, place: int, change: trouble.Change) -> dict[str, object]:
+    cell = found.lines[change.place].cells[place]
+    good = change.last_good
+    return {
+        "repository_id": branch.repository["repository_id"],
+        "branch": branch.name,
+        "name": found.columns[place].name,
+        "first_bad": found.lines[change.first_bad].commit["sha"],
+        "state_after": change.after.value,
+        "state_before": change.before.value,
+        "last_good": None if good is None else found.lines[good].commit["sha"],
+        "signature": cell.signature,
+        "at": cell.completed_at,
+    }

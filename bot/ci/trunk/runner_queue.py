@@ -1,0 +1,79 @@
+"""What waits for which runner, and how long jobs waited. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from bot.ci.trunk.cells import STATES
+from bot.ci.trunk.counting import UNLABELLED
+from bot.oot.statistics import histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.ci.trunk.day_rows import RunnerDayRow, WaitingRow
+
+WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
+WEEK = 7  # days
+IN_PROGRESS = STATES.index("in_progress")
+
+
+class RunnerQueue(Struct, frozen=True, kw_only=True):
+    """One runner label; seconds"""
+
+    label: str
+    waiting: int
+    oldest: float | None
+    busy: int
+    jobs: int
+    queue_p50: float | None
+    queue_p90: float | None
+    queue_p50_week: float | None
+    queue_p90_week: float | None
+    duration_p50: float | None
+
+
+def queues(
+    jobs: Iterable[WaitingRow], days: Sequence[RunnerDayRow], *, now: int, today: int
+) -> list[RunnerQueue]:
+    """Return every label, those with the longest wait now first; the last day is today and yesterday."""
+    waiting: defaultdict[str, list[int]] = defaultdict(list)
+    busy: defaultdict[str, int] = defaultdict(int)
+    for job in jobs:
+        label = job["runner_label"] or UNLABELLED
+        if job["state"] == IN_PROGRESS:
+            busy[label] += 1
+        elif job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
+            waiting[label].append(now - job["queued_at"])
+    by_label: defaultdict[str, list[RunnerDayRow]] = defaultdict(list)
+    for row in days:
+        by_label[row["label"]].append(row)
+    labels = waiting.keys() | busy.keys() | by_label.keys()
+    found = [_queue(label, waiting[label], busy[label], by_label[label], today) for label in labels]
+    return sorted(found, key=lambda one: (-(one.oldest or 0), -one.busy, -one.jobs, one.label))
+
+
+def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], today: int) -> RunnerQueue:
+    recent = [row for row in days if row["day"] >= today - 1]
+    week = [row for row in days if row["day"] > today - WEEK]
+    p50, p90 = histogram.summary(_sum(row["queue"] for row in recent))
+    p50_week, p90_week = histogram.summary(_sum(row["queue"] for row in week))
+    return RunnerQueue(
+        label=label,
+        waiting=len(waiting),
+        oldest=max(waiting) / 1000 if waiting else None,
+        busy=busy,
+        jobs=sum(row["jobs"] for row in recent),
+        queue_p50=p50,
+        queue_p90=p90,
+        queue_p50_week=p50_week,
+        queue_p90_week=p90_week,
+        duration_p50=histogram.summary(_sum(row["duration"] for row in week))[0],
+    )
+
+
+def _sum(stored: Iterable[bytes]) -> int:
+    return sum(map(histogram.from_bytes, stored))

@@ -1,0 +1,114 @@
+"""A branch over days: its metrics, the reliability of its jobs, its runners."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.ci.trunk import trunk_numbers
+from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.test_hud import example
+from tests.harness import L3, UPSTREAM
+from tests.oot.pages.page_checks import add_job, check_escaped, page_text
+from tests.serving import SQLITE
+
+METRICS, RELIABILITY, QUEUE = (f"/api/ci/{name}/{UPSTREAM}" for name in ("metrics", "reliability", "queue"))
+
+
+async def a_day(bot):
+    """The example of docs/ci.md with its fifth commit."""
+    await told(bot, *example(bot), push(bot, "E", parent="D", at=40),
+               job(bot, "linux / test (default, 1, 2, linux.4xlarge)", "E", "failure", number=61, at=40),
+               job(bot, "linux / test (default, 2, 2, linux.4xlarge)", "E", number=62, at=40))  # fmt: skip
+    await bot.wait(60)
+
+
+async def test_the_reliability_of_the_documents_example(bot):
+    await a_day(bot)
+    body = (await bot.get(RELIABILITY))[1]
+    (one,) = body["jobs"]
+    assert one["name"] == "pull / linux / test (default)"
+    assert (one["runs"], one["passed"], one["broken"], one["flaky"], one["infra"]) == (5, 2, 3, 1, 0)
+    page = (await bot.get(f"/{UPSTREAM}/reliability"))[1]
+    check_escaped(page)
+    assert "pull / linux / test (default)" in page
+
+
+async def test_metrics_of_a_day(bot):
+    await a_day(bot)
+    body = (await bot.get(f"{METRICS}?days=7"))[1]
+    assert len(body["days"]) == 7
+    whole = body["whole"]
+    assert (whole["lines"], whole["red"], whole["green"], whole["red_share"]) == (5, 3, 2, 0.6)
+    assert (whole["jobs"], whole["reruns"], whole["flaky"]) == (12, 1, 1)
+    assert whole["red_p50"] == 300  # five minutes after the first job was created
+    assert whole["cost"] is None
+    assert body["days"][-1]["lines"] == 5
+    text = await page_text(bot, f"/{UPSTREAM}/metrics?days=7")
+    assert "Red commits 60 %" in text
+    assert "broken" in text
+
+
+async def test_changes_of_a_column_are_recorded_once(bot):
+    await a_day(bot)
+    await bot.send(*push(bot, "E", parent="D", at=40))
+    await bot.wait(60)
+    rows = await bot.rows("trunk_event")
+    assert sorted(
+        (row["state_before"], row["state_after"], row["first_bad"], row["last_good"]) for row in rows
+    ) == [
+        ("ok", "suspect", COMMITS["C"], COMMITS["B"]),
+        ("suspect", "broken", COMMITS["C"], COMMITS["B"]),
+    ]
+
+
+async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
+    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "", status="queued"),
+               job(bot, "docs", "A", "", status="in_progress"))  # fmt: skip
+    await bot.wait(600)
+    (one,) = (await bot.get(QUEUE))[1]["runners"]
+    assert one["label"] == "linux.4xlarge"
+    assert (one["waiting"], one["busy"], one["jobs"]) == (1, 1, 3)
+    assert one["oldest"] >= 600
+    assert one["queue_p50"] == 60
+    assert "linux.4xlarge 1 10 min" in await page_text(bot, f"/{UPSTREAM}/queue")
+
+
+@SQLITE
+async def test_what_a_backend_reports_later_is_counted_too(bot):
+    await told(bot, push(bot, "A"), job(bot, "build", "A"))
+    await bot.wait(60)
+    await add_job(bot, pr_number=None, event_type="push", head_sha=COMMITS["A"], downstream_repo=L3, job_name="build",
+                  workflow_name="CI")  # fmt: skip
+    await bot.send(*job(bot, "build", "A", attempt=2))
+    await bot.wait(60)
+    names = {one["name"] for one in (await bot.get(RELIABILITY))[1]["jobs"]}
+    assert names == {"pull / build", "backends / npu / CI / build"}
+
+
+@SQLITE
+async def test_branches_that_nobody_watches_are_not_counted(bot):
+    await told(bot, push(bot, "A", branch="feature/x"), job(bot, "build", "A"), run(bot, "A"))
+    await bot.wait(60)
+    assert await bot.rows("ci_day") == []
+    assert list(await bot.rows("ci_stale_day")) == []
+
+
+@SQLITE
+@pytest.mark.parametrize("page", ["metrics", "reliability", "queue"])
+async def test_pages_of_what_is_unknown_or_backends(bot, page):
+    assert (await bot.get(f"/nobody/nothing/{page}"))[0] == 404
+    assert (await bot.get(f"/api/ci/{page}/nobody/nothing"))[0] == 404
+    text = (await bot.get(f"/oot/org/{page}"))[1]
+    assert "unknown" in text.casefold() or "not known" in text.casefold()  # a backend of that name
+
+
+def test_a_few_unlucky_runs_do_not_lead_the_list():
+    assert trunk_numbers.wilson_lower(2, 3) < trunk_numbers.wilson_lower(60, 100)
+    assert trunk_numbers.wilson_lower(0, 100) == 0
+    assert trunk_numbers.wilson_lower(0, 0) == 0
+
+
+def test_costs_follow_the_first_glob_that_fits():
+    costs = (("npu.*", 4.0), ("*", 0.5))
+    assert trunk_numbers.cost_of([("npu.8", 3600), ("ubuntu-24.04", 7200)], costs) == 5.0
+    assert trunk_numbers.cost_of([("npu.8", 3600)], ()) is None
