@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from bot.core import package_files
 from bot.core.clock import Clock, SystemClock
+from bot.demo import job_logs
 from bot.demo.github.webhooks import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -234,7 +235,8 @@ class Backend:
         started = await self._report(job, planned, "in_progress")
         await self.clock.sleep(planned.seconds)
         finished = await self._report(job, planned, "completed")
-        await self.github.finish_job(job, planned.conclusion if started and finished else "failure")
+        log = job_logs.of_job(planned.name, planned.failed_tests, ended_at=self.clock.now())
+        await self.github.finish_job(job, planned.conclusion if started and finished else "failure", log=log)
         return job.conclusion or "failure"
 
     async def _report(self, job: WorkflowJob, planned: PlannedJob, status: str) -> bool:
