@@ -21,6 +21,7 @@ from bot.core.feature import load_each
 from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
 from bot.db.db_errors import retry_until_stored
+from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import inbox, pinned
 from bot.ingest.delivery import Delivery
 from bot.ingest.watched import read_payload
@@ -47,6 +48,7 @@ POLL = 1.0  # seconds between polls of the database without a notification
 TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
 GRACE = 7.0  # seconds for running tasks on shutdown
+CANCELLED_WITHIN = 2.0  # seconds for those cancelled then
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
 UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
@@ -83,7 +85,14 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
-        await self.prepare()
+        preparing = asyncio.create_task(self.prepare())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait((preparing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not preparing.done():  # the database does not answer
+            await self._end([preparing])
+            return
+        preparing.result()
         loops = [*map(asyncio.create_task, (self._work(), self._heartbeat(), notify.listen(self._store)))]
         await self._stopping.wait()
         with contextlib.suppress(TimeoutError):
@@ -91,12 +100,21 @@ class Worker:
                 await asyncio.wait(loops[:1])  # it may be claiming: what it still starts is finished, too
                 while self._running:
                     await asyncio.wait(set(self._running))
-        for task in (*self._running, *loops):
-            task.cancel()
-        await asyncio.gather(*self._running, *loops, return_exceptions=True)
+        if not await self._end((*self._running, *loops)):
+            return
         with contextlib.suppress(StoreUnavailable):  # then the leases expire
-            async with self._store.transaction() as tx:
+            async with self._store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
                 await tasks.release(tx, owner=self._owner)
+
+    async def _end(self, running: Sequence[asyncio.Task[None]]) -> bool:
+        """Cancel what still runs; returns False where the database did not answer that: it is hung up on."""
+        for task in running:
+            task.cancel()
+        _, waiting = await asyncio.wait(running, timeout=CANCELLED_WITHIN)
+        if waiting:
+            self._store.hang_up()
+        await asyncio.gather(*running, return_exceptions=True)
+        return not waiting
 
     def stop(self) -> None:
         """Take no new work."""

@@ -43,13 +43,18 @@ class Watchdog:
         """Stop watching."""
         self._timer.cancel()
 
+    def hang_up(self) -> None:
+        """Drop the connection now: whatever waits for it fails."""
+        self.stop()
+        self.expired = True
+        self._driver.terminate()
+
     def _check(self) -> None:
         self._silent_checks += 1
         if self._silent_checks < CHECKS:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._check)
         else:
-            self.expired = True
-            self._driver.terminate()
+            self.hang_up()
 
 
 @contextlib.asynccontextmanager

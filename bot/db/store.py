@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
@@ -61,6 +62,7 @@ class Store:
         self._writer = asyncio.Lock()
         self.failure: tuple[int, str] | None = None  # when a write failed and why, until a delivery is stored
         self._file: tuple[int, int] | None = None
+        self._watchdogs: WeakSet[Watchdog] = WeakSet()  # of connections in use
 
     async def open(self) -> None:
         """Bring the schema up to date.
@@ -79,8 +81,14 @@ class Store:
             self._file = _file_identity(self.url.database)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, without waiting for PostgreSQL."""
+        self.hang_up()
         await self._engine.dispose()
+
+    def hang_up(self) -> None:
+        """Drop PostgreSQL connections in use in the store's own loop: nothing that was begun on them is committed."""
+        for watchdog in list(self._watchdogs):
+            watchdog.hang_up()
 
     @contextlib.asynccontextmanager
     async def transaction(self, *, lock_timeout: float | None = None) -> AsyncIterator[Transaction]:
@@ -141,8 +149,13 @@ class Store:
             async with engine.connect() as conn:
                 yield conn, None
         else:
-            async with connection_watchdog.connected(engine, answer_within) as found:
-                yield found
+            async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
+                if engine is not self._other_readers.get(asyncio.get_running_loop()):
+                    self._watchdogs.add(watchdog)
+                try:
+                    yield conn, watchdog
+                finally:
+                    self._watchdogs.discard(watchdog)
 
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let `read` also be used in another thread's event loop: a connection belongs to one loop."""
@@ -158,7 +171,8 @@ class Store:
         import asyncpg  # noqa: PLC0415 - an extra
 
         with db_errors.translated(self.url):
-            async with connection_watchdog.connected(self._engine, answer_within) as (conn, watchdog):
+            async with self._connected(self._engine, answer_within) as (conn, watchdog):
+                assert watchdog is not None  # of PostgreSQL
                 try:
                     yield (await conn.get_raw_connection()).driver_connection, watchdog
                 except (
