@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from dataclasses import replace
 from ipaddress import ip_network
 
@@ -12,12 +13,12 @@ import pytest
 from bot.app import make_app
 from bot.web.bodies import STRANGERS, BodyRooms
 from tests.harness import L2, SECRET, UPSTREAM, sign
+from tests.process import PATIENCE, Process, options_for
 from tests.serving import SQLITE, converse, request_head, serving
 
 PATH = "/api/github/webhooks"
 KIB, MIB = 1024, 1024 * 1024
 NEVER_SLOW = replace(STRANGERS, least_rate=1)
-pytestmark = SQLITE
 
 
 def delivery(guid, size, *, via=None):
@@ -80,6 +81,7 @@ async def with_room(bot, *, listed=False, seconds=10.0, **strangers):
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["behind a listed proxy", "behind an unlisted proxy"])
+@SQLITE
 async def test_strangers_who_stall_keep_no_delivery_waiting(bot, begin, listed):
     limits = {name: getattr(STRANGERS, name) for name in ("least_rate", "most_bytes")}
     async with with_room(bot, listed=listed, **limits) as served:
@@ -93,6 +95,7 @@ async def test_strangers_who_stall_keep_no_delivery_waiting(bot, begin, listed):
     assert {row["guid"] for row in await bot.rows("delivery")} == sizes.keys()
 
 
+@SQLITE
 async def test_a_large_body_that_stops_coming_is_cut_off(bot, begin):
     async with with_room(bot, least_rate=MIB, grace=0.1) as served:
         reader, _, _ = await begin(served, "stalled", 25 * MIB, 70 * KIB)
@@ -105,6 +108,7 @@ async def test_a_large_body_that_stops_coming_is_cut_off(bot, begin):
         assert not small.at_eof(), "small ones are in nobody's way"
 
 
+@SQLITE
 async def test_where_room_is_short_the_slowest_body_goes_first(bot, begin):
     async with with_room(bot, most_bodies=2, least_rate=400 * KIB, grace=60, seconds=60) as served:
         fast, writer, rest = await begin(served, "fast", 12 * MIB, 10 * MIB)
@@ -116,6 +120,7 @@ async def test_where_room_is_short_the_slowest_body_goes_first(bot, begin):
         assert await status_of(fast) == 202
 
 
+@SQLITE
 async def test_an_address_has_its_share_and_the_others_have_theirs(bot, begin):
     async with with_room(bot, listed=True, most_each=1, patience=0.3) as served:
         await begin(served, "first", 25 * MIB, 70 * KIB, via="203.0.113.1")
@@ -124,6 +129,7 @@ async def test_an_address_has_its_share_and_the_others_have_theirs(bot, begin):
         assert (await arriving(served, "third", 200 * KIB, via="203.0.113.2"))[0] == 202
 
 
+@SQLITE
 async def test_behind_an_unlisted_proxy_nobody_has_a_share(bot, begin):
     async with with_room(bot, most_each=1) as served:
         await begin(served, "first", 25 * MIB, 70 * KIB, via="203.0.113.1")
@@ -131,6 +137,7 @@ async def test_behind_an_unlisted_proxy_nobody_has_a_share(bot, begin):
         assert (await arriving(served, "second", 200 * KIB, via="203.0.113.1"))[0] == 202
 
 
+@SQLITE
 async def test_who_only_says_that_it_is_a_proxy_gives_way_to_others(bot, begin):
     async with with_room(bot, listed=True, most_each=1, most_bodies=2) as served:
         proxied = [await begin(served, f"p-{n}", 25 * MIB, 70 * KIB, via="x, 203.0.113.1") for n in range(2)]
@@ -142,12 +149,14 @@ async def test_who_only_says_that_it_is_a_proxy_gives_way_to_others(bot, begin):
         assert [one.result() for one in done] == [408]
 
 
+@SQLITE
 async def test_bodies_that_do_not_fit_together_come_in_one_after_the_other(bot):
     async with with_room(bot, most_bytes=150 * KIB) as served:
         answers = await asyncio.gather(*(arriving(served, f"g-{number}", 400 * KIB) for number in range(6)))
     assert {status for status, _ in answers} == {202}
 
 
+@SQLITE
 async def test_what_has_come_in_whole_and_small_bodies_pass_those_that_wait(bot, begin):
     async with with_room(bot, most_bodies=1) as served:
         reader, writer, rest = await begin(served, "first", 300 * KIB, 200 * KIB)
@@ -162,6 +171,7 @@ async def test_what_has_come_in_whole_and_small_bodies_pass_those_that_wait(bot,
 
 
 @pytest.mark.parametrize("limits", [{"most_bytes": 200 * KIB}, {"most_bodies": 1}], ids=["bytes", "bodies"])
+@SQLITE
 async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, begin, limits):
     async with with_room(bot, **limits, patience=0.2) as served:
         reader, writer, rest = await begin(served, "with spaces", 180 * KIB, 170 * KIB)
@@ -174,6 +184,7 @@ async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, begin
         assert (await arriving(served, "next", 100 * KIB))[0] == 202
 
 
+@SQLITE
 async def test_a_sender_that_hangs_up_gives_its_room_back(bot, begin):
     async with with_room(bot, most_bytes=100 * KIB, most_bodies=1) as served:
         _, writer, _ = await begin(served, "gone", 90 * KIB, 80 * KIB)
@@ -182,6 +193,7 @@ async def test_a_sender_that_hangs_up_gives_its_room_back(bot, begin):
         assert (await arriving(served, "next", 90 * KIB))[0] == 202
 
 
+@SQLITE
 async def test_a_refused_body_gives_its_room_back(bot):
     async with with_room(bot, most_bytes=100 * KIB, most_bodies=1, patience=0.2) as served:
         for _ in range(3):
@@ -191,6 +203,7 @@ async def test_a_refused_body_gives_its_room_back(bot):
             assert (status, answer["error"]) == (401, "invalid_signature")
 
 
+@SQLITE
 async def test_authenticated_callers_never_wait_for_strangers(bot, begin):
     await bot.github.open_pull(UPSTREAM)
     await bot.settle()
@@ -200,3 +213,50 @@ async def test_authenticated_callers_never_wait_for_strangers(bot, begin):
         assert (await arriving(served, "webhook", 300 * KIB))[0] == 503
         status, answer = await served.report(bot.dispatch(L2), padding="x" * 300 * KIB)
         assert (status, answer["ok"]) == (200, True)
+
+
+async def stall(url, number, until):
+    """Declare a large body, send some of it and stall; again and again, as a stranger."""
+    head, body = delivery(f"stalled-{number}", 25 * MIB, via=f"203.0.113.{number // 2}")
+    start = head + body[: 70 * KIB]
+    while not until.is_set():
+        with contextlib.suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(start)
+            await asyncio.wait([asyncio.ensure_future(reader.read()), asyncio.ensure_future(until.wait())],
+                               return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+            writer.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("listed", [True, False], ids=["behind a listed proxy", "behind an unlisted proxy"])
+async def test_beside_sixty_stalled_strangers_deliveries_are_answered_within_a_second(
+    tmp_path, app_key, listed
+):
+    options = {"TRUSTED_PROXIES": "127.0.0.1"} if listed else {}
+    process = Process(tmp_path, **options_for(tmp_path, private_key=app_key), **options)
+    took, over = [], asyncio.Event()
+
+    async def deliver(number):
+        head, body = delivery(f"ours-{number}", 72 * KIB, via="198.51.100.7")
+        began = time.perf_counter()
+        status, _ = await converse(process.url, head + body[: 66 * KIB], body[66 * KIB :], pause=0.02)
+        took.append(time.perf_counter() - began)
+        return status
+
+    try:
+        await asyncio.wait_for((await process.start()).wait(), PATIENCE)
+        strangers = [asyncio.create_task(stall(process.url, number, over)) for number in range(60)]
+        await asyncio.sleep(1)
+        sent = []
+        for number in range(400):
+            sent.append(asyncio.create_task(deliver(number)))
+            await asyncio.sleep(0.05)
+        assert set(await asyncio.gather(*sent)) == {202}
+        over.set()
+        await asyncio.gather(*strangers)
+    finally:
+        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            await process.ended()
+    assert sorted(took)[int(len(took) * 0.99)] < 1, sorted(took)[-8:]

@@ -175,25 +175,31 @@ def _places(value, way=()):
 
 
 async def answers(port, requests):
-    """Send requests one after the other; yields (what was asked, status, body), status 0 for none."""
-    connection = None
+    """Send requests one after the other; yields (what was asked, status, body) of those that are answered."""
+    reader = writer = None
     for what, raw in requests:
         try:
-            connection = connection or await asyncio.open_connection("127.0.0.1", port)
-            reader, writer = connection
+            if writer is None:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(raw)
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
             body = await reader.readexactly(int(length[1])) if length and b" 304 " not in head[:20] else b""
             yield what, int(head.split()[1]), body
-            if re.search(rb"(?i)\r\nconnection: close", head) or head.startswith(b"HTTP/1.0"):
-                raise ConnectionResetError
+            ended = bool(re.search(rb"(?i)\r\nconnection: close", head)) or head.startswith(b"HTTP/1.0")
         except (ConnectionError, asyncio.IncompleteReadError):
-            if connection:
-                connection[1].close()
-            connection = None
-    if connection:
-        connection[1].close()
+            ended = True
+        if ended and writer:
+            await _close(writer)
+            writer = None
+    if writer:
+        await _close(writer)
+
+
+async def _close(writer):
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @pytest.fixture
