@@ -1,4 +1,4 @@
-"""The feature `logs`: why jobs failed, by the rules for their logs."""
+"""The feature `logs`: job logs, why jobs failed, and which failures are the same."""
 
 from __future__ import annotations
 
@@ -6,5 +6,13 @@ from bot.core.feature import Feature
 
 FEATURE = Feature(
     name="logs",
+    tables="bot.ci.logs.tables",
+    tasks={"log_rules": "bot.ci.logs.load_rules:run"},
+    background=frozenset({"log_rules"}),
+    periodic="bot.ci.logs.load_rules:periodic",
+    settings="bot.ci.logs.settings:LogsSettings",
     commands={"logs": "bot.console.logs:logs"},
+    parsers={"log": "bot.ci.logs.parse_log:parse"},
+    receivers={"log": "bot.ci.logs.store_log:RECEIVER"},
+    prune="bot.ci.logs.prune:prune",
 )

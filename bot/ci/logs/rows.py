@@ -1,0 +1,223 @@
+"""Rows of logs and verdicts, and the sums over failures that follow from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.logs.tables import ci_log, ci_signature, ci_signature_day, ci_verdict
+from bot.ingest.rows import WorkflowJobRow
+from bot.ingest.tables import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+
+PUBLIC = "public"  # the family of all public repositories
+DAY = 86_400_000  # milliseconds
+
+
+class LogRow(TypedDict):
+    """A log that is or was kept."""
+
+    repository_id: int
+    job_id: int
+    run_id: int
+    run_attempt: int
+    state: str
+    bytes: int
+    lines: int
+    longest_line: int
+    sha256: str
+    blob: str | None
+    first_at: int | None
+    last_at: int | None
+    fetched_at: int
+    truncated: bool
+    secrets_masked: int
+    head_sha: str
+    trusted: bool
+    first_error: dict[str, Any] | None
+
+
+class VerdictRow(TypedDict):
+    """A verdict on a job; `rule` is None where none matches."""
+
+    repository_id: int
+    job_id: int
+    ruleset: str
+    rank: int
+    current: bool
+    rule: str | None
+    kind: str
+    line: str | None
+    line_num: int | None
+    captures: list[str]
+    context: list[str]
+    step: str | None
+    excerpt: list[str]
+    excerpt_from: int | None
+    hint: str | None
+    signature: str | None
+    family: str
+    day: int
+    trusted: bool
+    change: str | None
+    at: int
+
+
+class SignatureTitle(TypedDict):
+    """What a signature is called."""
+
+    title: str
+    rule: str
+    kind: str
+
+
+def family(repository_id: int, *, private: bool) -> str:
+    """Return whose failures are counted together: nothing of a private repository is in the public sums."""
+    return f"private:{repository_id}" if private else PUBLIC
+
+
+async def store_log(tx: Transaction, row: LogRow) -> None:
+    """Store what is known of a log, in place of what was."""
+    values: dict[str, Any] = {**row}
+    statement = tx.insert(ci_log).values(values)
+    key = ["repository_id", "job_id"]
+    await tx.run(statement.on_conflict_do_update(index_elements=key, set_=values))
+
+
+async def log(tx: Transaction, repository_id: int, job_id: int) -> LogRow | None:
+    """Return what is known of a job's log."""
+    query = sa.select(ci_log).where(ci_log.c.repository_id == repository_id, ci_log.c.job_id == job_id)
+    return await tx.row_as(LogRow, query)
+
+
+async def verdicts(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> list[VerdictRow]:
+    """Return the verdicts on some jobs of a repository, by job and rank."""
+    query = sa.select(ci_verdict).where(
+        ci_verdict.c.repository_id == repository_id,
+        ci_verdict.c.job_id.in_(sorted(set(job_ids))),
+        ci_verdict.c.current,
+    )
+    return await tx.rows_as(VerdictRow, query.order_by(ci_verdict.c.job_id, ci_verdict.c.rank))
+
+
+async def replace_verdicts(
+    tx: Transaction,
+    repository_id: int,
+    job_id: int,
+    found: Sequence[VerdictRow],
+    titles: dict[str, SignatureTitle],
+) -> None:
+    """Store the verdicts of a ruleset on a job; those of other rulesets stay, no longer current.
+
+    Sums over the failures concerned are made again from all verdicts, so storing twice counts once.
+    """
+    of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
+    before = await verdicts(tx, repository_id, [job_id])
+    rulesets = {row["ruleset"] for row in found}
+    await tx.run(sa.delete(ci_verdict).where(of_job, ci_verdict.c.ruleset.in_(sorted(rulesets))))
+    await tx.run(sa.update(ci_verdict).where(of_job).values(current=False))
+    if found:
+        await tx.run(sa.insert(ci_verdict), [{**row} for row in found])
+    concerned = {
+        (row["signature"], row["family"], row["day"])
+        for row in (*before, *found)
+        if row["rank"] == 0 and row["signature"]
+    }
+    for signature, whose, day in sorted(concerned):
+        await _count_day(tx, signature, whose, day)
+        await _sum_up(tx, signature, whose, titles.get(signature))
+
+
+async def _count_day(tx: Transaction, signature: str, whose: str, day: int) -> None:
+    """Count the jobs that failed this way on a day."""
+    verdict = ci_verdict.c
+    query = sa.select(
+        sa.func.count().label("jobs"),
+        sa.func.count(sa.distinct(verdict.change)).filter(sa.not_(verdict.trusted)).label("prs"),
+        sa.func.count().filter(verdict.trusted).label("trusted_jobs"),
+        sa.func.count(sa.distinct(verdict.repository_id)).label("repos"),
+    ).where(
+        verdict.current,
+        verdict.rank == 0,
+        verdict.signature == signature,
+        verdict.family == whose,
+        verdict.day == day,
+    )
+    counts = await tx.row(query)
+    assert counts
+    key = {"signature": signature, "family": whose, "day": day}
+    statement = tx.insert(ci_signature_day).values(key | counts)
+    await tx.run(statement.on_conflict_do_update(index_elements=list(key), set_=counts))
+
+
+async def _sum_up(tx: Transaction, signature: str, whose: str, title: SignatureTitle | None) -> None:
+    """Write the totals of a signature; one that no job has any more goes."""
+    days, verdict, named = ci_signature_day.c, ci_verdict.c, ci_signature.c
+    of_days = sa.and_(days.signature == signature, days.family == whose)
+    of_signature = sa.and_(named.signature == signature, named.family == whose)
+    total = (await tx.run(sa.select(sa.func.sum(days.jobs)).where(of_days))).scalar() or 0
+    if not total:
+        await tx.run(sa.delete(ci_signature_day).where(of_days))
+        await tx.run(sa.delete(ci_signature).where(of_signature))
+        return
+    seen = sa.select(sa.func.min(verdict.at).label("first"), sa.func.max(verdict.at).label("last")).where(
+        verdict.current, verdict.rank == 0, verdict.signature == signature, verdict.family == whose
+    )
+    known = await tx.row(sa.select(named.first_at, named.last_at).where(of_signature))
+    (times,) = await tx.rows(seen)
+    at = [value for value in (*times.values(), *(known or {}).values()) if value is not None]
+    values = {"first_at": min(at), "last_at": max(at), "jobs_total": int(total)}
+    if known:
+        await tx.run(sa.update(ci_signature).where(of_signature).values(values))
+    elif title:
+        await tx.run(sa.insert(ci_signature).values(signature=signature, family=whose, **values, **title))
+
+
+async def job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:
+    """Return GitHub's record of a job."""
+    table = records["workflow_job"]
+    query = sa.select(table).where(table.c.repository_id == repository_id, table.c.id == job_id)
+    return await tx.row_as(WorkflowJobRow, query)
+
+
+async def run(tx: Transaction, repository_id: int, run_id: int, attempt: int) -> dict[str, Any] | None:
+    """Return GitHub's record of an attempt of a run."""
+    table = records["workflow_run"]
+    found = sa.select(table.c.pull_requests, table.c.head_repository_id).where(
+        table.c.repository_id == repository_id, table.c.id == run_id, table.c.run_attempt == attempt
+    )
+    return await tx.row(found)
+
+
+async def old_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple[int, int]]:
+    """Return logs fetched before a time that have verdicts of former rulesets."""
+    former = sa.exists().where(
+        ci_verdict.c.repository_id == ci_log.c.repository_id,
+        ci_verdict.c.job_id == ci_log.c.job_id,
+        sa.not_(ci_verdict.c.current),
+    )
+    query = sa.select(ci_log.c.repository_id, ci_log.c.job_id).where(ci_log.c.fetched_at < before, former)
+    return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
+
+
+async def delete_former(tx: Transaction, keys: Sequence[tuple[int, int]]) -> None:
+    """Delete verdicts of former rulesets."""
+    columns = (ci_verdict.c.repository_id, ci_verdict.c.job_id)
+    await tx.run(sa.delete(ci_verdict).where(tx.among(columns, keys), sa.not_(ci_verdict.c.current)))
+
+
+async def oldest_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple[int, int]]:
+    """Return logs fetched before a time."""
+    query = sa.select(ci_log.c.repository_id, ci_log.c.job_id).where(ci_log.c.fetched_at < before)
+    return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
+
+
+async def delete_logs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> None:
+    """Delete what is known of logs, verdicts included; sums over days stay."""
+    for table in (ci_verdict, ci_log):
+        await tx.run(sa.delete(table).where(tx.among((table.c.repository_id, table.c.job_id), keys)))

@@ -1,0 +1,130 @@
+"""The receiver of parsed logs: what the parser is told, and how its findings become rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ci.collect.receiving import MIB, Fetched, Receiver
+from bot.ci.logs import rows, ruleset_rows
+from bot.ci.logs.parse_log import Found, Options, ParsedLog
+from bot.ci.logs.steps import Step
+from bot.oot.results.tables import oot_workflow_job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.ci.logs.rows import SignatureTitle, VerdictRow
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowJobRow
+
+FAILED = frozenset({"failure", "timed_out", "cancelled", "startup_failure", "action_required"})
+STEPS_MOST = 1000
+
+
+async def options(context: Context, fetched: Fetched) -> Any:
+    """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
+    async with context.store.read() as tx:
+        job = await rows.job(tx, fetched.repository_id, fetched.object_id)
+        ruleset = await ruleset_rows.in_force(tx, context.settings, fetched.repo)
+    failed = job is None or job["conclusion"] in FAILED
+    chosen = ruleset.applied_to(fetched.repo, job["workflow_name"] if job else None) if failed else None
+    return msgspec.to_builtins(Options(ruleset=chosen, steps=_steps(job["steps"] if job else None)))
+
+
+async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | None) -> None:
+    """Write what was found in a log."""
+    parsed = msgspec.msgpack.decode(answer, type=ParsedLog)
+    async with context.store.transaction() as tx:
+        job = await rows.job(tx, fetched.repository_id, fetched.object_id)
+        await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
+        if not parsed.verdicts:
+            return
+        whose = rows.family(fetched.repository_id, private=fetched.private)
+        at = (job and job["completed_at"]) or tx.now
+        common = {
+            "repository_id": fetched.repository_id,
+            "job_id": fetched.object_id,
+            "family": whose,
+            "trusted": fetched.trusted,
+            "change": None if fetched.trusted else await _change(tx, fetched, job),
+            "at": at,
+            "day": at // rows.DAY,
+        }
+        found = [verdict_row(verdict, common) for verdict in parsed.verdicts]
+        await rows.replace_verdicts(
+            tx, fetched.repository_id, fetched.object_id, found, _titles(parsed.verdicts)
+        )
+
+
+def verdict_row(found: Found, common: Mapping[str, Any]) -> VerdictRow:
+    """Return a verdict as it is stored."""
+    values: Any = msgspec.structs.asdict(found) | {"current": True} | dict(common)
+    del values["title"]
+    row: VerdictRow = values
+    return row
+
+
+def _titles(verdicts: list[Found]) -> dict[str, SignatureTitle]:
+    return {
+        found.signature: {"title": found.title or found.rule, "rule": found.rule, "kind": found.kind}
+        for found in verdicts
+        if found.signature and found.rule
+    }
+
+
+def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | None) -> rows.LogRow:
+    return {
+        "repository_id": fetched.repository_id,
+        "job_id": fetched.object_id,
+        "run_id": fetched.run_id,
+        "run_attempt": fetched.run_attempt,
+        "state": "parsed",
+        "bytes": parsed.bytes,
+        "lines": parsed.lines,
+        "longest_line": parsed.longest_line,
+        "sha256": parsed.sha256,
+        "blob": blob,
+        "first_at": parsed.first_at,
+        "last_at": parsed.last_at,
+        "fetched_at": tx.now,
+        "truncated": parsed.truncated,
+        "secrets_masked": parsed.secrets_masked,
+        "head_sha": fetched.head_sha,
+        "trusted": fetched.trusted,
+        "first_error": msgspec.to_builtins(parsed.first_error) if parsed.first_error else None,
+    }
+
+
+async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> str:
+    """Return what a run was about: the pull request where it is known, else its branch."""
+    reported = oot_workflow_job.c
+    query = sa.select(reported.upstream_repo, reported.pr_number).where(
+        sa.func.lower(reported.downstream_repo) == fetched.repo.lower(),
+        reported.run_id == str(fetched.run_id),
+        reported.pr_number.is_not(None),
+    )
+    if dispatched := await tx.row(query.limit(1)):
+        return f"{dispatched['upstream_repo']}#{dispatched['pr_number']}"
+    run = await rows.run(tx, fetched.repository_id, fetched.run_id, fetched.run_attempt)
+    if run and run["pull_requests"]:
+        return f"{fetched.repo}#{run['pull_requests'][0]}"
+    branch = (job and job["head_branch"]) or fetched.head_sha
+    return f"{(run and run['head_repository_id']) or fetched.repository_id}:{branch}"
+
+
+def _steps(stored: Any) -> tuple[Step, ...]:
+    """Return the steps of a job record, which are GitHub's JSON."""
+    steps = []
+    for one in stored[:STEPS_MOST] if isinstance(stored, list) else ():
+        try:
+            steps.append(msgspec.convert(one, Step))
+        except msgspec.ValidationError:
+            continue
+    return tuple(steps)
+
+
+RECEIVER = Receiver(store=store, options=options, most_written=600 * MIB, blob_prefix="log")
