@@ -36,6 +36,8 @@ class Feature:
     # async (context, repository, Window) -> how many records were behind: compares them with what GitHub lists
     reconcile: str = ""
     doctor: str = ""  # async (target) -> findings
+    # async (tx, settings, hidden) -> the path that / leads to, or None: the first that has one decides
+    home: str = ""
     settings: str = ""  # a frozen dataclass of its options, read as `settings.of(ItsSettings)`
     commands: Mapping[str, str] = field(default_factory=dict)  # console command -> click command
     # kind of file -> the function that parses it in the parser child, and the receiver of what it returns

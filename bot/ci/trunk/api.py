@@ -147,6 +147,7 @@ def setup(app: web.Application) -> None:
     html.add_templates(app, hud_page.TEMPLATES, values={"WORDS": WORDS})
     app.add_routes(
         [
+            web.get("/hud", hud_page.first),
             web.get("/hud/{owner}/{repo}", hud_page.default),
             web.get("/hud/{owner}/{repo}/{branch:.+}", hud_page.hud),
             web.get("/api/ci/{owner}/{repo}/last-good", last_good),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from bot.ci.trunk.grid import Column, Facts, Line
     from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.reading import Branch
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.access import Hidden
 
 TEMPLATES = Path(__file__).parent / "templates"
 RUNNING = 30  # seconds until a page on which something runs is reloaded
@@ -38,6 +42,29 @@ class Opened:
     cell: Cell
     runs: tuple[Run, ...]
     more: int
+
+
+async def home(tx: Transaction, settings: Settings, hidden: Hidden) -> str | None:
+    """Return the grid of the first upstream's default branch, once pushes to it are known."""
+    for repo in settings.upstream_repo:
+        with contextlib.suppress(Rejected):
+            branch = await reading.find(tx, hidden, repo, "")
+            if branch.name and (await reading.newest(tx, branch, before=None, limit=1))[0]:
+                return address(branch)
+    return None
+
+
+@page
+async def first(request: web.Request) -> web.Response:
+    """Redirect to the grid of the first upstream that has one."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        path = await home(tx, context.settings, hidden)
+    repo = context.settings.upstream_repo[0]
+    if path is None and hidden.has(repo):
+        raise Rejected(404, "not_found", "there is nothing here that may be shown")
+    return web.Response(status=302, headers={"Location": path or f"/hud/{repo}"})
 
 
 @page

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from bot.core import text
 from bot.core.errors import Rejected
+from bot.core.feature import load_each
 from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.pages import (
@@ -45,8 +46,15 @@ TEMPLATES = Path(__file__).parent / "templates"
 RUNNING = 15  # seconds until a page on which something runs is reloaded
 
 
-async def home(_request: web.Request) -> web.StreamResponse:
-    """Redirect to the health page."""
+@page
+async def home(request: web.Request) -> web.Response:
+    """Redirect to the page that a feature offers, else to the health page."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        for find in load_each(context.features, "home"):
+            if path := await find(tx, context.settings, hidden):
+                return web.Response(status=302, headers={"Location": path})
     return web.Response(status=302, headers={"Location": "/oot"})
 
 

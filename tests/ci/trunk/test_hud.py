@@ -103,6 +103,20 @@ async def test_the_home_of_a_repository_is_its_default_branch(bot):
 
 
 @SQLITE
+async def test_the_front_page_is_the_grid_once_pushes_are_known(bot):
+    async def leads_to(path):
+        async with bot.http.get(f"{bot.url}{path}", allow_redirects=False) as answer:
+            assert answer.status == 302
+            return answer.headers["Location"]
+
+    assert await leads_to("/") == "/oot"
+    assert await leads_to("/hud") == f"/hud/{UPSTREAM}"
+    await told(bot, *example(bot))
+    assert await leads_to("/") == HUD
+    assert await leads_to("/hud") == HUD
+
+
+@SQLITE
 async def test_a_branch_with_slashes_and_one_nobody_heard_of(bot):
     await told(bot, *example(bot), push(bot, "E", branch="release/2.1"))
     assert (await bot.get(f"/api/ci/hud/{UPSTREAM}/release/2.1"))[1]["branch"] == "release/2.1"
