@@ -229,6 +229,7 @@ async def stall(url, number, until):
 
 
 @pytest.mark.nightly
+@pytest.mark.alone
 @pytest.mark.parametrize("listed", [True, False], ids=["behind a listed proxy", "behind an unlisted proxy"])
 async def test_beside_sixty_stalled_strangers_deliveries_are_answered_within_a_second(
     tmp_path, app_key, listed
