@@ -37,6 +37,7 @@ class Client:
         run_attempt="1",
         check_run_id="",
         path="/api/oot/callback/",
+        audience=AUDIENCE,
     ):
         self.bot = bot
         self.repo = repo
@@ -45,6 +46,7 @@ class Client:
         self.run_id, self.run_attempt = run_id, run_attempt
         self.check_run_id = check_run_id or f"{run_id}-{run_attempt}"
         self.path = path
+        self.audience = audience
 
     async def started(self, **inputs):
         return await self.report("in_progress", **inputs)
@@ -85,7 +87,7 @@ class Client:
     async def post(self, body):
         """Send the report once, as curl with --fail-with-body does; returns the answer."""
         token = self.bot.issuer.mint(
-            repository=self.repo, run_id=self.run_id, run_attempt=self.run_attempt, audience=AUDIENCE
+            repository=self.repo, run_id=self.run_id, run_attempt=self.run_attempt, audience=self.audience
         )
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         status, answer = await self.bot.request("POST", self.path, data=json.dumps(body), headers=headers)

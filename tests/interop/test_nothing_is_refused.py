@@ -17,7 +17,7 @@ from tests.serving import SQLITE
 
 pytestmark = [pytest.mark.logic, SQLITE]
 
-DRAWN = 150
+DRAWN = 100
 NAME, ID = 1000, 200  # bytes
 TEXT = st.text(st.characters(exclude_characters="\x00"), max_size=12)
 NUMBER = st.integers(-(2**70), 2**70) | st.floats(-1e20, 1e20)

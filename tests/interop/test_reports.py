@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.harness import L1, L2, L3, L4, UPSTREAM
+from tests.harness import L1, L2, L3, L4, UPSTREAM, replace
 from tests.interop import client
 from tests.interop.client import AUDIENCE, Client, StepFailedError
 from tests.serving import SQLITE
@@ -20,7 +18,6 @@ LEVELS = pytest.mark.parametrize("repo", [L2, L3, L4])
 @pytest.fixture
 def settings(settings):
     """Without the preset too, today's audience is let in: the rest of what differs is looked at here."""
-    from tests.harness import replace
 
     return replace(settings, oidc_audience=("ootbot", AUDIENCE))
 
@@ -141,7 +138,6 @@ async def test_lone_surrogates_are_read(bot, pull):
 
 @WITH_AND_WITHOUT
 async def test_a_nightly_may_have_any_id(bot, preset, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}]")
     step = Client(bot, L2, run_id="8d0c-41")
     if not preset:
         with pytest.raises(StepFailedError):
@@ -162,57 +158,9 @@ async def test_a_nightly_may_have_any_id(bot, preset, list_backends):
     assert "build" in page
 
 
-@WITH_AND_WITHOUT
-async def test_a_nightly_of_another_repositorys_commit(bot, preset, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}]")
-    elsewhere = "ab" * 20
-    await Client(bot, L2).nightly(elsewhere)
-    await bot.settle(60)
-    (row,) = await bot.rows("oot_workflow_job")
-    if preset:
-        assert (row["head_sha"], set(row["flags"])) == (None, {"no_commit", "no_start"})
-    else:
-        assert (row["head_sha"], set(row["flags"])) == (elsewhere, {"refused", "no_start"})
-    calls = len(bot.github.calls)
-    await Client(bot, L2, job="test").nightly(elsewhere)
-    await Client(bot, L2).nightly(elsewhere, environment={"driver": "24.1"})  # a repetition that knows more
-    await bot.settle(60)
-    assert len(bot.github.calls) == calls  # nobody is asked twice
-    rows = await bot.rows("oot_workflow_job")
-    assert {(row["head_sha"], "unverified" in row["flags"]) for row in rows} == {
-        (None if preset else elsewhere, False)
-    }
-    assert {tuple(sorted(row["environment"] or {})) for row in rows} == {(), ("driver",)}
-    status, _ = await bot.get(f"/api/oot/commits/{UPSTREAM}/{elsewhere}")
-    assert (status == 404) == bool(preset)
-
-
 async def test_a_nightly_that_says_otherwise_is_a_repetition(bot, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly]}}]")
     step = Client(bot, L2)
     await step.nightly("any text", "failure")
     assert (await step.nightly("any text", "success"))["duplicate"]
     (job,) = await jobs(bot, L2)
     assert job["conclusion"] == "failure"
-
-
-async def test_ids_of_nightlies_are_limited_like_commits(bot, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [nightly], rate_limit: 5000}}]")
-    step = Client(bot, L2)
-    body = {
-        "event_type": "nightly",
-        "delivery_id": "one",
-        "workflow": step.fields("completed", "success", {}),
-    }
-    token = bot.issuer.mint(repository=L2, run_id="900", audience=AUDIENCE)
-    codes = []
-    for first in (0, 500, 1000):
-        many = [
-            body | {"workflow": body["workflow"] | {"job_name": f"job {first + at}"}} for at in range(500)
-        ]
-        _, answer = await bot.request(
-            "POST", "/api/oot/callback/batch", data=json.dumps({"reports": many[: 500 if first < 1000 else 1]}),
-            headers={"Authorization": f"Bearer {token}"},
-        )  # fmt: skip
-        codes += [one["code"] for one in answer["reports"]]
-    assert codes == [200] * 1000 + [413]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.harness import L2, UPSTREAM
+from tests.harness import L2, UPSTREAM, replace
 from tests.interop import client
 from tests.serving import SQLITE
 
@@ -41,7 +41,6 @@ async def step(bot, github):
 
 @pytest.fixture
 def settings(settings):
-    from tests.harness import replace
 
     return replace(settings, oidc_audience=("ootbot", client.AUDIENCE))
 
