@@ -162,13 +162,16 @@ async def test_after_a_limit_somebody_elses_run_is_not_taken_for_ours(bot, githu
 
 @SQLITE
 async def test_a_dispatch_that_always_fails_is_given_up_in_time(bot, github):
-    github.faults.add(method="POST", path=rf"{L1}/dispatches$", status=502, times=100_000)
+    await list_backends(bot, f"L2: [{{repo: {L2}, start_timeout: 3h}}]")
+    github.faults.add(method="POST", path=rf"{L2}/dispatches$", status=502, times=100_000)
     await github.open_pull(UPSTREAM)
-    await bot.wait(25 * 3600)
-    assert await states(bot, L1) == ["failed"]
-    before = len(posts(github, L1))
+    await bot.wait(2.5 * 3600)
+    assert await states(bot, L2) == ["pending"]
     await bot.wait(3600)
-    assert len(posts(github, L1)) == before
+    assert await states(bot, L2) == ["failed"]
+    before = len(posts(github, L2))
+    await bot.wait(3600)
+    assert len(posts(github, L2)) == before
 
 
 async def test_a_newer_commit_drops_what_was_not_sent_of_the_one_before(bot, github):

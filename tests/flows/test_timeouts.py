@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from bot.database import make_store
 from bot.features import FEATURES
 from bot.oot.results import jobs
-from tests.harness import L2, L3, L4, UPSTREAM
+from tests.harness import L2, L3, L4, UPSTREAM, report_body
 from tests.serving import POSTGRES, SQLITE
 from tests.workers import eventually
 
@@ -155,8 +155,12 @@ async def test_each_backend_has_its_own_timeout_even_behind_hundreds_of_others(b
     )
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    for number in range(501):
-        await bot.report(bot.dispatch(L2), status="in_progress", job=f"a {number}")
+    about = {"status": "in_progress", "conclusion": None, "run_id": "900", "attempt": 1}
+    reports = [report_body(bot.dispatch(L2), job=f"a {number}", **about) for number in range(501)]
+    token = bot.issuer.mint(repository=L2, run_id="900", run_attempt=1)
+    for some in (reports[at : at + 30] for at in range(0, 501, 30)):
+        sent = {"json": {"reports": some}, "headers": {"Authorization": f"Bearer {token}"}}
+        assert (await bot.request("POST", "/api/oot/callback/batch", **sent))[0] == 200
     bot.clock.advance(2)
     await bot.report(bot.dispatch(L3), status="in_progress", job="z")
     await bot.wait(HOUR + 120)
