@@ -18,7 +18,7 @@ import handlers
 from bot.context import Context
 from bot.core import memory, traces
 from bot.core.clock import Clock, SystemClock
-from bot.core.errors import Misconfigured, RetryLater
+from bot.core.errors import Misconfigured, RetryLater, in_words
 from bot.core.feature import Features, load, load_each
 from bot.core.resources import Resources
 from bot.database import make_store
@@ -175,9 +175,10 @@ async def serve(
 
 
 def _address(settings: Settings) -> str:
-    """Return the address to open: a worker has no pages."""
-    own = f"http://{settings.host}:{settings.port}"
-    return f"{own}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
+    """Return the address to open, of which a worker has no pages, and where it listens behind any proxy."""
+    listening = f"{settings.host}:{settings.port}"
+    opened = f"http://{listening}/readyz" if settings.role == "worker" else f"{settings.url}/oot"
+    return f"{opened}, listening on {listening}"
 
 
 def _check_role(settings: Settings) -> None:
@@ -279,8 +280,8 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as error:
         listening.close()
         problem = (
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): end what listens there, "
-            "or set OOTBOT_HOST and OOTBOT_PORT"
+            f"cannot listen on {settings.host}:{settings.port}: {in_words(error)}; end what listens there, "
+            "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
         )
         raise Misconfigured([problem]) from error
     return listening

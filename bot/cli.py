@@ -32,7 +32,17 @@ def make_cli(features: Features) -> click.Group:
     for feature in features:
         for reference in feature.commands.values():
             group.add_command(load(reference))
+    _show_whole_sentences(group)
     return group
+
+
+def _show_whole_sentences(group: click.Group) -> None:
+    """Have lists of commands show the first paragraph of each, which click would cut."""
+    for command in group.commands.values():
+        first = (command.help or "").strip().partition("\n\n")[0]
+        command.short_help = " ".join(first.replace("\b", "").split())
+        if isinstance(command, click.Group):
+            _show_whole_sentences(command)
 
 
 main = make_cli(FEATURES)

@@ -30,11 +30,11 @@ class Process:
         self._process: forks.Forked | None = None
         self._listening: asyncio.Task | None = None
 
-    async def start(self) -> asyncio.Event:
+    async def start(self, *arguments: str) -> asyncio.Event:
         """Start it; the event is set when it answers."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
         environ |= {f"OOTBOT_{name}": value for name, value in self._options.items()}
-        self._process = await forks.ootbot("serve", cwd=self._folder, env=environ)
+        self._process = await forks.ootbot("serve", *arguments, cwd=self._folder, env=environ)
         ready = asyncio.Event()
         self._listening = asyncio.create_task(self._listen(ready))
         return ready

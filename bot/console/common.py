@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import click
 
 from bot.core import log_output
-from bot.core.errors import Misconfigured, OotbotError
+from bot.core.errors import Misconfigured, OotbotError, in_words
 from bot.core.feature import load_each
 from bot.core.settings_loading import load
 from bot.features import FEATURES
@@ -92,9 +93,22 @@ def run(work: Coroutine[None, None, T]) -> T:
 
 def _in_words(error: Exception) -> str:
     """Return what went wrong; for a file also the next step, which the system does not name."""
-    if not isinstance(error, OSError) or error.filename is None:
+    if not isinstance(error, OSError):
         return str(error)
-    return "; ".join(filter(None, (f"{error.filename}: {error.strerror}", NEXT.get(error.errno or 0))))
+    todo = NEXT.get(error.errno or 0) if error.filename is not None else None
+    return "; ".join(filter(None, (in_words(error), todo)))
+
+
+def require_free(port: int) -> None:
+    """Exit with 1 and one line where somebody listens on this port of loopback already; 0 is always free."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as error:
+            todo = "end what listens there, or choose another with --port"
+            click.echo(f"ootbot: cannot listen on 127.0.0.1:{port}: {in_words(error)}; {todo}", err=True)
+            sys.exit(1)
 
 
 def refuse(error: Misconfigured, *more: str) -> NoReturn:

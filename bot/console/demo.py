@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from bot.console.common import require_free, run
 from bot.core import presets
 
 
@@ -33,7 +34,8 @@ def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
     """
     from bot.demo import main  # noqa: PLC0415 - only the demo needs its GitHub
 
+    require_free(port)
     if github:
-        asyncio.run(main.serve(port))
+        run(main.serve(port))
         return
     sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset)))

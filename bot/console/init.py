@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.console.common import refuse, run
+from bot.console.common import refuse, require_free, run
 from bot.core import setting_types
 from bot.core.errors import Misconfigured
 from bot.ops.setup.files import GITHUB, Files, Wanted
@@ -130,6 +130,7 @@ def init(*, folder: Path, env: bool, two_apps: bool, upstream: str, port: int, *
     roles: tuple[Role, ...] = ("one",)
     if two_apps:
         roles = ("relay",) if files.lacks_relay else ("upstream", "relay")
+    require_free(port)
     try:
         files.require_new(roles)
     except Misconfigured as error:

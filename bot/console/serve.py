@@ -38,14 +38,22 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 @click.option(
     "--role", type=click.Choice(("web", "worker", "all")), help="What this process does; same as OOTBOT_ROLE."
 )
-def serve(config: Path | None, role: str | None, *, pull: bool) -> None:
+@click.option("--host", help="The address to listen on; same as OOTBOT_HOST.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="The port to listen on, 0 a free one; same as OOTBOT_PORT."
+)
+def serve(config: Path | None, role: str | None, host: str | None, port: int | None, *, pull: bool) -> None:
     """Run the bot."""
     chosen = load_settings(config)
     gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
-    if role:
-        chosen = replace(chosen, role=role)
+    chosen = replace(
+        chosen,
+        role=role or chosen.role,
+        host=host or chosen.host,
+        port=chosen.port if port is None else port,
+    )
     if pull:
         chosen = replace(chosen, receive="pull")
     run(

@@ -18,8 +18,8 @@ UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 INTRODUCTION = """# Settings
 
 Environment `OOTBOT_<NAME>`, a key of `ootbot.toml`, or a line of an `.env` file (`--config FILE`); environment
-wins. Missing or wrong ones are all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`, `2d`.
-Plain http is accepted only to loopback. `ootbot settings` prints them as a file to copy from.
+wins. Missing, misspelt or wrong ones are all reported at once, with exit code 2. Durations are `90s`, `30m`, `6h`,
+`2d`. Plain http is accepted only to loopback. `ootbot settings` prints them as a file to copy from.
 
 | name | default | meaning |
 |---|---|---|

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+import ssl
+
+BROKEN = "the connection broke off"
+_KINDS: dict[type[OSError], str] = {
+    ssl.SSLError: "no TLS connection could be made",
+    TimeoutError: "no answer in time",
+    socket.gaierror: "its name is not known",
+}
+
 
 class OotbotError(Exception):
     """The base of all our errors; the message names the thing and the next step."""
@@ -71,3 +83,24 @@ class NotInstalled(GitHubRefused):
 
 class StoreUnavailable(OotbotError):
     """The database is gone, locked or full; the attempt has left no trace and may be repeated."""
+
+
+def in_words(error: BaseException) -> str:
+    """Return what the system or a library ran into, without error numbers, class names and addresses of its own."""
+    cause = getattr(error, "os_error", error)  # what a client's error was made of
+    if isinstance(cause, OSError):
+        said = _of_system(cause)
+        return f"{cause.filename}: {said}" if cause.filename is not None else said
+    status = getattr(cause, "status", None)  # a proxy's
+    return f"it answered {status}" if status else str(cause) or BROKEN
+
+
+def _of_system(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    for kind, said in _KINDS.items():
+        if isinstance(error, kind):
+            return said
+    known = error.errno is not None and error.errno in errno.errorcode
+    said = os.strerror(error.errno or 0) if known else BROKEN
+    return said[:1].lower() + said[1:]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.core import presets, setting_types
-from bot.core.errors import Misconfigured
+from bot.core.errors import Misconfigured, in_words
 from bot.core.settings import Settings, options
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PREFIX = "OOTBOT_"
 CONFIG_FILE = "ootbot.toml"
+KEY_FILES = ("private_key_path", "relay_private_key_path")  # name files to read options of like names from
+RELAY = ("relay_app_id", "relay_private_key")
 
 
 def load(
@@ -23,12 +25,15 @@ def load(
 ) -> tuple[Settings, list[str]]:
     """Read every option, ours and those of the features' classes; the environment overrides the file.
 
-    Returns the settings and warnings. Raises Misconfigured with one sentence for every option that is missing or
-    wrong; for an unreadable file with that alone, as what it would have set is unknown.
+    Returns the settings and warnings. Raises Misconfigured with one sentence for every option that is unknown, missing
+    or wrong; beside an unreadable file none is missing, as what it would have set is unknown.
     """
-    own = _from_file(config) | _from_environ(environ)
-    given = _from_preset(own) | own
     problems: list[str] = []
+    in_file = _from_file(config, problems)
+    unreadable = bool(problems)
+    own = in_file | _from_environ(environ)
+    given = _from_preset(own) | own
+    file = (config or Path(CONFIG_FILE)) if in_file else None
     unread = _read_key_files(given, problems)
     kinds = tuple(features)
     fields = options(Settings, *kinds)
@@ -36,36 +41,35 @@ def load(
     values = {}
     for name, field in fields.items():
         if name not in given:
-            if field.metadata["required"] and name not in unread:
-                problems.append(f"{PREFIX}{name.upper()} is missing: {field.metadata['help']}")
+            if field.metadata["required"] and name not in unread and not unreadable:
+                problems.append(f"{_named(name, file)}: {field.metadata['help']}")
             continue
         source, text = given[name]
         try:
             values[name] = field.metadata["read"](text)
         except ValueError as error:
             problems.append(f"{source} is wrong: {error}")
+    pair = [name for name in RELAY if given.get(name)]
+    if len(pair) == 1 and not unreadable and not unread & set(RELAY):
+        problems.append(_belong_together(given[pair[0]][0]))
     if problems:
-        raise Misconfigured(problems)
+        raise Misconfigured([*warnings, *problems])
     of_features = {
         kind: kind(**{name: values[name] for name in options(kind) if name in values}) for kind in kinds
     }
     settings = Settings(
         **{name: values[name] for name in options(Settings) if name in values}, of_features=of_features
     )
-    if (settings.relay_app_id is None) != (settings.relay_private_key is None):
-        raise Misconfigured(
-            ["OOTBOT_RELAY_APP_ID and OOTBOT_RELAY_PRIVATE_KEY(_PATH) belong together: set both"]
-        )
     return settings, warnings
 
 
 def secret_files(environ: Mapping[str, str], config: Path | None = None) -> list[Path]:
     """Return the files that hold secrets: the keys, and the settings file where it sets a secret."""
     chosen = config or Path(CONFIG_FILE)
-    in_file = _from_file(chosen) if chosen.exists() else {}
+    in_file = _from_file(chosen, []) if chosen.exists() else {}
     secrets = {name for name, field in options(Settings).items() if not field.repr}
     given = in_file | _from_environ(environ)
-    keys = [Path(given[name][1]) for name in ("private_key_path", "relay_private_key_path") if name in given]
+    keys = [Path(given[name][1]) for name in KEY_FILES if name in given]
     return [*([chosen] if secrets & in_file.keys() else []), *keys]
 
 
@@ -88,16 +92,20 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def _from_file(path: Path | None) -> dict[str, tuple[str, str]]:
+def _from_file(path: Path | None, problems: list[str]) -> dict[str, tuple[str, str]]:
     chosen = path or Path(CONFIG_FILE)
     if not chosen.exists():
         if path is not None:
-            raise Misconfigured([f"--config {path}: there is no such file"])
+            problems.append(f"--config {path}: there is no such file")
         return {}
     try:
         content = read_file(chosen)
-    except (OSError, ValueError) as error:
-        raise Misconfigured([f"{chosen} cannot be read: {error}"]) from error
+    except OSError as error:
+        problems.append(f"{in_words(error)}; it should hold the settings")
+        return {}
+    except ValueError as error:
+        problems.append(f"{chosen} cannot be read: {error}")
+        return {}
     return {name: (f"{chosen}: {name}", setting_types.as_text(value)) for name, value in content.items()}
 
 
@@ -117,16 +125,36 @@ def _read_key_files(given: dict[str, tuple[str, str]], problems: list[str]) -> s
         if path and name not in given:
             try:
                 given[name] = (source, Path(path).read_text())
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{source} cannot be read: {error}")
+            except OSError as error:
+                problems.append(f"{source} cannot be read: {in_words(error)}")
+                unread.add(name)
+            except UnicodeDecodeError:
+                problems.append(f"{source} cannot be read: {path} is not text; use the .pem file from GitHub")
                 unread.add(name)
     return unread
 
 
 def _unknown(name: str, source: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {PREFIX}{close[0].upper()}?" if close else ""
-    return f"{source} is no option of ootbot{hint}"
+    """Say that an option is unknown, and which was meant: as a variable or as a key, as it was written."""
+    close = difflib.get_close_matches(name, [*known, *KEY_FILES], 1)
+    spelled = f"{PREFIX}{close[0].upper()}" if close and source.startswith(PREFIX) else "".join(close)
+    return f"{source} is no option of ootbot" + (f"; did you mean {spelled}?" if close else "")
+
+
+def _named(name: str, file: Path | None) -> str:
+    """Say that an option is missing, and how it is spelled where it may be set."""
+    keyed = f"{name}_path" in KEY_FILES
+    variable = f"{PREFIX}{name.upper()}"
+    if file is None or file.suffix == ".env":
+        return f"{variable}_PATH (a file) or {variable} is missing" if keyed else f"{variable} is missing"
+    key = f"{name}_path (a file) or {name}" if keyed else name
+    return f"{key} is missing (in {file}, or as {variable}{'_PATH' if keyed else ''})"
+
+
+def _belong_together(source: str) -> str:
+    names = ("relay_app_id", "relay_private_key_path")
+    spelled = [f"{PREFIX}{name.upper()}" for name in names] if source.startswith(PREFIX) else names
+    return f"{' and '.join(spelled)} belong together: set both"
 
 
 def _dotenv(text: str) -> dict[str, str]:

@@ -28,7 +28,10 @@ def make(url: str, target: Path) -> None:
     if target.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     # readable by its owner alone; after a kill the leftover's name cannot be mistaken for a backup
-    opened, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
+    try:
+        opened, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error  # nobody asked for the other name
     os.close(opened)
     part = Path(name)
     try:

@@ -34,7 +34,7 @@ START_TIMEOUT = 60.0  # seconds until it must answer
 STOP_TIMEOUT = 30.0  # seconds from SIGTERM until it must have exited
 TAIL_LINES = 30  # of the log, shown when something went wrong
 ERRORS = frozenset({"error", "critical"})
-ADDRESS = re.compile(r"^ootbot .* at (http://\S+)/oot$")
+ADDRESS = re.compile(r"^ootbot .* at (http://\S+)/oot, listening on ")
 
 
 class BotFailedError(Exception):

@@ -19,7 +19,7 @@ from gidgethub.abc import GitHubAPI
 
 from bot import __version__
 from bot.core import metrics, traces
-from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
+from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater, in_words
 from bot.github import responses
 from bot.github.rate_limiter import Budgets, RateLimiter
 from bot.github.responses import Response
@@ -177,9 +177,7 @@ class GitHubApp:
                         read = b"" if only_headers and response.ok else await response.read()
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     metrics.count_call(self.app_id, None)
-                    raise GitHubUnavailable(
-                        f"{method} {url}: {type(error).__name__} {error}".strip()
-                    ) from error
+                    raise GitHubUnavailable(f"{method} {url}: {in_words(error)}") from error
                 if span:
                     span.set_attribute("http.response.status_code", response.status)
         named = {name.lower(): value for name, value in response.headers.items()}

@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
-from bot.core.errors import OotbotError, RetryLater
+from bot.core.errors import OotbotError, RetryLater, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ class Downloads:
                 with into.open("wb") as file:
                     return await self._receive(response, file, most)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise RetryLater(f"the download broke off: {type(error).__name__} {error}"[:300]) from error
+            raise RetryLater(f"the download broke off: {in_words(error)}"[:300]) from error
 
     async def fetch_range(self, location: Location, start: int, end: int) -> tuple[bytes, int] | None:
         """Return the bytes from `start` to before `end` and the whole size; None where the store has no ranges.
@@ -120,7 +120,7 @@ class Downloads:
                         raise DownloadRefused("the store sent more than the range that was asked for")
                 total = response.headers.get("Content-Range", "").rpartition("/")[2]
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise RetryLater(f"the download broke off: {type(error).__name__} {error}"[:300]) from error
+            raise RetryLater(f"the download broke off: {in_words(error)}"[:300]) from error
         return (bytes(body), int(total)) if total.isascii() and total.isdigit() else None
 
     async def _open(self, location: Location, headers: Mapping[str, str]) -> aiohttp.ClientResponse:

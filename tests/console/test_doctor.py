@@ -371,7 +371,7 @@ async def test_an_allowlist_that_the_bot_cannot_read_is_said_as_the_bot_would(gi
         f"{UPSTREAM}:oot": "oot is no file",
         f"{UPSTREAM}:oot/allowlist.yml": "oot/allowlist.yml is larger than 1 MiB",
         f"{UPSTREAM}:allowlist.yml": "404",
-        str(tmp_path): "Is a directory",
+        str(tmp_path): "is a directory",
         str(tmp_path / "large.yml"): "large.yml is larger than 1 MiB",
     }.items():
         _, found, _ = await doctor(options | {"ALLOWLIST": source, "DATA_DIR": str(tmp_path)}, tmp_path)

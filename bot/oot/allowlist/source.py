@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.core.errors import GitHubRefused, OotbotError
+from bot.core.errors import GitHubRefused, OotbotError, in_words
 from bot.oot.allowlist.yaml_values import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ async def read(source: str, app_for: Callable[[str], GitHubApp]) -> str:
         if where is None:
             return (await asyncio.to_thread(_from_disk, Path(source))).decode()
         return (await _from_github(app_for(where.repo), where)).decode()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise NoText(str(problem)) from problem
+    except OSError as problem:
+        raise NoText(in_words(problem).removeprefix(f"{source}: ")) from problem
+    except UnicodeDecodeError as problem:
+        raise NoText("it is not text in UTF-8") from problem
 
 
 def _from_disk(path: Path) -> bytes:

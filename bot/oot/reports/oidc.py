@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from bot.core import metrics, text
-from bot.core.errors import Rejected
+from bot.core.errors import Rejected, in_words
 from bot.core.finding import Finding, error, ok
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ async def check(target: Target) -> list[Finding]:
                 status, body = str(answer.status), await answer.read()
             count = len(msgspec.json.decode(body)["keys"]) if status == "200" else 0
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-            status, count = f"{type(problem).__name__} {problem}".strip(), 0
+            status, count = in_words(problem), 0
         except (msgspec.DecodeError, KeyError, TypeError):
             count = 0
         if count:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import msgspec
 
-from bot.core.errors import GitHubRefused
+from bot.core.errors import GitHubRefused, in_words
 from bot.core.finding import Finding, error, ok, warning
 from bot.core.json_fields import as_time
 from bot.github.manifest import HOOK
@@ -162,4 +162,4 @@ def _arrived(row: dict[str, Any]) -> bool:
 
 
 def _words(problem: BaseException) -> str:
-    return f"cannot be reached ({type(problem).__name__} {problem})".replace(" )", ")")
+    return f"cannot be reached ({in_words(problem)})"

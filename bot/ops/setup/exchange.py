@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from bot import __version__
-from bot.core.errors import GitHubRefused, RetryLater
+from bot.core.errors import GitHubRefused, RetryLater, in_words
 from bot.github.client import GitHubApp
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def fetch(http: aiohttp.ClientSession, clock: Clock, *, api_url: str, code
         async with http.post(url, headers=headers, timeout=TIMEOUT, allow_redirects=False) as answer:
             body = await answer.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise RetryLater(f"{api_url} cannot be reached: {type(error).__name__} {error}".strip()) from error
+        raise RetryLater(f"{api_url} cannot be reached: {in_words(error)}") from error
     if answer.status >= 500:
         raise RetryLater(f"GitHub answered {answer.status}")
     if answer.status != 201:
