@@ -114,11 +114,21 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[Content, Schema], di
     types = [*(content.type for content in contents), *named, Error]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     for schema in components.values():
+        _pairs_as_lists(schema)
         del schema["title"]  # the name again
         for name, field in schema.get("properties", {}).items():
             if field.pop(ALWAYS, False) and field.pop("default", None) is not None:
                 schema["required"].insert(0, name)
     return dict(zip(contents, schemas, strict=False)), components
+
+
+def _pairs_as_lists(schema: Any) -> None:
+    """Describe tuples, whose items have one type, as lists of that length: generators refuse `"items": false`."""
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    for part in inner:
+        _pairs_as_lists(part)
+    if isinstance(schema, dict) and schema.get("items") is False:
+        schema["items"] = schema.pop("prefixItems")[0]
 
 
 def _scheme(who: Caller) -> Schema:

@@ -141,7 +141,7 @@ async def artifacts(request: web.Request) -> web.Response:
     choice = Choice(
         run_id=_number(request, "run_id"),
         sha=parameters.sha(request),
-        name=request.query.get("name", "")[:LONGEST_NAME] or None,
+        name=parameters.given(request, "name")[:LONGEST_NAME] or None,
         kind=parameters.choice(request, "kind", ["", *sorted(artifact_kinds.KNOWN)]) or None,
         before=int(position[0]) if position else None,
     )
@@ -188,7 +188,7 @@ def _artifact(one: ListedArtifact, repo: str, github: str) -> Artifact:
 
 
 def _number(request: web.Request, name: str) -> int | None:
-    text = request.query.get(name, "").strip()
+    text = parameters.given(request, name)
     if not text:
         return None
     found = parameters.number(text)

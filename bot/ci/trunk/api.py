@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 from aiohttp import web
@@ -85,9 +86,9 @@ class LastGood(Answer, frozen=True, kw_only=True):
 @in_render_thread
 async def last_good(request: web.Request) -> web.Response:
     """Answer with the last good commit of a branch."""
-    context, repo, query = request.app[CONTEXT], parameters.repo(request), request.query
-    jobs = query.get("jobs", "").strip() or last_good_commit.BLOCKING
-    backends = tuple(name.strip() for name in query.get("backends", "").split(",") if name.strip())
+    context, repo, given = request.app[CONTEXT], parameters.repo(request), partial(parameters.given, request)
+    jobs, wanted = given("jobs") or last_good_commit.BLOCKING, given("branch")[: hud_page.BRANCH_MOST]
+    backends = tuple(name.strip() for name in given("backends").split(",") if name.strip())
     if len(backends) > last_good_commit.BACKENDS_MOST:
         raise Rejected(400, "invalid_parameter", f"backends: at most {last_good_commit.BACKENDS_MOST}")
     try:
@@ -97,7 +98,7 @@ async def last_good(request: web.Request) -> web.Response:
         raise Rejected(400, "invalid_parameter", f"jobs: {error}") from None
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx)
-        branch = await reading.find(tx, hidden, repo, query.get("branch", "")[: hud_page.BRANCH_MOST])
+        branch = await reading.find(tx, hidden, repo, wanted)
         found = await last_good_commit.find(tx, context.settings, branch, jobs=jobs, backends=backends)
     commit = found.commit
     return send(LastGood(sha=commit["sha"], at=time(commit["at"]) or "", columns=found.columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -79,30 +80,30 @@ class Filter:
 
 def of(request: web.Request) -> Filter:
     """Read the parameters; raises Rejected 400."""
-    query = request.query
-    name = escaping.one_line(query.get("name", ""))
+    given = partial(parameters.given, request)
+    name = escaping.one_line(given("name"))
     if len(name) > TEXT_MOST:
         raise Rejected(400, "invalid_parameter", f"name has at most {TEXT_MOST} characters")
     try:
         name_patterns.chooser(name)
     except ValueError as error:
         raise Rejected(400, "invalid_parameter", f"name: {error}") from None
-    hide = _words(query.get("hide", ""))
+    hide = _words(given("hide"))
     if unknown := [word for word in hide if word not in HIDABLE]:
         allowed = ", ".join(HIDABLE)
         raise Rejected(400, "invalid_parameter", f"hide has {unknown[0][:40]!r}: it may have {allowed}")
-    before = query.get("before", "").strip()
+    before = given("before")
     return Filter(
         per=parameters.whole(request, "per", default=LINES, most=LINES_MOST),
         before=_commit(before) if before else None,
         name=name,
-        group=query.get("group", "").strip()[:TEXT_MOST],
+        group=given("group")[:TEXT_MOST],
         hide=hide,
         only=parameters.choice(request, "only", ONLY),
-        shards=query.get("shards", "") == "1",
-        folds=query.get("groups", "") != "0",
-        open=_words(query.get("open", ""))[:OPEN_MOST],
-        cell=query.get("cell", "")[:TEXT_MOST],
+        shards=given("shards") == "1",
+        folds=given("groups") != "0",
+        open=_words(given("open"))[:OPEN_MOST],
+        cell=given("cell")[:TEXT_MOST],
     )
 
 

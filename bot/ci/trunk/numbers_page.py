@@ -145,9 +145,9 @@ async def queue_json(request: web.Request) -> web.Response:
 async def _read(request: web.Request, *, columns: bool = False) -> _Window:
     """Read some days; days that changed a moment ago may not have been counted again yet."""
     repo, days = parameters.repo(request), parameters.days(request)
+    name = parameters.given(request, "branch")[: hud_page.BRANCH_MOST]
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
-        name = request.query.get("branch", "")[: hud_page.BRANCH_MOST]
         branch = await reading.find(tx, hidden, repo, name)
         identifier, last = branch.repository["repository_id"], tx.now // DAY
         first = last - days + 1

@@ -22,8 +22,8 @@ _read = partial(op.Operation, topic=TOPIC, callers=op.READER)
 FILTERS = (
     op.whole("per", hud_filter.LINES_MOST, "how many commits", default=hud_filter.LINES),
     op.in_query("before", Annotated[str, matching(parameters.SHA)], "`next` of the page before"),
-    op.in_query("name", str, "only jobs whose name has this in it, or matches /pattern/ (RE2)"),
-    op.in_query("group", str, "only jobs of this group"),
+    op.in_query("name", op.Text, "only jobs whose name has this in it, or matches /pattern/ (RE2)"),
+    op.in_query("group", op.Text, "only jobs of this group"),
     op.in_query(
         "hide", Annotated[str, matching(f"({FLAGS})(,({FLAGS}))*")], "jobs left out, by kind; commas between"
     ),
@@ -46,7 +46,7 @@ def _of_days(page: str, name: str, summary: str, answer: type) -> op.Operation:
             op.whole(
                 "days", parameters.MOST_DAYS, "the window, counted back from now", default=parameters.DAYS
             ),
-            op.in_query("branch", str, "name of the branch; without it the default branch"),
+            op.in_query("branch", op.Text, "name of the branch; without it the default branch"),
         ],
         refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, *op.READING],
     )
@@ -68,14 +68,16 @@ OPERATIONS = (
         api.LastGood,
         parameters=[
             *op.repository(),
-            op.in_query("branch", str, "name of the branch; without it the default branch"),
+            op.in_query("branch", op.Text, "name of the branch; without it the default branch"),
             op.in_query(
                 "jobs",
                 str,
                 "jobs that have to pass: `blocking`, or a pattern (RE2)",
                 default=last_good.BLOCKING,
             ),
-            op.in_query("backends", str, "backends that have to pass as well, owner/repo; commas between"),
+            op.in_query(
+                "backends", op.Text, "backends that have to pass as well, owner/repo; commas between"
+            ),
         ],
         refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_GOOD, *op.READING],
     ),
