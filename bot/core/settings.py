@@ -167,6 +167,11 @@ class Settings:
         default=24 * 3600,
     )
     raw_retention_days: int = option("Days a raw delivery is kept.", setting_types.positive, default=90)
+    others_raw_mb: int = option(
+        "Megabytes kept of raw deliveries of accounts that own neither upstream, a listed backend nor the allowlist.",
+        setting_types.positive,
+        default=1024,
+    )
     record_retention_days: int = option("Days a record is kept.", setting_types.positive, default=400)
     receive: str = option(
         "How deliveries arrive: webhook, or pull (from GitHub's delivery log; needs no public URL).",

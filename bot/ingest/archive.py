@@ -14,10 +14,11 @@ import sqlalchemy as sa
 
 from bot.ingest.inbox import StoredDelivery, decompress
 from bot.ingest.tables import delivery, records
+from bot.ingest.watched import is_known
 from bot.queue.tables import task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -186,6 +187,40 @@ async def old_deliveries(
         delivery.c.guid.not_in(pending),
     )
     return list((await tx.run(query.order_by(delivery.c.received_at).limit(limit))).scalars())
+
+
+async def over_quota(tx: Transaction, accounts: Collection[str], *, most: int) -> int:
+    """Return the id up to which settled deliveries of other accounts exceed so many bytes, the newest counted first.
+
+    0 where they do not.
+    """
+    newest_first = sa.func.sum(sa.func.length(delivery.c.body)).over(order_by=delivery.c.id.desc())
+    sizes = sa.select(delivery.c.id, newest_first.label("total")).where(*_of_others(accounts)).subquery()
+    return (await tx.run(sa.select(sa.func.max(sizes.c.id)).where(sizes.c.total > most))).scalar() or 0
+
+
+async def deliveries_of_others(
+    tx: Transaction,
+    accounts: Collection[str],
+    *,
+    up_to: int,
+    limit: int,
+    retained: Sequence[Retained] = (),
+) -> list[int]:
+    """Return ids of settled deliveries of other accounts that nothing needs any more, oldest first."""
+    query = sa.select(delivery.c.id).where(
+        delivery.c.id <= up_to, *_of_others(accounts), *_not_retained(delivery, retained)
+    )
+    return list((await tx.run(query.order_by(delivery.c.id).limit(limit))).scalars())
+
+
+def _of_others(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for settled deliveries from repositories of none of these accounts (case folded)."""
+    return [
+        delivery.c.state.in_(SETTLED),
+        delivery.c.repository_id.is_not(None),
+        ~is_known(delivery.c.repository_id, accounts),
+    ]
 
 
 async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:

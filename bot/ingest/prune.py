@@ -11,6 +11,7 @@ import structlog
 from bot.core.feature import load_each
 from bot.ingest import archive, sweeps
 from bot.ingest.records import TYPES
+from bot.ingest.watched import watched
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ log = structlog.get_logger("bot.ingest.prune")
 
 T = TypeVar("T")
 HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
+MEGABYTE = 1024 * 1024
 BATCH = 200  # rows changed in one transaction
 PAUSE = 0.02  # seconds between two batches: lets other writers in
 TASKS_KEPT = 7 * DAY  # once they are done
@@ -33,6 +35,7 @@ async def run(context: Context, _task: Task) -> None:
     await _compress(context)
     deleted = {
         "deliveries": await _deliveries(context),
+        "deliveries_of_others": await _of_others(context),
         "tasks": await _tasks(context),
     }
     for prune in load_each(context.features, "prune"):
@@ -72,6 +75,21 @@ async def _compress(context: Context) -> None:
 async def _deliveries(context: Context) -> int:
     before = context.clock.now() - context.settings.raw_retention_days * DAY
     find = partial(archive.old_deliveries, before=before, limit=BATCH, retained=_retained(context))
+    return await in_batches(context, find, archive.delete_deliveries)
+
+
+async def _of_others(context: Context) -> int:
+    """Delete the oldest deliveries of accounts that are nothing to us: anybody can send a public App any number."""
+    most = context.settings.others_raw_mb * MEGABYTE
+    async with context.store.read() as tx:
+        accounts = (await watched(context, tx)).accounts
+        up_to = await archive.over_quota(tx, accounts, most=most)
+    if not up_to:
+        return 0
+    retained = _retained(context)
+    find = partial(
+        archive.deliveries_of_others, accounts=accounts, up_to=up_to, limit=BATCH, retained=retained
+    )
     return await in_batches(context, find, archive.delete_deliveries)
 
 
