@@ -86,7 +86,7 @@ def parse_envelope(body: bytes, *, upstream: str | None = None) -> Envelope:
 
 def _leniently(body: bytes, upstream: str) -> Envelope:
     """Read an envelope of which only the report and who it is about have to be there."""
-    envelope = _decode(_lenient_envelope, body)
+    envelope = _decode(_lenient_envelope, body, leniently=True)
     trusted = envelope.trusted
     if not isinstance(trusted.verified_repo, str) or not FULL_NAME.fullmatch(trusted.verified_repo):
         raise Malformed("trusted.verified_repo must be owner/name")
@@ -118,9 +118,9 @@ def split_batch(body: bytes) -> list[bytes]:
     return [bytes(report) for report in _decode(_batch, body).reports]
 
 
-def _decode(decoder: Any, body: bytes) -> Any:
+def _decode(decoder: Any, body: bytes, *, leniently: bool = False) -> Any:
     try:
-        return lenient.decode(decoder, body)
+        return lenient.decode(decoder, body) if leniently else decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Malformed(str(error).replace("$.", "")) from None
     except (RecursionError, UnicodeDecodeError):

@@ -160,6 +160,15 @@ def envelope(**report):
     return parse_envelope(json.dumps(said).encode())
 
 
+def test_halves_of_letters_are_refused_unless_read_leniently():
+    sent = json.dumps({"delivery_id": "d", "workflow": body()["workflow"] | {"url": "\ud800"}}).encode()
+    with pytest.raises(Malformed):
+        parse_report(sent)
+    assert parse_report(sent, leniently=True).run_id
+    with pytest.raises(Malformed):
+        split_batch(b'{"reports": ["\\ud800"]}')
+
+
 def test_an_envelope_says_who_and_its_echo_says_about_what():
     told = envelope()
     assert (told.repository, told.level, told.queue_time, told.execution_time) == ("org/a", 3, None, None)
