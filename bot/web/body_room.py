@@ -84,6 +84,11 @@ class Body:
         self.slow = slow_at < ends
         self._deadline.reschedule(min(slow_at, ends))
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether its time is over, or it was cut off: it is about to leave."""
+        return self._deadline.expired()
+
     def cut_off(self) -> None:
         """End its reading now."""
         self.slow = True
@@ -109,7 +114,12 @@ class BodyRoom:
         self._look_again: asyncio.TimerHandle | None = None
 
     async def take(self, body: Body, size: int) -> None:
-        """Charge a body for bytes that have come, once there is room; raises Rejected 503 if that takes too long."""
+        """Charge a body for bytes that have come, once there is room.
+
+        Raises Rejected 503 if that takes too long, TimeoutError when the body was cut off.
+        """
+        if body is self._leaving:
+            raise TimeoutError  # some more has come in the very moment
         if self._fits(body, size):
             self._admit(body, size)
         else:
@@ -184,7 +194,7 @@ class BodyRoom:
                 waiter.granted.set_result(None)
             else:
                 self._waiting.append(waiter)
-        if self._leaving is None:
+        if self._leaving is None and not any(body.is_ending for body in self._arriving):
             self._make_room()
 
     def _make_room(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
+from collections import Counter
 from dataclasses import replace
 from ipaddress import ip_network
 
@@ -21,15 +23,22 @@ KIB, MIB = 1024, 1024 * 1024
 NEVER_SLOW = replace(STRANGERS, least_rate=1)
 
 
+@functools.cache
+def signed(size):
+    """A body of that many bytes and its signature: making them takes a tenth of a second."""
+    body = b'{"a":"' + b"x" * (size - 8) + b'"}'
+    return body, sign(body, SECRET).encode()
+
+
 def delivery(guid, size, *, via=None):
     """Head and body of a signed delivery of that many bytes; `via` is its X-Forwarded-For."""
-    body = b'{"a":"' + b"x" * (size - 8) + b'"}'
+    body, signature = signed(size)
     headers = {
         "Content-Type": b"application/json",
         "Content-Length": str(size).encode(),
         "X-GitHub-Event": b"star",
         "X-GitHub-Delivery": guid.encode(),
-        "X-Hub-Signature-256": sign(body, SECRET).encode(),
+        "X-Hub-Signature-256": signature,
     }
     if via is not None:
         headers["X-Forwarded-For"] = via.encode()
@@ -201,6 +210,29 @@ async def test_a_refused_body_gives_its_room_back(bot):
             assert (status, answer["error"]) == (400, "invalid_json")
             status, answer = await served.send("star", None, body=b"x" * 90 * KIB, secret="guessed")
             assert (status, answer["error"]) == (401, "invalid_signature")
+
+
+@SQLITE
+async def test_whoever_is_cut_off_while_others_come_and_go_is_told_so(bot):
+    told = Counter()
+
+    async def stall(served, number):
+        for again in range(4):
+            head, body = delivery(f"s-{number}-{again}", 25 * MIB)
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
+            with contextlib.suppress(ConnectionError):
+                writer.write(head + body[: 70 * KIB])
+                for at in range(70, 400, 10):  # some more of it, at odd times
+                    await asyncio.sleep(0.001 * ((number * 7 + at) % 23))
+                    writer.write(body[at * KIB : (at + 10) * KIB])
+            told[await status_of(reader)] += 1
+            writer.close()
+
+    async with with_room(bot, most_bodies=3, least_rate=1500 * KIB, grace=0.05, patience=0.3) as served:
+        await asyncio.gather(*(stall(served, number) for number in range(40)))
+        assert (await arriving(served, "last", 90 * KIB))[0] == 202
+    assert told.keys() <= {408, 503}, told
+    assert told[408]
 
 
 @SQLITE
