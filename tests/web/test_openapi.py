@@ -131,22 +131,6 @@ def authorised(bot, door, headers, raw):
     return headers
 
 
-def parts(value):
-    """Everything in a document."""
-    yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from parts(inner)
-
-
-def test_generators_find_no_boolean_constant_and_no_enum_of_mixed_types():
-    for part in parts(DOCUMENT):
-        if isinstance(part, dict):
-            assert not isinstance(part.get("const"), bool)
-            assert len({type(one) for one in part.get("enum", ()) if isinstance(part["enum"], list)}) < 2, (
-                part
-            )
-
-
 def is_valid(answer, schema):
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "components": DOCUMENT["components"]}
     jsonschema.Draft202012Validator(whole | schema).validate(answer)
@@ -186,7 +170,6 @@ async def test_the_document_is_served_and_is_valid_openapi(open_bot):
     assert told["paths"] == DOCUMENT["paths"]
     for name, schema in told["components"]["schemas"].items():
         assert "." not in name, "two structs have this name"
-        assert schema["description"], name
         jsonschema.Draft202012Validator.check_schema(schema)
     status, text = await open_bot.get("/api")
     assert status == 200

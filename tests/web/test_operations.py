@@ -40,3 +40,22 @@ def test_operations_are_those_agreed_on():
         for method, door in methods.items()
     ]
     assert sorted(told, key=lambda one: one["operation"]) == json.loads(AGREED.read_text())
+
+
+def parts(value):
+    """Everything in a document."""
+    yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts(inner)
+
+
+def test_generators_of_clients_find_nothing_they_refuse():
+    """What they make, and that it works, is looked at in test_generated_client.py."""
+    assert all(schema["description"] for schema in DOCUMENT["components"]["schemas"].values())
+    for part in parts(DOCUMENT):
+        if isinstance(part, dict):
+            assert not isinstance(part.get("const"), bool)
+            assert part.get("items") is not False
+            assert len({type(one) for one in part.get("enum", ()) if isinstance(part["enum"], list)}) < 2, (
+                part
+            )
