@@ -15,4 +15,11 @@ FEATURE = Feature(
     parsers={"log": "bot.ci.logs.parse_log:parse"},
     receivers={"log": "bot.ci.logs.store_log:RECEIVER"},
     prune="bot.ci.logs.prune:prune",
+    routes="bot.ci.logs.pages:setup",
+    sections={
+        "job": "bot.ci.logs.sections:of_job",
+        "job_json": "bot.ci.logs.sections:job_json",
+        "pull": "bot.ci.logs.sections:of_pull",
+        "commit": "bot.ci.logs.sections:of_commit",
+    },
 )

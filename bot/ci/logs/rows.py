@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.logs.tables import ci_log, ci_signature, ci_signature_day, ci_verdict
+from bot.ci.logs.tables import FIRST, ci_log, ci_signature, ci_signature_day, ci_verdict
 from bot.ingest.rows import WorkflowJobRow
 from bot.ingest.tables import records
+from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PUBLIC = "public"  # the family of all public repositories
 DAY = 86_400_000  # milliseconds
+RUNS_MOST = 1_000  # that backends reported for one commit
 
 
 class LogRow(TypedDict):
@@ -66,6 +68,19 @@ class VerdictRow(TypedDict):
     trusted: bool
     change: str | None
     at: int
+
+
+class FailedJob(TypedDict):
+    """A job whose log has a verdict."""
+
+    repo: str
+    job_id: int
+    name: str | None
+    family: str
+    rule: str | None
+    kind: str
+    line: str | None
+    line_num: int | None
 
 
 class SignatureTitle(TypedDict):
@@ -192,6 +207,43 @@ async def run(tx: Transaction, repository_id: int, run_id: int, attempt: int) ->
         table.c.repository_id == repository_id, table.c.id == run_id, table.c.run_attempt == attempt
     )
     return await tx.row(found)
+
+
+async def failed_on(
+    tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
+) -> list[FailedJob]:
+    """Return the verdicts on a repository's own jobs of a commit."""
+    concerned = sa.and_(ci_log.c.repository_id.in_(sorted(repository_ids)), ci_log.c.head_sha == sha)
+    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+
+
+async def failed_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
+    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
+    reported = oot_workflow_job.c
+    query = sa.select(reported.downstream_repo, reported.run_id, reported.run_attempt).where(
+        sa.func.lower(reported.upstream_repo) == repo.lower(), reported.head_sha == sha
+    )
+    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
+    keys = [(int(row["run_id"]), row["run_attempt"]) for row in runs if str(row["run_id"]).isdigit()]
+    names = {str(row["downstream_repo"]).lower() for row in runs}
+    if not keys:
+        return []
+    job = records["workflow_job"].c
+    concerned = tx.among((ci_log.c.run_id, ci_log.c.run_attempt), keys)
+    found = _failed().where(concerned, sa.func.lower(job.repo).in_(sorted(names)))
+    return await tx.rows_as(FailedJob, found.limit(limit))
+
+
+def _failed() -> sa.Select[Any]:
+    job, verdict = records["workflow_job"].c, ci_verdict.c
+    same = sa.and_(job.repository_id == ci_log.c.repository_id, job.id == ci_log.c.job_id)
+    of_log = sa.and_(verdict.repository_id == ci_log.c.repository_id, verdict.job_id == ci_log.c.job_id)
+    return (
+        sa.select(job.repo, ci_log.c.job_id, job.name, verdict.family, verdict.rule, verdict.kind,
+                  verdict.line, verdict.line_num)
+        .select_from(ci_log.join(ci_verdict, sa.and_(of_log, FIRST)).join(records["workflow_job"], same))
+        .order_by(job.name, ci_log.c.job_id)
+    )  # fmt: skip
 
 
 async def old_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from bot.cli import main
 from tests import harness
+from tests.ci.logs.jobs import Logs
 
 
 @pytest.fixture
@@ -48,3 +49,8 @@ async def bot(settings, github, issuer, clock):
         chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
     ) as made:
         yield made
+
+
+@pytest.fixture
+def logs(bot, github):
+    return Logs(bot, github)

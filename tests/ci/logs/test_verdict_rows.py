@@ -5,47 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
-import sqlalchemy as sa
-
-from bot.ci.collect.tables import ci_fetch
-from bot.ci.logs import load_rules, prune, rows, ruleset_rows
+from bot.ci.logs import load_rules, prune, ruleset_rows
 from bot.ci.logs.settings import LogsSettings
+from tests.ci.logs.jobs import Logs
 from tests.harness import L3, UPSTREAM, running
 
 DAY = 86_400_000
-
-
-class Logs:
-    """Jobs that end and leave a log."""
-
-    def __init__(self, bot, github):
-        self.bot, self.github = bot, github
-
-    async def arrives(self, log, *, repo=UPSTREAM, conclusion="failure", branch="topic", trusted=False):
-        """End a job with that log; returns the job once the log is stored."""
-        event = {"event": "push"} if trusted else {"event": "pull_request", "head_branch": branch}
-        run = await self.github.start_run(repo, **event)
-        job = await self.github.start_job(run, "build / test (default, 1, 2, linux)")
-        await self.github.finish_job(job, conclusion, log=log)
-        await self.bot.settle(horizon=15)
-        return job
-
-    async def again(self, job):
-        """Fetch a log again, as after a crash before it counted as fetched."""
-        async with self.bot.store.transaction() as tx:
-            await tx.run(sa.update(ci_fetch).where(ci_fetch.c.object_id == job.id).values(state="wanted"))
-            tx.enqueue("log", f"{job.run.repo.full_name}#{job.id}")
-        await self.bot.settle(horizon=15)
-
-    async def verdicts(self, job):
-        async with self.bot.store.read() as tx:
-            return await rows.verdicts(tx, job.run.repo.id, [job.id])
-
-
-@pytest.fixture
-def logs(bot, github):
-    return Logs(bot, github)
 
 
 def line(bot, text):
