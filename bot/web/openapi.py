@@ -191,9 +191,10 @@ def _shown(content: dict[str, Any], topic: str) -> list[dict[str, Any]]:
 
 def _example(operation: dict[str, Any]) -> str:
     """Return an example body, indented; empty where none is sent."""
-    if "requestBody" not in operation:
+    body = operation.get("requestBody", {"content": {}})["content"].get("application/json")
+    if body is None:
         return ""
-    example = operation["requestBody"]["content"]["application/json"]["example"]
+    example = body["example"]
     return msgspec.json.format(msgspec.json.encode(example), indent=2).decode()
 
 

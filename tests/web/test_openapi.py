@@ -108,7 +108,7 @@ def requests(draw, path, door):
     for name, value in parts["path"].items():
         path = path.replace("{" + name + "}", quote(value, safe=""))
     body = None
-    if "requestBody" in door:
+    if "application/json" in door.get("requestBody", {"content": {}})["content"]:
         content = door["requestBody"]["content"]["application/json"]
         body = draw(drawn(content["schema"])) if draw(st.booleans()) else content["example"]
         if draw(st.booleans()):

@@ -104,7 +104,7 @@ async def _fetch(context: Context, row: FetchRow, wanted: Wanted, reader: Reader
     try:
         async with context.resource(WORKSPACE).folder() as folder:
             fetched = await _download(context, wanted, reader.receiver, folder / "file")
-            await _parse(context, row, replace(wanted, fetched=fetched), reader, folder)
+            await parse(context, row, replace(wanted, fetched=fetched), reader, folder)
     except TooLarge as error:
         await end(context, row, State.TOO_LARGE, over_limit(error.size, MOST))
     except (DownloadRefused, Refused) as error:
@@ -135,7 +135,7 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
     return replace(fetched, size=got.size, sha256=got.sha256)
 
 
-async def _parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
+async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
     """Have the file parsed, keep what the parser wrote, and hand its answer to the receiver."""
     fetched, receiver = wanted.fetched, reader.receiver
     paths = {name: folder / name for name in ("file", "blob", "answer")}
@@ -157,7 +157,7 @@ async def _parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader
     if blob:
         await context.resource(BLOBS).put(blob, paths["blob"])
     await receiver.store(context, fetched, paths["answer"].read_bytes(), blob)
-    done = State.STORED if fetched.source == "log" else State.PARSED
+    done = State.STORED if fetched.kind == "log" else State.PARSED
     await end(context, row, done, None, blob=blob, **known)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.collect import api, artifact_kinds
+from bot.ci.collect import api, artifact_kinds, uploads
+from bot.oot.reports.openapi import BACKEND, UNKNOWN_CALLER
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
@@ -19,6 +20,38 @@ _read = partial(
     refusals=[op.WRONG_PARAMETER, NOTHING, *op.READING],
 )
 OPERATIONS = (
+    op.Operation(
+        "POST /api/oot/uploads",
+        "upload",
+        "Upload a job's log",
+        uploads.Uploaded,
+        status=202,
+        topic=op.DOORS,
+        callers=[BACKEND],
+        description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
+        "as for reports. The file is stored before the answer and read later.",
+        parameters=[
+            op.needed("kind", Annotated[str, one_of(uploads.KINDS)], "what the file is"),
+            op.needed("delivery_id", op.Text, "of the dispatch"),
+            op.needed("run_id", op.Text, "the CI's own; the token's where it has one"),
+            op.whole("run_attempt", 999_999, "of the run", default=1),
+            op.needed("workflow", op.Text, "as in the report on the job"),
+            op.needed("job", op.Text, "as in the report on the job"),
+            op.in_query("name", op.Text, "of the file"),
+            op.in_header(uploads.TOKEN_HEADER, op.Text, "client_payload.callback_token", required=False),
+        ],
+        body=op.Content(
+            bytes,
+            f"the file itself, at most {uploads.LIMIT // uploads.MIB} MiB",
+            media_type="application/octet-stream",
+        ),
+        refusals=[
+            op.WRONG_PARAMETER,
+            *UNKNOWN_CALLER,
+            (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
+            *op.SENDING,
+        ],
+    ),
     _read(
         "GET /api/ci/jobs/{owner}/{repo}/{id}",
         "ciJob",

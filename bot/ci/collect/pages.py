@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.ci.collect import job_names, job_reads, rows
+from bot.ci.collect import api, job_names, job_reads, rows, uploads
 from bot.core.links import web_url
 from bot.web import blocks, html, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import RunSubject
+from bot.web.bodies import door
 from bot.web.html import page, render
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow
 
 def setup(app: web.Application) -> None:
     """Add the pages and their JSON."""
-    from bot.ci.collect import api  # noqa: PLC0415 - one setup for both
-
+    app[uploads.UNDER_WAY] = set()
+    app.add_routes(door("/api/oot/uploads", uploads.upload))
     html.add_templates(app, TEMPLATES)
     app.add_routes(
         [

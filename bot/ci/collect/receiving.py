@@ -23,9 +23,9 @@ class Fetched:
 
     repository_id: int
     repo: str
-    source: Literal["artifact", "log"]
+    source: Literal["artifact", "log", "upload"]
     kind: str  # of the file: log, junit, usage, ...
-    object_id: int  # GitHub's id of the artifact, or of the job whose log it is
+    object_id: int  # GitHub's id of the artifact, or of the job whose log it is; below 0: of an upload
     run_id: int
     run_attempt: int
     job_id: int | None  # None: of the run, not attributed to a job

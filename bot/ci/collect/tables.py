@@ -92,6 +92,28 @@ ci_storage_day = sa.Table(  # artifacts by repository, workflow and day of creat
     sa.PrimaryKeyConstraint("repository_id", "day", "workflow", name="pk_ci_storage_day"),
 )
 
+ci_upload = sa.Table(  # files that backends on another CI upload
+    "ci_upload",
+    metadata,
+    sa.Column("id", Big, primary_key=True),
+    must("backend", sa.Text),
+    must("backend_key", sa.Text),  # case folded
+    must("repository_id", Big),  # as the token has it, 0 where it has none
+    must("dispatch_id", sa.Text),
+    must("kind", sa.Text),
+    must("run_id", sa.Text),  # of any CI
+    must("run_attempt", sa.Integer),
+    must("workflow", sa.Text),  # these three as the backend calls them
+    must("job", sa.Text),
+    must("name", sa.Text),
+    must("size", Big),
+    must("sha256", sa.Text),
+    must("blob", sa.Text),
+    must("received_at", Big),
+    sa.Index("ix_ci_upload_backend_key", "backend_key", "received_at"),
+    sa.Index("ix_ci_upload_dispatch_id", "dispatch_id"),
+)
+
 ci_default = sa.Table(  # what an unset option means on this database, where that is not its default
     "ci_default",
     metadata,

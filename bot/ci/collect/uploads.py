@@ -1,0 +1,296 @@
+"""POST /api/oot/uploads: files from a backend on another CI, which GitHub does not keep; and the task that reads them.
+
+Whoever may report on a dispatch may upload for it: the same token, the same callback token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypedDict
+
+import sqlalchemy as sa
+from aiohttp import web
+from msgspec import Meta
+
+from bot.ci.collect import fetching, rows
+from bot.ci.collect.blobs import BLOBS
+from bot.ci.collect.fetching import Wanted
+from bot.ci.collect.receiving import Fetched
+from bot.ci.collect.states import State
+from bot.ci.collect.tables import ci_upload
+from bot.ci.collect.workspace import WORKSPACE
+from bot.core.errors import GiveUp, Rejected
+from bot.core.json_fields import clean
+from bot.db import secrets
+from bot.db.connection_watchdog import REQUEST_TIMEOUT
+from bot.oot.allowlist import rows as allowlists
+from bot.oot.reports import authorization, callback_token, endpoints
+from bot.oot.results import dispatches
+from bot.web import parameters
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.reports.oidc import Claims
+    from bot.oot.results.rows import DispatchRow
+    from bot.queue.tasks import Task
+
+MIB = 1024 * 1024
+LIMIT = 64 * MIB  # bytes of one file
+DAILY = 2048 * MIB  # bytes a backend may upload in a day
+AT_ONCE = 4
+SECONDS = 300.0  # for one file
+SLOWEST = 64 * 1024  # bytes a second on average, after the first ten seconds
+GRACE = 10.0
+DAY = 86_400_000  # milliseconds
+LONGEST = 300  # characters of a name
+KINDS = ("junit", "log", "runreport", "usage")
+TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
+FIELDS = ("delivery_id", "run_id", "workflow", "job")
+PIECE = 256 * 1024
+UNDER_WAY: web.AppKey[set[object]] = web.AppKey("uploads_under_way", set)
+
+
+class Uploaded(Answer, frozen=True, kw_only=True):
+    """It is kept, and will be read"""
+
+    upload: Annotated[int, Meta(description="its id")]
+
+
+class UploadRow(TypedDict):
+    """An uploaded file; identity is the token's and our dispatch's, names are the backend's."""
+
+    id: int
+    backend: str
+    backend_key: str
+    repository_id: int
+    dispatch_id: str
+    kind: str
+    run_id: str
+    run_attempt: int
+    workflow: str
+    job: str
+    name: str
+    size: int
+    sha256: str
+    blob: str
+    received_at: int
+
+
+async def upload(request: web.Request) -> web.Response:
+    """Take a file; it is stored before the answer and read later."""
+    try:
+        claims = await endpoints.authenticate(request)
+        given = _given(request, claims)
+        entry, dispatch = await _admitted(request, claims, given)
+        identifier = await _receive(request, claims, entry, dispatch, given)
+    except Rejected as refusal:
+        raise endpoints.refused(request, refusal) from None
+    return send(Uploaded(upload=identifier), status=202)
+
+
+def known_kinds(context: Context) -> list[str]:
+    """Return the kinds that can be read."""
+    return [kind for kind in KINDS if fetching.reader_of(context, kind)]
+
+
+def _given(request: web.Request, claims: Claims) -> dict[str, str]:
+    """Return the parameters; raises Rejected 400, and 403 for another run than the token's."""
+    names = ("kind", *FIELDS, "run_attempt", "name")
+    given = {name: clean(text)[:LONGEST] for name in names if (text := parameters.given(request, name))}
+    missing = [name for name in FIELDS if not given.get(name)]
+    if missing:
+        raise Rejected(400, "invalid_parameter", f"{missing[0]} is missing: name the job that the file is of")
+    known = known_kinds(request.app[CONTEXT])
+    if given.get("kind") not in known:
+        words = ", ".join(known) or "none yet"
+        raise Rejected(400, "invalid_parameter", f"kind must be one that can be read: {words}")
+    attempt = given.setdefault("run_attempt", "1")
+    if not attempt.isascii() or not attempt.isdigit() or not 0 < int(attempt) < 10**6:
+        raise Rejected(400, "invalid_parameter", "run_attempt must be a whole number from 1")
+    if claims.run_id is not None and claims.run_id != given["run_id"]:
+        raise Rejected(403, "forbidden", "run_id is not the run that the token was issued to")
+    return given
+
+
+async def _admitted(request: web.Request, claims: Claims, given: dict[str, str]) -> tuple[Entry, DispatchRow]:
+    """Return the caller's entry and the dispatch the file belongs to; raises Rejected."""
+    context = request.app[CONTEXT]
+    async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
+        entry = authorization.listed(await allowlists.in_force(tx), context.settings, claims)
+        if entry is None:
+            raise Rejected(
+                403, "not_listed", f"{claims.repository} may not upload: it is not in the allowlist"
+            )
+        identity = dispatches.identity(given["delivery_id"], entry.repo)
+        dispatch = (await dispatches.by_id(tx, [identity])).get(identity)
+        if dispatch is None or dispatch["dispatched_at"] is None:
+            raise Rejected(404, "unknown_dispatch", f"that delivery was never dispatched to {entry.repo}")
+        token = request.headers.get(TOKEN_HEADER)
+        required = token is not None or entry.callback_token != "optional"  # noqa: S105 - a mode
+        key = await secrets.key(tx, "callback")  # it is there since the dispatch
+        if required and not callback_token.belongs(token, dispatch, key, now=tx.now):
+            detail = (
+                f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
+            )
+            raise Rejected(403, "forbidden", detail)
+        if await _uploaded(tx, entry.key) >= DAILY:
+            detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
+            raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
+    return entry, dispatch
+
+
+async def _uploaded(tx: Transaction, backend_key: str) -> int:
+    """Return how many bytes a backend has uploaded in the last day."""
+    c = ci_upload.c
+    query = sa.select(sa.func.coalesce(sa.func.sum(c.size), 0)).where(
+        c.backend_key == backend_key, c.received_at > tx.now - DAY
+    )
+    return int((await tx.run(query)).scalar_one())
+
+
+async def _receive(
+    request: web.Request, claims: Claims, entry: Entry, dispatch: DispatchRow, given: dict[str, str]
+) -> int:
+    """Store the body and its row; returns the upload's id."""
+    context, under_way = request.app[CONTEXT], request.app[UNDER_WAY]
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
+    if (request.content_length or 0) > LIMIT:
+        raise _too_large()
+    if len(under_way) >= AT_ONCE or context.resource(WORKSPACE).disk_full():
+        detail = "too many uploads at once, or too little room: come back in a moment"
+        raise Rejected(503, "busy", detail, headers={"Retry-After": "10"})
+    this = object()
+    under_way.add(this)
+    try:
+        async with context.resource(WORKSPACE).folder() as folder:
+            size, sha256 = await _to_file(request, folder / "body")
+            blob = f"upload/{dispatch['id']}/{sha256}"
+            await context.resource(BLOBS).put(blob, folder / "body")
+    finally:
+        under_way.discard(this)
+    number = claims.repository_id or ""
+    row = {
+        "backend": entry.repo,
+        "backend_key": entry.key,
+        "repository_id": int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0,
+        "dispatch_id": dispatch["id"],
+        "kind": given["kind"],
+        "run_id": given["run_id"],
+        "run_attempt": int(given["run_attempt"]),
+        "workflow": given["workflow"],
+        "job": given["job"],
+        "name": given.get("name", ""),
+        "size": size,
+        "sha256": sha256,
+        "blob": blob,
+        "received_at": context.clock.now(),
+    }
+    async with context.store.transaction() as tx:
+        done = await tx.run(sa.insert(ci_upload).values(row).returning(ci_upload.c.id))
+        identifier = int(done.scalar_one())
+        await rows.want(tx, [_intent(identifier, row)])
+        tx.enqueue("upload", str(identifier))
+    return identifier
+
+
+async def _to_file(request: web.Request, path: Path) -> tuple[int, str]:
+    """Stream the body to a file; returns its size and digest. Raises Rejected 408 and 413."""
+    digest, size, loop = hashlib.sha256(), 0, asyncio.get_running_loop()
+    began, waiting = loop.time(), bytearray()
+    try:
+        with path.open("wb") as file:
+            async with asyncio.timeout(SECONDS):
+                async for piece in request.content.iter_any():
+                    size += len(piece)
+                    passed = loop.time() - began
+                    if size > LIMIT:
+                        raise _too_large()
+                    if passed > GRACE and size < passed * SLOWEST:
+                        raise _slow()
+                    waiting += piece
+                    if len(waiting) >= PIECE:
+                        await asyncio.to_thread(_write, file, digest, bytes(waiting))
+                        waiting.clear()
+            await asyncio.to_thread(_write, file, digest, bytes(waiting))
+    except TimeoutError:
+        raise _slow() from None
+    return size, digest.hexdigest()
+
+
+def _write(file: IO[bytes], digest: Any, piece: bytes) -> None:
+    digest.update(piece)
+    file.write(piece)
+
+
+def _slow() -> Rejected:
+    return Rejected(408, "body_timeout", "the body arrives too slowly", headers={"Connection": "close"})
+
+
+def _too_large() -> Rejected:
+    detail = f"the file is larger than {LIMIT // MIB} MiB, the most this address takes"
+    return Rejected(413, "body_too_large", detail, headers={"Connection": "close"})
+
+
+def _intent(identifier: int, row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "repository_id": row["repository_id"],
+        "kind": "upload",
+        "object_id": identifier,
+        "run_id": 0,  # of another CI: ci_upload has it as text
+        "run_attempt": row["run_attempt"],
+        "job_id": None,
+        "blob": row["blob"],
+    }
+
+
+async def run(context: Context, task: Task) -> None:
+    """Read an uploaded file; the file itself is deleted once that is over. Key: the upload's id."""
+    if not task.key.isdigit():
+        raise GiveUp(f"{task.key!r} names no upload")
+    async with context.store.transaction() as tx:
+        found = await tx.row_as(UploadRow, sa.select(ci_upload).where(ci_upload.c.id == int(task.key)))
+        row = found and await rows.begin_try(tx, found["repository_id"], "upload", found["id"])
+        facts = await rows.repository(tx, found["repository_id"]) if found else None
+        dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])) if found else {}
+    if not found or not row:
+        return
+    head = next((one["head_sha"] for one in dispatch.values()), None)
+    private = facts is None or facts["private"] is not False
+    wanted = Wanted(fetched=_fetched(found, head or "", private=private), path="", size=found["size"],
+                    digest=None, blob=f"log/{found['repository_id']}/upload-{found['id']}")  # fmt: skip
+    reader = fetching.reader_of(context, found["kind"])
+    if reader is None:
+        await fetching.end(context, row, State.SKIPPED, f"nothing reads {found['kind']}")
+    else:
+        async with context.resource(WORKSPACE).folder() as folder:
+            content = await context.resource(BLOBS).get(found["blob"])
+            await asyncio.to_thread((folder / "file").write_bytes, content)
+            await fetching.parse(context, row, wanted, reader, folder)
+    await context.resource(BLOBS).delete(found["blob"])
+
+
+def _fetched(found: UploadRow, head_sha: str, *, private: bool) -> Fetched:
+    return Fetched(
+        repository_id=found["repository_id"],
+        repo=found["backend"],
+        source="upload",
+        kind=found["kind"],
+        object_id=-found["id"],  # never one of GitHub's ids
+        run_id=0,
+        run_attempt=found["run_attempt"],
+        job_id=None,
+        name=found["job"],
+        head_sha=head_sha,
+        trusted=False,
+        private=private,
+        size=found["size"],
+        sha256=found["sha256"],
+    )
