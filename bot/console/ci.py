@@ -10,6 +10,7 @@ import click
 
 from bot.console.common import config_option, load_settings, run
 from bot.console.redeliver import span
+from bot.core import text
 from bot.core.json_fields import iso_time
 
 if TYPE_CHECKING:
@@ -28,6 +29,17 @@ The running bot does the work, within its budget; this command waits for it and 
 \b
   ootbot ci collect owner/repo --run 123456789
   ootbot ci collect owner/repo --since 2d --no-wait
+"""
+
+
+BACKFILL = """Fill the grid with commits from before the App was installed.
+
+\b
+What is known already is not asked for again: the command may be interrupted and given again. It needs about three
+calls to GitHub for each commit, within CI_CALLS_PER_HOUR.
+\b
+  ootbot ci backfill owner/repo
+  ootbot ci backfill owner/repo --branch release/2.1 --commits 500
 """
 
 
@@ -55,6 +67,36 @@ def collect(repo: str, run_id: int | None, since: int | None, config: Path | Non
 def status(config: Path | None, *, as_json: bool) -> None:
     """Show how far collecting is, by repository."""
     run(_status(load_settings(config), as_json=as_json))
+
+
+@ci.command(help=BACKFILL)
+@click.argument("repo")
+@click.option("--branch", default="", help="Without it the default branch.")
+@click.option(
+    "--commits", type=click.IntRange(1, 5000), default=100, show_default=True, help="How many, newest first."
+)
+@config_option
+def backfill(repo: str, branch: str, commits: int, config: Path | None) -> None:
+    """Fill the grid with what was before the App was installed."""
+    run(_backfill(load_settings(config), repo, branch, commits))
+
+
+async def _backfill(settings: Settings, repo: str, branch: str, commits: int) -> None:
+    from bot.app import make_context  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot.ci.trunk import backfill  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        began, last = context.clock.now(), None
+        async for last in backfill.fill(context, repo, branch, commits):
+            left = (context.clock.now() - began) / 1000 / max(last.commits, 1) * (last.of - last.commits)
+            waits = f"; the budget allows the next call in {text.duration(last.waits)}" if last.waits else ""
+            rest = f", about {text.duration(left)} left" if last.commits and last.commits < last.of else ""
+            click.echo(
+                f"{last.commits} of {last.of} commits, {last.runs} runs, {last.jobs} jobs{rest}{waits}",
+                err=True,
+            )
+        if last is None:
+            click.echo("nothing to do: runs of all these commits are known", err=True)
 
 
 async def _collect(

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 def periodic(_settings: Settings) -> dict[str, float]:
     """Return the seconds between runs, by task kind."""
-    return {"trunk": 30.0}
+    return {"trunk": 30.0, "branch": 600.0}
 
 
 FEATURE = Feature(
     name="trunk",
     tables="bot.ci.trunk.tables",
-    tasks={"trunk": "bot.ci.trunk.recount:run"},
+    tasks={"branch": "bot.ci.trunk.list_branch:run", "trunk": "bot.ci.trunk.recount:run"},
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     routes="bot.ci.trunk.api:setup",

@@ -1,0 +1,156 @@
+"""branch: compares the newest commits of watched branches with GitHub's list, for lost pushes. Key: nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+import structlog
+
+from bot.ci.collect import budget, scope
+from bot.ci.trunk import cell_index, rows, stale_days
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.stale_days import DAY, Place
+from bot.ci.trunk.tables import branch_commit
+from bot.core.errors import GitHubRefused
+from bot.core.json_fields import Kind, read
+from bot.ingest import watched
+from bot.ingest.tables import records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.trunk.rows import RepositoryRow
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.queue.tasks import Task
+
+log = structlog.get_logger("bot.ci.trunk.list_branch")
+
+PAGE = 100  # commits of one call
+PUSHES = 500  # newest ones looked at for commits that came with another
+COMMIT, PUSH = branch_commit.c, records["push"].c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A commit as GitHub lists it."""
+
+    sha: str
+    at: int  # epoch milliseconds
+    title: str
+    author: str | None
+
+
+async def run(context: Context, _task: Task) -> None:
+    """List the watched branches of every upstream."""
+    for repo in context.settings.upstream_repo:
+        async with context.store.read() as tx:
+            if await scope.refusal(tx, context.settings, repo, workflow=None):
+                continue
+            repository = await rows.repository(tx, await watched.ids(tx, repo))
+            branches = await _watched(tx, context.settings, repository) if repository else []
+        for branch in branches:
+            try:
+                found = await listed(context, repo, branch, page=1)
+            except (
+                GitHubRefused
+            ) as error:  # deleted meanwhile, or not granted: the others can still be listed
+                log.warning("a branch cannot be listed", repo=repo, branch=branch, reason=str(error))
+                continue
+            assert repository is not None
+            async with context.store.transaction() as tx:
+                await store(tx, repository["repository_id"], branch, found, newest=True)
+
+
+async def listed(context: Context, repo: str, branch: str, *, page: int) -> list[Listed]:
+    """Return one page of a branch's commits, newest first; raises GitHubRefused and OverBudget."""
+    await budget.spend_call(context, repo)
+    client = context.app_for(repo).client(repo, contents="read")
+    url = client.path("commits{?sha,per_page,page}")
+    found = await client.getitem(url, {"sha": branch, "per_page": str(PAGE), "page": str(page)})
+    return [made for one in found if isinstance(one, dict) and (made := _commit(one))]
+
+
+def _commit(one: dict[str, Any]) -> Listed | None:
+    sha, at = read(one, ("sha",), Kind.TEXT), read(one, ("commit", "committer", "date"), Kind.TIME)
+    if sha is None or at is None:
+        return None
+    author = read(one, ("author", "login"), Kind.TEXT) or read(one, ("commit", "author", "name"), Kind.TEXT)
+    title = cell_index.title_of(read(one, ("commit", "message"), Kind.TEXT) or "")
+    return Listed(sha=sha, at=at, title=title, author=author)
+
+
+async def store(
+    tx: Transaction, repository_id: int, branch: str, found: Sequence[Listed], *, newest: bool
+) -> int:
+    """Store commits that no push told of; returns how many. With `newest` those missing in the list are gone.
+
+    A commit that came with the push of another is none of the branch's lines.
+    """
+    if not found:
+        return 0
+    shas = {one.sha for one in found}
+    folded = await _folded(tx, repository_id, branch)
+    lines = [one for one in found if one.sha not in folded]
+    known = await _known(tx, repository_id, branch, shas)
+    made = [
+        _row(repository_id, branch, one, parent.sha if parent else None)
+        for one, parent in zip(lines, [*lines[1:], None], strict=True)
+        if one.sha not in known
+    ]
+    if made:
+        await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)
+    here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+    await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha.in_(sorted(shas))).values(gone=False))
+    if newest:
+        later = COMMIT.at > min(one.at for one in found)
+        await tx.run(
+            sa.update(branch_commit).where(*here, later, COMMIT.sha.not_in(sorted(shas))).values(gone=True)
+        )
+    await stale_days.mark(tx, [Place(repository_id, branch, int(row["at"]) // DAY) for row in made])
+    return len(made)
+
+
+def _row(repository_id: int, branch: str, one: Listed, parent: str | None) -> dict[str, Any]:
+    return {
+        "repository_id": repository_id,
+        "branch": branch,
+        "sha": one.sha,
+        "parent": parent,
+        "replaces": None,
+        "at": one.at,
+        "title": one.title,
+        "author": one.author,
+        "pr_number": cell_index.pull_number(one.title),
+        "folded": 0,
+        "gone": False,
+    }
+
+
+async def _known(tx: Transaction, repository_id: int, branch: str, shas: set[str]) -> set[str]:
+    query = sa.select(COMMIT.sha).where(
+        COMMIT.repository_id == repository_id, COMMIT.branch == branch, COMMIT.sha.in_(sorted(shas))
+    )
+    return set((await tx.run(query)).scalars())
+
+
+async def _folded(tx: Transaction, repository_id: int, branch: str) -> set[str]:
+    """Return the commits that came with the push of another one."""
+    query = sa.select(PUSH.commits, PUSH.after).where(
+        PUSH.repository_id == repository_id, PUSH.ref == f"{cell_index.HEADS}{branch}"
+    )
+    pushes = (await tx.run(query.order_by(PUSH.received_at.desc()).limit(PUSHES))).all()
+    heads = {after for _, after in pushes}
+    return {sha for commits, _ in pushes for sha in commits or () if sha not in heads}
+
+
+async def _watched(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
+    globs = settings.of(TrunkSettings).ci_branches
+    known = await rows.branches(tx, repository["repository_id"]) if globs else []
+    chosen = [name for name in known if any(fnmatchcase(name, glob) for glob in globs)]
+    default = repository["default_branch"]
+    return list(dict.fromkeys([*([default] if default else []), *chosen]))

@@ -1,0 +1,90 @@
+"""Commits and jobs that nobody told of: GitHub is asked."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from bot.ci.collect.settings import CollectSettings
+from tests.command import ootbot
+from tests.harness import UPSTREAM
+from tests.serving import SQLITE
+
+API = f"/api/ci/hud/{UPSTREAM}/main"
+LOST = {"method": "HOOK", "path": ".", "drop": True, "times": 1_000}
+
+
+@pytest.fixture
+def settings(settings):
+    """The settings of a bot that asks GitHub."""
+    return replace(settings, of_features={CollectSettings: CollectSettings(ci_logs="off")})
+
+
+@pytest.fixture
+def today(bot):
+    """The bot's clock shows what the clock of a command beside it shows."""
+    bot.clock.at = time.time_ns() // 1_000_000
+
+
+async def lines(bot):
+    return [
+        (line["title"], [cell["c"] for cell in line["cells"].values()])
+        for line in (await bot.get(API))[1]["lines"]
+    ]
+
+
+async def a_push(bot, github, title, conclusion="success"):
+    """A push to main with one job on it, a minute after the last."""
+    bot.clock.advance(60)
+    sha = await github.push(UPSTREAM, message=title)
+    run = await github.start_run(UPSTREAM, name="pull", event="push", head_sha=sha)
+    job = await github.start_job(run, "build")
+    await github.finish_job(job, conclusion)
+    await github.finish_run(run, conclusion)
+    return sha
+
+
+async def test_a_lost_push_is_found_in_githubs_list(bot, github):
+    await a_push(bot, github, "First")
+    await bot.settle()
+    github.faults.add(**LOST)
+    await a_push(bot, github, "Second")
+    github.faults.clear()
+    await a_push(bot, github, "Third")
+    await bot.settle()
+    assert [title for title, _ in await lines(bot)] == ["Third", "First"]
+    await bot.wait(700)
+    assert [title for title, _ in await lines(bot)][:3] == ["Third", "Second", "First"]
+
+
+async def test_what_was_before_the_app_is_filled_in(bot, github, today):
+    github.faults.add(**LOST)
+    for number in range(3):
+        await a_push(bot, github, f"Change {number} (#{number + 7})", "failure" if number == 1 else "success")
+    github.faults.clear()
+    bot.clock.advance(60)
+    await github.push(UPSTREAM, message="Last")
+    await bot.settle()
+    code, _, err = await ootbot(bot, "ci", "backfill", UPSTREAM, "--commits", "4")
+    assert code == 0, err
+    assert "commits, 3 runs, 3 jobs" in err
+    await bot.settle(horizon=60)
+    found = await lines(bot)
+    assert found[:4] == [
+        ("Last", []),
+        ("Change 2 (#9)", ["O"]),
+        ("Change 1 (#8)", ["X"]),
+        ("Change 0 (#7)", ["O"]),
+    ]
+    asked = [call for call in github.calls if "head_sha" in call.query]
+    code, _, err = await ootbot(bot, "ci", "backfill", UPSTREAM, "--commits", "4")
+    assert (code, "1 of 1 commits" in err) == (0, True), err  # the one without a run is asked about again
+    assert len([call for call in github.calls if "head_sha" in call.query]) == len(asked) + 1
+
+
+@SQLITE
+@pytest.mark.parametrize("arguments", [(), ("x/y", "--commits", "0"), ("x/y", "--commits", "5001")])
+async def test_wrong_arguments_are_refused(bot, arguments):
+    assert (await ootbot(bot, "ci", "backfill", *arguments))[0] == 2
