@@ -14,6 +14,7 @@ from bot.console.common import config_option, feature_settings, features, run
 from bot.core import log_output, settings_loading
 from bot.core.errors import Misconfigured
 from bot.core.finding import Finding, error
+from bot.core.text import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,5 +100,5 @@ def _end(found: list[Finding], *, as_json: bool) -> None:
         checks = [dataclasses.asdict(each) for each in found]
         click.echo(json.dumps({"ok": not errors, "errors": errors, "warnings": warnings, "checks": checks}))
     else:
-        click.echo(f"{errors} errors, {warnings} warnings")
+        click.echo(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}")
     sys.exit(1 if errors else 0)

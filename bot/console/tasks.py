@@ -51,6 +51,8 @@ def list_tasks(state: str | None, limit: int, config: Path | None, *, as_json: b
     if as_json:
         click.echo(json.dumps(rows))
         return
+    if not rows:
+        click.echo(f"no task is {state}" if state else "no tasks", err=True)
     for row in rows:
         why = " ".join((row["error"] or "").split())[:LONGEST]
         words = [str(row["id"]), row["state"], row["kind"], row["key"], f"{row['attempts']} attempts", why]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+EDGE = 50  # tenths of a percent
+
 
 def plural(count: int, noun: str) -> str:
     """Return "1 job", "2 jobs"."""
@@ -26,8 +28,16 @@ def short(sha: str) -> str:
 
 
 def percent(rate: float | None) -> str:
-    """Return a rate in percent, rounded down so that only a perfect one is 100 %."""
-    return "no data" if rate is None else f"{int(rate * 1000) / 10:g} %"
+    """Return a rate in percent to a tenth, as "66.7 %".
+
+    It is not rounded up to a multiple of 5 %, where grades and thresholds lie, and only nothing is 0 %.
+    """
+    if rate is None:
+        return "no data"
+    tenths = round(rate * 1000)
+    if tenths / 1000 > rate and tenths % EDGE == 0:
+        tenths -= 1
+    return f"{max(tenths, 1 if rate > 0 else 0) / 10:g} %"
 
 
 def duration(seconds: float | None) -> str:

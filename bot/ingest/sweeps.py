@@ -40,8 +40,9 @@ async def get(tx: Transaction, app_id: int, name: str) -> SweepRow | None:
 
 
 async def finish(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
-    """Note that a sweep is complete: everything before `reached` was looked at."""
-    done = {"tried_at": None, "finished_at": tx.now, "reached": reached, "found": found}
+    """Note that a sweep is complete: everything before `reached` was looked at, nothing where that is no time yet."""
+    reached_at = reached if reached > 0 else None
+    done = {"tried_at": None, "finished_at": tx.now, "reached": reached_at, "found": found}
     await tx.run(sa.update(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name).values(done))
 
 

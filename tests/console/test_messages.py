@@ -132,6 +132,8 @@ async def test_doctor_says_in_words_what_cannot_be_reached_or_read(tmp_path, app
     assert code == 1
     assert "missing.yml cannot be read: no such file or directory" in told
     assert "connection refused" in told
+    assert re.fullmatch(r"(1 error|\d+ errors), (1 warning|\d+ warnings)", told.splitlines()[-1]), told
+    assert not re.search(r"\b1 (errors|warnings)\b", told)
 
 
 def test_no_sentence_of_a_help_text_is_cut():

@@ -37,6 +37,7 @@ async def test_a_pull_request_page_shows_conversation_and_checks(client, pull):
     for kept in ("<td>1</td>", "<summary>more</summary>", "<strong>bold</strong>", ">@alice</a>"):
         assert kept in page
     assert "<code>@bob</code>" in page
+    assert (await get(client, "/alice"))[0] == 200  # where the mention leads
     for gone in ("hidden", "<script", "onerror", 'href="javascript'):
         assert gone not in page
 

@@ -75,6 +75,7 @@ class Pages:
         add("GET", "/_/style.css", self.style)
         add("GET", "/_/deliveries", self.deliveries)
         add("POST", "/_/deliveries/{delivery}/redeliver", self.redeliver)
+        add("GET", "/{login:[A-Za-z0-9-]+}", self.account)
         add("GET", "/{owner}/{repo}", self.repository)
         add("POST", "/{owner}/{repo}/pulls", self.open_pull)
         add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
@@ -92,6 +93,12 @@ class Pages:
     async def repository(self, request: web.Request) -> web.Response:
         """Show one repository."""
         return self.page("index.html", repos=[self._repo(request)])
+
+    async def account(self, request: web.Request) -> web.Response:
+        """List the repositories of an account: people who are mentioned often have none."""
+        login = request.match_info["login"].lower()
+        owned = [repo for repo in self._github.state.repos.values() if repo.owner.lower() == login]
+        return self.page("index.html", repos=owned)
 
     async def style(self, _: web.Request) -> web.FileResponse:
         """Send the stylesheet."""

@@ -56,11 +56,13 @@ def tally(backends: Iterable[Backend]) -> list[tuple[State, int]]:
 
 def job_counts(jobs: Sequence[Job]) -> str:
     """Return how a backend's jobs stand, as in "3 of 4 passed, 1 running"."""
-    failed = sum(job.red for job in jobs)
+    timed_out = sum(job.red and job.conclusion == "timed_out" for job in jobs)
+    failed = sum(job.red for job in jobs) - timed_out
     running = sum(not job.finished for job in jobs)
     passed = sum(job.conclusion == "success" for job in jobs)
     parts = [f"{passed} of {len(jobs)} passed"]
     parts += [f"{failed} failed"] if failed else []
+    parts += [f"{timed_out} timed out"] if timed_out else []
     parts += [f"{running} running"] if running else []
     return ", ".join(parts)
 

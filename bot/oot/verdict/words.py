@@ -101,7 +101,8 @@ def job_counts(jobs: Sequence[Job]) -> str:
         failed = f" ({failing} failed)" if failing else ""
         return f"{len(jobs) - running} done{failed}, {running} running"
     if failing:
-        return f"{failing} of {len(jobs)} failed"
+        timed_out = all(job.conclusion == "timed_out" for job in jobs if job.red)
+        return f"{failing} of {len(jobs)} {'timed out' if timed_out else 'failed'}"
     return f"{passed} passed" if passed == len(jobs) else f"{passed} of {len(jobs)} passed"
 
 

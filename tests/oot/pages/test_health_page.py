@@ -125,7 +125,7 @@ async def test_every_window_counts_what_is_in_it_and_the_line_beside_shows_30_da
     for days, runs in ((1, 1), (7, 2), (30, 3), (90, 4)):
         assert (await of(bot, L4, f"/api/oot/summary?days={days}"))["runs"] == runs
     text = await page_text(bot, "/oot")
-    assert re.search(r"✕ 66.6 % 3 1 0 0 10 min / 10 min 20 s / 20 s 0 5 h ago", text)
+    assert re.search(r"✕ 66.7 % 3 1 0 0 10 min / 10 min 20 s / 20 s 0 5 h ago", text)
 
 
 @SQLITE
