@@ -261,7 +261,6 @@ async def test_an_installation_belongs_to_no_repository(bot):
         f"/api/records/issue/{UPSTREAM}",
         f"/api/records/pull_request/{UPSTREAM}/77",
         f"/api/records/pull_request/{UPSTREAM}/{'9' * 40}",
-        f"/api/records/pull_request/{UPSTREAM}/x%00",
         f"/api/records/push/{UPSTREAM}/{uuid.UUID(int=0)}",
     ],
 )
@@ -285,10 +284,16 @@ async def test_a_wrong_page_of_records_is_refused(bot, pull, path):
 
 @pytest.mark.logic
 @pytest.mark.parametrize(
-    "path", ["/api/oot/pulls/no%00/body/1", "/api/records/issue/no%00/body/1", "/oot/a/b%FF"]
+    ("path", "status"),
+    [
+        ("/api/oot/pulls/no%00/body/1", 400),
+        ("/api/records/issue/no%00/body/1", 400),
+        (f"/api/records/pull_request/{UPSTREAM}/x%00", 400),
+        ("/oot/a/b%FF", 404),
+    ],
 )
-async def test_a_name_that_can_be_none_is_404(bot, path):
-    assert (await bot.get(path))[0] == 404
+async def test_a_name_that_can_be_none_is_refused(bot, path, status):
+    assert (await bot.get(path))[0] == status
 
 
 @pytest.mark.logic

@@ -151,7 +151,7 @@ async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_start
     row = reported(dispatch, clock.now())
     async with store.transaction() as reporting:
         async with store.transaction() as sweeping:
-            assert await dispatches.never_started(sweeping, "d", "silent")
+            assert await dispatches.end_unanswered(sweeping, "d", "silent")
             adding = asyncio.create_task(jobs.add(reporting, {row["job_key"]: row}))
             ended, _ = await asyncio.wait({adding}, timeout=1)
             assert not ended  # it waits for the other one
