@@ -92,6 +92,6 @@ def collecting(request):
 async def bot(settings, collecting, github, issuer, clock, features):
     chosen = replace(settings, of_features={CollectSettings: collecting})
     async with harness.running(
-        chosen, github=github, issuer=issuer, app=github.app, clock=clock, features=features
+        chosen, github=github, issuer=issuer, app=github.app, clock=clock, features=features, begun=True
     ) as made:
         yield made

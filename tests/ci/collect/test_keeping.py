@@ -114,6 +114,7 @@ async def test_past_runs_are_collected_by_hand(bot, github, today):
 async def test_what_failed_is_fetched_again_by_hand_and_what_is_there_is_not(bot, github, received, today):
     github.faults.add(path="/logs$", status=410)
     run, job = await ended_job(github)
+    await bot.settle(horizon=6)
     await ended_job(github)
     await github.finish_run(run, "failure")
     await bot.settle(horizon=20)
