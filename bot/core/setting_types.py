@@ -164,7 +164,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
-def some_of(choices: tuple[str, ...], *, needed: str = "") -> Callable[[str], tuple[str, ...]]:
+def some_of(choices: tuple[str, ...], *, needed: tuple[str, ...] = ()) -> Callable[[str], tuple[str, ...]]:
     """Return a reader of a comma separated list of some of these words, `needed` among them; order does not matter."""
 
     def read(text: str) -> tuple[str, ...]:
@@ -172,8 +172,8 @@ def some_of(choices: tuple[str, ...], *, needed: str = "") -> Callable[[str], tu
         for name in found:
             if name not in choices:
                 raise ValueError(f"{name[:40]!r} is not one of {', '.join(choices)}")
-        if needed and needed not in found:
-            raise ValueError(f"{needed} must be one of them")
+        if missing := [name for name in needed if name not in found]:
+            raise ValueError(f"{missing[0]} must be one of them")
         return tuple(name for name in choices if name in found)
 
     return read

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AWAITED_ACTIONS = ("opened", "reopened", "synchronize")  # without them a gate would wait for nobody
 PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review")
 
 
@@ -80,12 +81,12 @@ class Settings:
     )
     default_events: tuple[str, ...] = option(
         "The events of backends whose entry names none: pull_request, or pull_request,push.",
-        setting_types.some_of(("pull_request", "push"), needed="pull_request"),
+        setting_types.some_of(("pull_request", "push"), needed=("pull_request",)),
         default=("pull_request",),
     )
     pull_actions: tuple[str, ...] = option(
         "The actions of pull requests that are dispatched; a change of the base branch always is.",
-        setting_types.some_of(PULL_ACTIONS),
+        setting_types.some_of(PULL_ACTIONS, needed=AWAITED_ACTIONS),
         default=PULL_ACTIONS,
     )
     data_dir: Path = option(  # noqa: RUF009 - a field, as the others

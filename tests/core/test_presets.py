@@ -72,6 +72,7 @@ def test_an_unknown_preset_names_the_known_ones():
         ("DEFAULT_EVENTS", "push", "pull_request must be one of them"),
         ("DEFAULT_EVENTS", "pull_request,nightly", "'nightly' is not one of pull_request, push"),
         ("PULL_ACTIONS", "opened,labeled", "'labeled' is not one of opened,"),
+        ("PULL_ACTIONS", "opened,closed", "reopened must be one of them"),
     ],
 )
 def test_events_and_actions_are_words_we_know(option, text, word):
