@@ -39,10 +39,12 @@ from bot.db.secrets import secret
 from bot.demo.github.auth import private_key
 from bot.demo.issuer import Issuer
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.reports import callback_token, endpoints
 from bot.oot.reports.oidc import VERIFIER, Verifier
 from bot.oot.results import dispatches
 from bot.web import server
+from bot.web.app_keys import CONTEXT
 from bot.web.bodies import read_body
 
 UPSTREAM, BACKEND = "org/project", "org/backend"
@@ -211,7 +213,7 @@ async def verify_only(request: web.Request) -> web.Response:
     """The same endpoint without the store."""
     claims = await endpoints.authenticate(request)
     body = await read_body(request, limit=endpoints.LIMIT)
-    given = endpoints.parse_submission(claims, body)
+    given = endpoints.parse_submission(claims, body, request.app[CONTEXT].settings)
     answer = {"ok": True, "status": given.report.status}
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
@@ -228,7 +230,9 @@ async def serve(name: str, port: int, folder: str, issuer: str) -> None:
     async with make_context(settings) as context:
         async with context.store.transaction() as tx:
             await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
-            await allowlists.record(tx, source="file", content=allowlist, error=None)
+            await allowlists.record(
+                tx, source="file", content=allowlist, error=None, default_events=DEFAULT_EVENTS
+            )
             for run in range(RUNS):
                 await dispatches.add(tx, dispatch(run))
         app = make_app(context)

@@ -33,7 +33,7 @@ from bot.core import log_output, memory
 from bot.core.clock import SystemClock
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
-from bot.ingest.tables import records
+from bot.ingest.tables import records, repository_name
 from bot.oot.allowlist.refresh import refresh
 from bot.oot.results import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
@@ -117,10 +117,21 @@ def write_rows(path: Path, rows: int, now: int) -> None:
         (oot_dispatch, oot_workflow_job), head_rows(chance, heads, heads, now), strict=True
     ):
         insert(plain, table, [row | PUSHED for row in rows])
+    insert(plain, records["repository"], [PUBLIC])
+    insert(plain, repository_name, [{"repository_id": 1, "name": UPSTREAM.casefold()}])
     plain.execute("COMMIT")
     plain.close()
 
 
+PUBLIC = {
+    "repository_id": 1,
+    "id": 1,
+    "repo": UPSTREAM,
+    "full_name": UPSTREAM,
+    "private": False,
+    "received_at": 0,
+    "merge_state": "{}",
+}
 PUSHED = {"pr_number": None, "event_type": "push", "head_sha": TRUNK}
 
 
