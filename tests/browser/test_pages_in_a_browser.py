@@ -116,3 +116,15 @@ async def test_without_javascript_the_same_is_shown(bot, tab):
             seen.append((await tab.call("DOM.getOuterHTML", nodeId=root))["outerHTML"])
         assert seen[0] == seen[1], path
         await tab.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+async def test_the_widest_age_fits_its_column_of_the_health_page(bot, tab):
+    await tab.look(width=1440, dark=False)
+    await tab.open(f"{bot.url}/oot")
+    clipped = await tab.evaluate("""[...document.querySelectorAll(".health tbody td:last-child")].map((cell) => {
+        cell.textContent = "54 min ago";
+        const text = document.createRange();
+        text.selectNodeContents(cell);
+        return text.getBoundingClientRect().right - cell.closest(".scroll").getBoundingClientRect().right;
+    }).filter((over) => over > -4)""")
+    assert clipped == []
