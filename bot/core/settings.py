@@ -147,6 +147,11 @@ class Settings:
     rate_limit_per_min: int = option(
         "Reports per minute accepted from one backend.", setting_types.positive, default=600
     )
+    report_mb_per_hour: int = option(
+        "Megabytes of failed tests that one backend may report in an hour.",
+        setting_types.positive,
+        default=200,
+    )
     refused_per_min: int = option(
         "Refusals per minute that one address gets with the reason; further ones get 429.",
         setting_types.positive,

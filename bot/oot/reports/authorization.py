@@ -94,6 +94,7 @@ class Job:
     confirm: bool = False  # GitHub's own word is needed
     caller: str = ""  # whose quota of reports it counts against
     limit: int | None = None  # reports a minute; None: not counted
+    byte_limit: int | None = None  # of failed tests an hour; None: not counted
     measured: Envelope | None = None  # from a relay, which measured the times
     first_stands: bool = False  # a contradiction is answered like a repetition
 
@@ -135,10 +136,18 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
         return None
     dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
+    byte_limit = lookup.settings.report_mb_per_hour * 1_000_000
     if dispatch is None or dispatch["dispatched_at"] is None:  # what was never sent nobody can know
         row = _self_triggered(lookup, entry, one)
         stands = lookup.settings.reports == "lenient"
-        return Job(row=row, report=one.report, caller=entry.key, limit=limit, first_stands=stands)
+        return Job(
+            row=row,
+            report=one.report,
+            caller=entry.key,
+            limit=limit,
+            byte_limit=byte_limit,
+            first_stands=stands,
+        )
     _check_callback_token(lookup, entry, dispatch, one.report)
     row = _dispatched(dispatch, one)
     return Job(
@@ -148,6 +157,7 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
         confirm=dispatch["level"] >= Level.L4 and dispatch["pr_number"] is not None and entry.confirm,
         caller=entry.key,
         limit=limit,
+        byte_limit=byte_limit,
     )
 
 

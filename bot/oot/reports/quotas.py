@@ -1,6 +1,6 @@
 """Quotas of a backend, so that none slows the others down: reads and writes of oot_rate.
 
-Limited are reports and new commits in a span of time, and the jobs and failed tests of a dispatch.
+Limited are reports, bytes and new commits in a span of time, and the jobs and failed tests of a dispatch.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class RateQuota:
     async def of(cls, tx: Transaction, new: Collection[Job]) -> RateQuota:
         """Return what these jobs' callers have used up; locked against others until the transaction ends."""
         reports = {share.key for job in new if (share := _of_reports(job))}
-        unasked = {share.key for job in new if (share := _of_commits(job))}
-        await _lock(tx, reports | unasked)
+        hourly = {share.key for job in new for share in (_of_commits(job), _of_bytes(job)) if share}
+        await _lock(tx, reports | hourly)
         spent = await accepted_lately(tx, reports, window=MINUTE)
-        spent |= await accepted_lately(tx, unasked, window=HOUR)
+        spent |= await accepted_lately(tx, hourly, window=HOUR)
         return cls(spent=spent, named=set(await verify_commit.counts(tx, _commits(new))))
 
     @property
@@ -61,20 +61,20 @@ class RateQuota:
 
     def check(self, job: Job, now: int) -> None:
         """Raise Rejected 429 when the caller has used up a share."""
-        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job)]
+        shares = [_of_reports(job), None if job.names in self.named else _of_commits(job), _of_bytes(job)]
         taken = [share for share in shares if share]
         for share in taken:
             count, oldest = self.spent.get(share.key, (0, now // 1000))
-            if count + self.taken[share.key] >= share.most:
+            if count + self.taken[share.key] + share.amount > share.most:
                 wait = max(oldest + share.window - now // 1000, 1)
                 detail = f"{share.rule}: send this one again in {wait} s"
                 raise Rejected(429, "rate_limited", detail, headers={"Retry-After": str(wait)})
-        self.taken.update(share.key for share in taken)
+        self.taken.update({share.key: share.amount for share in taken})
         if job.names:
             self.named.add(job.names)
 
     def give_back(self, job: Job) -> None:
-        """Stop counting a report that is judged again; its commit stays counted."""
+        """Stop counting a report that is judged again; its commit and its bytes stay counted."""
         self.taken[job.caller] -= 1
 
 
@@ -86,6 +86,7 @@ class _Share:
     most: int
     window: int  # seconds
     rule: str  # for the message when it is used up
+    amount: int = 1  # that this report needs
 
 
 def _of_reports(job: Job) -> _Share | None:
@@ -101,6 +102,15 @@ def _of_commits(job: Job) -> _Share | None:
     backend = job.names.backend
     rule = f"{backend} may report on {NEW_COMMITS} commits an hour that were not dispatched to it"
     return _Share(key=f"commits of {backend}", most=NEW_COMMITS, window=HOUR, rule=rule)
+
+
+def _of_bytes(job: Job) -> _Share | None:
+    """Return the share of the database: failed tests are what makes a report large."""
+    if job.byte_limit is None or not job.report.failed_tests:
+        return None
+    rule = f"{job.caller} may report {job.byte_limit / 1_000_000:,.0f} MB of failed tests an hour"
+    size = len(msgspec.json.encode(job.report.failed_tests))
+    return _Share(key=f"bytes of {job.caller}", most=job.byte_limit, window=HOUR, rule=rule, amount=size)
 
 
 @dataclass(kw_only=True)
