@@ -16,6 +16,7 @@ FEATURE = Feature(
     receivers={"log": "bot.ci.logs.store_log:RECEIVER"},
     prune="bot.ci.logs.prune:prune",
     routes="bot.ci.logs.pages:setup",
+    openapi="bot.ci.logs.openapi:OPERATIONS",
     sections={
         "job": "bot.ci.logs.sections:of_job",
         "job_json": "bot.ci.logs.sections:job_json",

@@ -159,9 +159,12 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
 
 def setup(app: web.Application) -> None:
     """Add the pages."""
+    from bot.ci.logs import failures  # noqa: PLC0415 - one setup for both
+
     html.add_templates(app, TEMPLATES)
     app.add_routes(
         [
+            *failures.routes,
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log", log),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log.txt", plain),
         ]

@@ -1,0 +1,157 @@
+"""Reading failures that are the same: how many jobs they cost, where, and samples of them. Public repositories only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.logs.rows import PUBLIC
+from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
+from bot.ingest.tables import records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.db.transaction import Transaction
+
+UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
+
+
+class FailureRow(TypedDict):
+    """A signature and what it cost since a day."""
+
+    signature: str
+    title: str
+    rule: str
+    kind: str
+    first_at: int
+    last_at: int
+    jobs_total: int
+    jobs: int
+    prs: int
+    trusted_jobs: int
+    repos: int  # the most on one day
+
+
+class DayRow(TypedDict):
+    """What a signature cost on a day."""
+
+    day: int
+    jobs: int
+    prs: int
+    trusted_jobs: int
+    repos: int
+
+
+class SampleRow(TypedDict):
+    """A job that failed that way."""
+
+    repo: str
+    job_id: int
+    name: str | None
+    workflow_name: str | None
+    head_sha: str | None
+    line: str | None
+    line_num: int | None
+    trusted: bool
+    at: int
+
+
+class Coverage(TypedDict):
+    """How many failed jobs have a log that was classified, and of how many it is known why."""
+
+    jobs: int
+    named: int
+
+
+async def failures(
+    tx: Transaction, *, since: int, kind: str | None, repository_ids: Sequence[int] | None, limit: int
+) -> list[FailureRow]:
+    """Return signatures by the jobs they cost since a day."""
+    days, named = ci_signature_day.c, ci_signature.c
+    jobs = sa.func.sum(days.jobs)
+    same = sa.and_(named.signature == days.signature, named.family == days.family)
+    counted = [
+        sa.cast(jobs, sa.BigInteger).label("jobs"),
+        sa.cast(sa.func.sum(days.prs), sa.BigInteger).label("prs"),
+        sa.cast(sa.func.sum(days.trusted_jobs), sa.BigInteger).label("trusted_jobs"),
+        sa.func.max(days.repos).label("repos"),
+    ]
+    shown = [
+        named[name] for name in ("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total")
+    ]
+    query = sa.select(*shown, *counted).join(ci_signature, same).group_by(*shown)
+    query = query.where(days.family == PUBLIC, days.day >= since, days.jobs > 0)
+    if kind:
+        query = query.where(named.kind == kind)
+    if repository_ids is not None:
+        seen = sa.exists().where(
+            FIRST,
+            ci_verdict.c.signature == days.signature,
+            ci_verdict.c.day >= since,
+            ci_verdict.c.family == PUBLIC,
+            ci_verdict.c.repository_id.in_(list(repository_ids)),
+        )
+        query = query.where(seen)
+    return await tx.rows_as(FailureRow, query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
+
+
+async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow | None:
+    """Return one signature."""
+    named, days = ci_signature.c, ci_signature_day.c
+    found = await tx.row(sa.select(ci_signature).where(named.signature == signature, named.family == PUBLIC))
+    if found is None:
+        return None
+    of_days = await tx.rows_as(DayRow, _days(signature).where(days.day >= since))
+    return {
+        "signature": signature,
+        "title": found["title"],
+        "rule": found["rule"],
+        "kind": found["kind"],
+        "first_at": found["first_at"],
+        "last_at": found["last_at"],
+        "jobs_total": found["jobs_total"],
+        "jobs": sum(row["jobs"] for row in of_days),
+        "prs": sum(row["prs"] for row in of_days),
+        "trusted_jobs": sum(row["trusted_jobs"] for row in of_days),
+        "repos": max((row["repos"] for row in of_days), default=0),
+    }
+
+
+async def by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]:
+    """Return what a signature cost on each day, the newest first."""
+    days = ci_signature_day.c
+    return await tx.rows_as(DayRow, _days(signature).where(days.day >= since).order_by(days.day.desc()))
+
+
+async def samples(tx: Transaction, signature: str, *, limit: int) -> list[SampleRow]:
+    """Return jobs that failed that way, the newest first, of repositories that are public now."""
+    verdict, job, repository = ci_verdict.c, records["workflow_job"].c, records["repository"].c
+    of_job = sa.and_(job.repository_id == verdict.repository_id, job.id == verdict.job_id)
+    hidden = sa.exists().where(
+        repository.repository_id == verdict.repository_id, repository.private.is_not(False)
+    )
+    query = sa.select(
+        job.repo, verdict.job_id, job.name, job.workflow_name, job.head_sha, verdict.line, verdict.line_num,
+        verdict.trusted, verdict.at,
+    ).select_from(ci_verdict.join(records["workflow_job"], of_job))  # fmt: skip
+    query = query.where(FIRST, verdict.signature == signature, verdict.family == PUBLIC, sa.not_(hidden))
+    return await tx.rows_as(SampleRow, query.order_by(verdict.at.desc(), verdict.job_id.desc()).limit(limit))
+
+
+async def coverage(tx: Transaction, *, since: int) -> Coverage:
+    """Return of how many classified jobs the rules say why they failed."""
+    verdict = ci_verdict.c
+    query = sa.select(
+        sa.func.count().label("jobs"),
+        sa.func.count().filter(verdict.kind.not_in(UNNAMED)).label("named"),
+    ).where(FIRST, verdict.family == PUBLIC, verdict.day >= since)
+    (found,) = await tx.rows_as(Coverage, query)
+    return found
+
+
+def _days(signature: str) -> sa.Select[tuple[int, int, int, int, int]]:
+    days = ci_signature_day.c
+    query = sa.select(days.day, days.jobs, days.prs, days.trusted_jobs, days.repos)
+    return query.where(days.signature == signature, days.family == PUBLIC, days.jobs > 0)

@@ -1,0 +1,189 @@
+"""GET /failures, /failures/{signature} and their JSON below /api/ci: failures that are the same, and what they cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from bot.ci.collect import job_reads
+from bot.ci.logs import failure_rows
+from bot.ci.logs.rows import DAY
+from bot.ci.logs.rules import KINDS
+from bot.core.errors import Rejected
+from bot.web import parameters
+from bot.web.answers import Answer, Time, fill, one_of, send
+from bot.web.app_keys import CONTEXT
+from bot.web.html import page, render
+from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from bot.ci.logs.failure_rows import Coverage, DayRow, FailureRow, SampleRow
+    from bot.db.transaction import Transaction
+
+WINDOW = 14  # days, unless ?days= says otherwise
+ROWS = 100
+SAMPLES = 50
+SIGNATURE_LENGTH = 64
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A failure: jobs whose logs say the same, but for what differs from run to run."""
+
+    signature: str
+    title: str
+    rule: str
+    kind: Annotated[str, one_of(KINDS)]
+    first_at: Time
+    last_at: Time
+    jobs_total: int
+    jobs: Annotated[int, Meta(description="in the window")]
+    prs: int
+    trusted_jobs: Annotated[int, Meta(description="of the repositories' own runs on trusted branches")]
+    repos: Annotated[int, Meta(description="the most on one day")]
+
+
+class Failures(Answer, frozen=True, kw_only=True):
+    """Failures of public repositories by the jobs they cost"""
+
+    days: int
+    classified_jobs: Annotated[int, Meta(description="failed jobs with a verdict, in the window")]
+    named_jobs: Annotated[int, Meta(description="of these: those with a verdict that is not generic or none")]
+    failures: list[Failure]
+
+
+class FailureDay(Struct, frozen=True, kw_only=True):
+    """What a failure cost on a day."""
+
+    day: Annotated[str, Meta(description="UTC", examples=["2026-01-31"])]
+    jobs: int
+    prs: int
+    trusted_jobs: int
+    repos: int
+
+
+class FailureSample(Struct, frozen=True, kw_only=True):
+    """A job that failed that way."""
+
+    repo: str
+    job_id: int
+    name: str | None
+    workflow_name: str | None
+    head_sha: str | None
+    line: str | None
+    line_num: int | None
+    trusted: bool
+    at: Time
+
+
+class FailureAnswer(Answer, frozen=True, kw_only=True):
+    """A failure, day by day, and jobs that failed that way"""
+
+    failure: Failure
+    by_day: list[FailureDay]
+    samples: list[FailureSample]
+
+
+@in_render_thread
+async def api_failures(request: web.Request) -> web.Response:
+    """Answer with failures by the jobs they cost."""
+    async with request.app[CONTEXT].store.read() as tx:
+        days, found, known = await _found(request, tx)
+    return send(
+        Failures(
+            days=days,
+            classified_jobs=known["jobs"],
+            named_jobs=known["named"],
+            failures=[fill(Failure, row) for row in found],
+        )
+    )
+
+
+@in_render_thread
+async def api_failure(request: web.Request) -> web.Response:
+    """Answer with one failure."""
+    async with request.app[CONTEXT].store.read() as tx:
+        found, days, samples = await _one(request, tx)
+    return send(
+        FailureAnswer(
+            failure=fill(Failure, found),
+            by_day=[fill(FailureDay, row, day=_date(row["day"])) for row in days],
+            samples=[fill(FailureSample, row) for row in samples],
+        )
+    )
+
+
+@page
+async def failures(request: web.Request) -> web.Response:
+    """Show failures by the jobs they cost."""
+    async with request.app[CONTEXT].store.read() as tx:
+        days, found, known = await _found(request, tx)
+    query = parameters.query(
+        {"days": days, "kind": _kind(request), "repo": parameters.given(request, "repo")}
+    )
+    return render(
+        request,
+        "failures.html",
+        failures=found,
+        days=days,
+        kind=_kind(request),
+        kinds=KINDS,
+        coverage=known,
+        json_url=f"/api/ci/failures{query}",
+    )
+
+
+@page
+async def failure(request: web.Request) -> web.Response:
+    """Show one failure."""
+    async with request.app[CONTEXT].store.read() as tx:
+        found, days, samples = await _one(request, tx)
+    return render(
+        request,
+        "failure.html",
+        failure=found,
+        by_day=[(_date(row["day"]), row) for row in days],
+        samples=samples,
+        json_url=f"/api/ci/failures/{found['signature']}",
+    )
+
+
+async def _found(request: web.Request, tx: Transaction) -> tuple[int, list[FailureRow], Coverage]:
+    days, name = _days(request), parameters.given(request, "repo")
+    since = tx.now // DAY - days + 1
+    ids = sorted(await job_reads.visible(request, tx, name)) if name else None
+    found = await failure_rows.failures(
+        tx, since=since, kind=_kind(request) or None, repository_ids=ids, limit=ROWS
+    )
+    return days, found, await failure_rows.coverage(tx, since=since)
+
+
+async def _one(request: web.Request, tx: Transaction) -> tuple[FailureRow, list[DayRow], list[SampleRow]]:
+    signature, since = request.match_info["signature"], tx.now // DAY - parameters.MOST_DAYS
+    found = await failure_rows.failure(tx, signature, since=since)
+    if found is None:
+        raise Rejected(404, "not_found", "there is no failure of that signature")
+    days = await failure_rows.by_day(tx, signature, since=since)
+    return found, days, await failure_rows.samples(tx, signature, limit=SAMPLES)
+
+
+def _days(request: web.Request) -> int:
+    return parameters.whole(request, "days", default=WINDOW, most=parameters.MOST_DAYS)
+
+
+def _kind(request: web.Request) -> str:
+    return parameters.choice(request, "kind", ("", *KINDS))
+
+
+def _date(day: int) -> str:
+    return f"{datetime.fromtimestamp(day * 86_400, UTC):%Y-%m-%d}"
+
+
+routes = [
+    web.get("/failures", failures),
+    web.get("/failures/{signature:[0-9a-f]{64}}", failure),
+    web.get("/api/ci/failures", api_failures),
+    web.get("/api/ci/failures/{signature:[0-9a-f]{64}}", api_failure),
+]

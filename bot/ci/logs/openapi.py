@@ -1,0 +1,44 @@
+"""Operations of failures."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from bot.ci.logs import failures
+from bot.ci.logs.rules import KINDS
+from bot.web import operations as op
+from bot.web import parameters
+from bot.web.answers import matching, one_of
+
+NOTHING: op.Refusal = (404, "not_found", "there is no failure of that signature")
+
+_read = partial(
+    op.Operation,
+    topic=op.Topic("CI", "The repositories' own CI, as the App collects it."),
+    callers=op.READER,
+)
+OPERATIONS = (
+    _read(
+        "GET /api/ci/failures",
+        "ciFailures",
+        "Failures by the jobs they cost",
+        failures.Failures,
+        parameters=[
+            op.in_query("repo", op.Text, "only those seen in this repository"),
+            op.in_query("kind", Annotated[str, one_of(KINDS)], "only of this kind"),
+            op.whole(
+                "days", parameters.MOST_DAYS, "the window, counted back from now", default=failures.WINDOW
+            ),
+        ],
+        refusals=[op.WRONG_PARAMETER, *op.READING],
+    ),
+    _read(
+        "GET /api/ci/failures/{signature}",
+        "ciFailure",
+        "A failure, day by day, with samples",
+        failures.FailureAnswer,
+        parameters=[op.in_path("signature", Annotated[str, matching("^[0-9a-f]{64}$")], "its signature")],
+        refusals=[NOTHING, *op.READING],
+    ),
+)
