@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import job_logs, participants
+from bot.demo import own_ci, participants
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
-        await self.own_ci()
+        self.own_job = await own_ci.fail(self)
 
     async def open_pull_request(self) -> None:
         """A pull request is opened and dispatched to every backend; an L2 backend reports for the HUD alone."""
@@ -165,20 +165,6 @@ class Scenario:
         )
         await self._tpu_idle()
 
-    async def own_ci(self) -> None:
-        """A job of upstream's own CI fails as the blocking backend's did; the bot collects what it left."""
-        github = self.environment.github
-        run = await github.start_run(
-            participants.UPSTREAM, event="pull_request", name="pull", head_sha=self.pull.head_sha
-        )
-        job = await github.start_job(run, participants.OWN_JOB, ("linux.4xlarge",))
-        github.add_artifact(run, f"test-reports_{job.id}", {"junit.xml": participants.JUNIT})
-        log = job_logs.of_job("test", (MATMUL,), ended_at=github.state.now())
-        await github.finish_job(job, "failure", log=log)
-        await github.finish_run(run, "failure")
-        await self.expect("upstream's own failed run is collected, too", lambda: self._was_listed(run.id))
-        self.own_job = job.id
-
     async def expect(self, expectation: str, condition: Callable[[], object]) -> None:
         """Wait until the condition holds, then record the expectation."""
         await self.environment.wait_until(expectation, condition)
@@ -188,10 +174,6 @@ class Scenario:
     def pull(self) -> Pull:
         """The pull request of the current step."""
         return self.pulls[-1]
-
-    def _was_listed(self, run_id: int) -> bool:
-        path = f"/repos/{participants.UPSTREAM}/actions/runs/{run_id}/artifacts"
-        return any(call.path == path for call in self.environment.github.calls)
 
     def _short_sha(self) -> str:
         return self.pull.head_sha[:7]
@@ -282,7 +264,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_job: int = 0
         ),
         (
             f"/{participants.UPSTREAM}/job/{own_job}",
-            (participants.OWN_JOB, f"test-reports_{own_job}"),
+            (participants.OWN_JOB, f"test-reports_{own_job}", "stored"),
         ),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
         ("/readyz", ()),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.parsing import Request
+from bot.features import FEATURES
 from tests.workers import eventually
 
+ROOT = Path(__file__).parents[3]
 PARSERS = """
 import os, sys, time
 
@@ -177,3 +181,18 @@ async def written(path):
 
 def test_the_parent_never_imports_a_parser():
     assert "some_parsers" not in sys.modules
+
+
+PARSERS_OF_FEATURES = sorted({name for feature in FEATURES for name in feature.parsers.values()})
+
+
+@pytest.mark.parametrize("parser", PARSERS_OF_FEATURES)
+def test_a_features_parser_brings_nothing_of_the_parent_along(parser):
+    """What it imports is all that the child has besides the core."""
+    module = parser.partition(":")[0]
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    seen = set(done.stdout.split())
+    assert not {"aiohttp", "sqlalchemy", "asyncio", "gidgethub", "jinja2"} & seen
+    parts = ("bot.db", "bot.web", "bot.github", "bot.queue", "bot.ingest", "bot.oot", "bot.worker", "bot.app")
+    assert [name for name in sorted(seen) if name.startswith(parts)] == []
