@@ -44,7 +44,7 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
     keys = list(table.primary_key.columns)
     while pending:
         present = await _present(tx, table, sorted(pending))
-        inserts, updates, retry = [], [], {}
+        inserts, updates, same, retry = [], [], [], {}
         for key, versions in pending.items():
             row = merged = present.get(key)
             for version in versions:
@@ -53,6 +53,8 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
                 inserts.append(merged)
             elif merged is not row:
                 updates.append(merged)
+            elif tx.replaying:  # what is derived from records is made again
+                same.append(row)
         if inserts:
             statement = tx.insert(table).on_conflict_do_nothing()
             if tx.sqlite:  # the only writer: no other process can insert
@@ -69,7 +71,8 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
             }
             named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates if row]
             await tx.run(sa.update(table).where(*matches).values(values), named)
-        tx.note_changed(name, (row for row in [*inserts, *updates] if row and _key(keys, row) not in retry))
+        noted = [*inserts, *updates, *same]
+        tx.note_changed(name, (row for row in noted if row and _key(keys, row) not in retry))
         pending = retry
 
 
