@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import sqlalchemy as sa
 import structlog
 
 from bot.core.feature import load_each
@@ -127,3 +128,16 @@ async def in_batches(
             await delete(tx, found)
         deleted += len(found)
         await context.clock.sleep(PAUSE)
+
+
+async def delete_rows(context: Context, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
+    """Delete the rows of a table that are old, in batches; returns how many."""
+    keys = list(table.primary_key.columns)
+
+    async def find(tx: Transaction) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in (await tx.run(sa.select(*keys).where(old).limit(BATCH))).all()]
+
+    async def delete(tx: Transaction, found: Sequence[tuple[object, ...]]) -> None:
+        await tx.run(sa.delete(table).where(tx.among(keys, found)))
+
+    return await in_batches(context, find, delete)

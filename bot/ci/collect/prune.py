@@ -11,7 +11,7 @@ from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
 from bot.core import metrics
-from bot.ingest.prune import in_batches
+from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,17 +117,5 @@ async def _rows(context: Context, now: int) -> int:
         (ci_artifact, sa.func.coalesce(ci_artifact.c.expires_at, ci_artifact.c.created_at, 0) < before),
         (ci_storage_day, ci_storage_day.c.day < before // DAY),
     ):
-        deleted += await _delete(context, table, age)
+        deleted += await delete_rows(context, table, age)
     return deleted
-
-
-async def _delete(context: Context, table: sa.Table, age: sa.ColumnElement[bool]) -> int:
-    keys = list(table.primary_key.columns)
-
-    async def find(tx: Transaction) -> list[tuple[object, ...]]:
-        return [tuple(row) for row in (await tx.run(sa.select(*keys).where(age).limit(BATCH))).all()]
-
-    async def delete(tx: Transaction, found: Sequence[tuple[object, ...]]) -> None:
-        await tx.run(sa.delete(table).where(tx.among(keys, found)))
-
-    return await in_batches(context, find, delete)

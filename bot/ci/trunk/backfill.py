@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect import budget
 from bot.ci.trunk import list_branch
+from bot.ci.trunk.stale_days import DAY
 from bot.core.errors import OverBudget
 from bot.ingest import delivery, inbox
 from bot.ingest.tables import records
@@ -48,7 +49,8 @@ async def fill(context: Context, repo: str, branch: str, commits: int) -> AsyncI
     repository, branch = await _repository(context, repo, branch)
     found = [one async for one in _commits(context, repo, branch, commits)]
     async with context.store.transaction() as tx:
-        await list_branch.store(tx, repository["id"], branch, found, newest=False)
+        since = tx.now - context.settings.record_retention_days * DAY
+        await list_branch.store(tx, repository["id"], branch, found, newest=False, since=since)
     asked = await _unknown(context, repository["id"], found)
     runs = jobs = 0
     for at, sha in enumerate(asked):

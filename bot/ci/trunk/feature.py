@@ -22,6 +22,7 @@ FEATURE = Feature(
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     routes="bot.ci.trunk.api:setup",
+    prune="bot.ci.trunk.prune:prune",
     home="bot.ci.trunk.hud_page:home",
     openapi="bot.ci.trunk.openapi:OPERATIONS",
     settings="bot.ci.trunk.settings:TrunkSettings",

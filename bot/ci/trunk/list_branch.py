@@ -63,7 +63,8 @@ async def run(context: Context, _task: Task) -> None:
                 continue
             assert repository is not None
             async with context.store.transaction() as tx:
-                await store(tx, repository["repository_id"], branch, found, newest=True)
+                since = tx.now - context.settings.record_retention_days * DAY
+                await store(tx, repository["repository_id"], branch, found, newest=True, since=since)
 
 
 async def listed(context: Context, repo: str, branch: str, *, page: int) -> list[Listed]:
@@ -85,11 +86,12 @@ def _commit(one: dict[str, Any]) -> Listed | None:
 
 
 async def store(
-    tx: Transaction, repository_id: int, branch: str, found: Sequence[Listed], *, newest: bool
+    tx: Transaction, repository_id: int, branch: str, found: Sequence[Listed], *, newest: bool, since: int
 ) -> int:
     """Store commits that no push told of; returns how many. With `newest` those missing in the list are gone.
 
-    A commit that came with the push of another is none of the branch's lines.
+    A commit that came with the push of another is none of the branch's lines. One from before `since` would be
+    deleted again at once.
     """
     if not found:
         return 0
@@ -100,7 +102,7 @@ async def store(
     made = [
         _row(repository_id, branch, one, parent.sha if parent else None)
         for one, parent in zip(lines, [*lines[1:], None], strict=True)
-        if one.sha not in known
+        if one.sha not in known and one.at >= since
     ]
     if made:
         await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)

@@ -1,0 +1,73 @@
+"""Deleting what the grid keeps once it is as old as records get: cells, commits, sums by day, changes of state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.trunk.stale_days import DAY
+from bot.ci.trunk.tables import (
+    branch_commit,
+    ci_cell,
+    ci_column,
+    ci_day,
+    ci_line,
+    ci_runner_day,
+    ci_stale_day,
+    trunk_event,
+)
+from bot.ingest.prune import delete_rows
+from bot.ingest.tables import records
+
+if TYPE_CHECKING:
+    from bot.context import Context
+
+CELL, COLUMN, COMMIT, EVENT = ci_cell.c, ci_column.c, branch_commit.c, trunk_event.c
+JOB = records["workflow_job"].c
+
+
+async def prune(context: Context) -> dict[str, int]:
+    """Delete what is past the retention of records."""
+    before = context.clock.now() - context.settings.record_retention_days * DAY
+    first = before // DAY  # the oldest day that is kept
+    return {
+        "cells": await _cells(context, before),
+        "commits of branches": await delete_rows(context, branch_commit, COMMIT.at < before),
+        "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
+        "sums of CI": sum(
+            [
+                await delete_rows(context, table, table.c.day < first)
+                for table in (ci_day, ci_line, ci_runner_day, ci_stale_day)
+            ]
+        ),
+    }
+
+
+async def _cells(context: Context, before: int) -> int:
+    """Delete old cells, repository by repository: the index of their times begins with it."""
+    async with context.store.read() as tx:
+        query = sa.select(COLUMN.repository_id).distinct().order_by(COLUMN.repository_id)
+        repositories = list((await tx.run(query)).scalars())
+    deleted = 0
+    for repository in repositories:
+        for old in (CELL.queued_at < before, sa.and_(CELL.queued_at.is_(None), _old_otherwise(before))):
+            deleted += await delete_rows(context, ci_cell, sa.and_(CELL.repository_id == repository, old))
+    return deleted
+
+
+def _old_otherwise(before: int) -> sa.ColumnElement[bool]:
+    """Return whether a cell is old that does not say when its job was created; without any time, its record tells."""
+    recorded = sa.exists().where(JOB.repository_id == CELL.repository_id, JOB.id == CELL.job_id)
+    at = sa.func.coalesce(CELL.completed_at, CELL.started_at)
+    return sa.or_(at < before, sa.and_(at.is_(None), ~recorded))
+
+
+def _old_event(before: int) -> sa.ColumnElement[bool]:
+    """Return whether a change is old; one without a time is as old as the commit that it began with."""
+    known = sa.exists().where(
+        COMMIT.repository_id == EVENT.repository_id,
+        COMMIT.branch == EVENT.branch,
+        COMMIT.sha == EVENT.first_bad,
+    )
+    return sa.or_(EVENT.at < before, sa.and_(EVENT.at.is_(None), ~known))
