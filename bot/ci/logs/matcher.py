@@ -91,6 +91,8 @@ class Matcher:
         return list(range(first, len(self._sources)))
 
     def _scan(self, text: bytes) -> int:
+        if self._set is None:
+            return self._all  # several rulesets, too large together: every pattern is looked for by itself
         found = self._set.Match(text)
         if found is not None:
             bits: int = sum(1 << index for index in found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import re2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 BYTES_MOST = 2048
 PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern long
@@ -56,13 +56,19 @@ def for_block(pattern: str) -> Any:
     return re2.compile(_rewritten(pattern, LINE_START, LINE_END), options())
 
 
-def make_set(patterns: list[str], *, memory: int = SET_MEMORY) -> Any:
-    """Return a set that finds in one pass which patterns may match in raw lines. Its last index is always found."""
+def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY) -> Any:
+    """Return a set that finds in one pass which patterns may match in raw lines. Its last index is always found.
+
+    None where the patterns are too large together.
+    """
     made = re2.Set.SearchSet(options(memory=memory))
     for pattern in patterns:
         made.Add(_rewritten(pattern, RAW_START, RAW_END))
     made.Add(LINE_START)
-    made.Compile()
+    try:
+        made.Compile()
+    except re2.error:
+        return None
     return made
 
 

@@ -111,6 +111,10 @@ def parse(content: bytes, source: str) -> Ruleset:
     ruleset = reader.read(document)
     if reader.problems:
         raise RulesetError(reader.problems)
+    if patterns.make_set([rule.pattern for rule in ruleset.rules]) is None:
+        raise RulesetError(
+            [f"{source}: the patterns are too large together: make counted repetitions shorter"]
+        )
     return ruleset
 
 

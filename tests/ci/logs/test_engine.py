@@ -264,6 +264,14 @@ def test_a_set_that_runs_out_of_memory_loses_no_verdict():
     assert compiled.may_match(log) == compiled._all
 
 
+def test_rulesets_that_are_too_large_together_find_the_same():
+    ruleset = ruleset_files.parse((rule(r"^alph(a)") + rule(r"beta$")).encode(), "rules.toml")
+    compiled = Matcher(ruleset)
+    compiled._set = None
+    assert compiled.may_match(b"alpha\nbeta\n") == compiled._all
+    assert Matcher(ruleset, memory=4096)._set is None
+
+
 HOSTILE = {
     "FAIL: test (": b"FAIL: test (" * 1700,
     "digits": b"1" * 1_000_000,

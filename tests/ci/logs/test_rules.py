@@ -26,6 +26,10 @@ WRONG = {
     "long": (rule(name="long", pattern="a" * 2049), ["rule 1 'long'", "2,049 bytes, at most 2,048"]),
     "large": (rule(name="large", pattern=r"(?:\pL{100}){10}"), ["rule 1 'large'", "too large"]),
     "many": (FINE * 501, ["501 rules, at most 500"]),
+    "large together": (
+        "".join(rule(name=f"r{n}", pattern=f"x{n}[ab]{{900}}[cd]{{900}}") for n in range(500)),
+        ["the patterns are too large together"],
+    ),
     "no pattern": (rule(name="none"), ["rule 1 'none': pattern is missing"]),
     "no name": (rule(pattern="x"), ["rule 1: name is missing"]),
     "kind": (rule(name="kind", pattern="x", kind="bad"), ["rule 1 'kind': kind is one of infra, build"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -251,3 +253,16 @@ def test_a_log_that_is_not_classified_is_only_kept(tmp_path):
     found = parse(Given(path=tmp_path / "log", blob=tmp_path / "blob", members=(), options={}))
     assert found.verdicts == []
     assert Path(tmp_path / "blob").stat().st_size > 0
+
+
+def test_the_parser_imports_the_core_and_itself_only():
+    code = "import sys, bot.ci.logs.parse_log; print(*sys.modules)"
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    allowed = ("bot.core", "bot.ci.logs", "bot.ci.collect.parsing")
+    ours = {
+        name for name in loaded if name.startswith("bot.") and name != "bot.ci" and name != "bot.ci.collect"
+    }
+    assert {name for name in ours if not name.startswith(allowed)} == set()
+    assert not {"sqlalchemy", "aiohttp", "jinja2"} & loaded
