@@ -109,6 +109,7 @@ def _record_table(kind: RecordType[Any]) -> sa.Table:
 records = {name: _record_table(kind) for name, kind in TYPES.items()}
 sa.Index("ix_workflow_run_id", records["workflow_run"].c.id)
 sa.Index("ix_workflow_job_run", records["workflow_job"].c.run_id, records["workflow_job"].c.repository_id)
+sa.Index("ix_workflow_run_received_at", records["workflow_run"].c.received_at)
 sa.Index("ix_pull_request_number", records["pull_request"].c.number)
 sa.Index("ix_issue_number", records["issue"].c.number)
 sa.Index("ix_push_after", records["push"].c.after)

@@ -25,15 +25,17 @@ RUN = records["workflow_run"].c
 
 async def run(context: Context, _task: Task) -> None:
     """Enqueue what is overdue."""
-    async with context.store.transaction() as tx:
+    async with context.store.read() as tx:
         if not await scope.whose(tx, context.settings):
             return
-        await _unlisted(tx)
-        await _unfetched(tx)
+        overdue = [*await _unlisted(tx), *await _unfetched(tx)]
+    async with context.store.transaction() as tx:
+        for kind, key in overdue:
+            tx.enqueue(kind, key)
 
 
-async def _unlisted(tx: Transaction) -> None:
-    """Runs that ended in the last days without a pass over their artifacts, or with one that was forbidden."""
+async def _unlisted(tx: Transaction) -> list[tuple[str, str]]:
+    """Return the tasks of runs of the last days without a pass over their artifacts, or with a forbidden one."""
     seen = sa.exists().where(
         ci_listing.c.repository_id == RUN.repository_id,
         ci_listing.c.run_id == RUN.id,
@@ -51,12 +53,12 @@ async def _unlisted(tx: Transaction) -> None:
         .order_by(RUN.received_at)
         .limit(MOST)
     )
-    for row in (await tx.run(query)).all():
-        tx.enqueue("artifacts", keys.of_run(row.repo, row.id, row.run_attempt))
+    found = (await tx.run(query)).all()
+    return [("artifacts", keys.of_run(row.repo, row.id, row.run_attempt)) for row in found]
 
 
-async def _unfetched(tx: Transaction) -> None:
-    """Fetches that were wanted a while ago and are not to be tried later; what was forbidden once a day."""
+async def _unfetched(tx: Transaction) -> list[tuple[str, str]]:
+    """Return the tasks of fetches that are overdue, and once a day of those that were forbidden."""
     c = ci_fetch.c
     waiting = (c.state == "wanted") & (c.asked_at < tx.now - PATIENCE)
     overdue = sa.func.coalesce(c.due_at, 0) < tx.now - PATIENCE
@@ -71,8 +73,9 @@ async def _unfetched(tx: Transaction) -> None:
         .order_by(c.asked_at)
         .limit(MOST)
     )
-    for row in (await tx.run(query.where(waiting, overdue))).all():
-        tx.enqueue(TASK[row.kind], keys.of_object(row.repo, row.object_id))
     refused = (c.state == "forbidden") & (c.due_at < tx.now) & (c.asked_at > tx.now - BACK)
-    for row in (await tx.run(query.where(refused))).all():
-        tx.enqueue(TASK[row.kind], keys.of_object(row.repo, row.object_id))
+    found = [
+        *(await tx.run(query.where(waiting, overdue))).all(),
+        *(await tx.run(query.where(refused))).all(),
+    ]
+    return [(TASK[row.kind], keys.of_object(row.repo, row.object_id)) for row in found]
