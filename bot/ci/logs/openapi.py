@@ -1,11 +1,11 @@
-"""Operations of failures."""
+"""Operations of logs and failures."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Annotated
 
-from bot.ci.logs import failures
+from bot.ci.logs import failures, log_api
 from bot.ci.logs.rules import KINDS
 from bot.web import operations as op
 from bot.web import parameters
@@ -19,6 +19,19 @@ _read = partial(
     callers=op.READER,
 )
 OPERATIONS = (
+    _read(
+        "GET /api/ci/logs/{owner}/{repo}/{id}",
+        "ciLogLines",
+        "Lines of a job's log",
+        log_api.LogLines,
+        parameters=[
+            *op.repository(),
+            op.in_path("id", op.Number, "GitHub's id of the job"),
+            op.whole("from", log_api.NUMBER_MOST, "the first line", default=1),
+            op.whole("to", log_api.NUMBER_MOST, f"the last line, at most {log_api.LINES_MOST:,} later"),
+        ],
+        refusals=[op.WRONG_PARAMETER, (404, "not_found", "no such log may be shown"), *op.READING],
+    ),
     _read(
         "GET /api/ci/failures",
         "ciFailures",

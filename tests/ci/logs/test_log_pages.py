@@ -102,3 +102,25 @@ async def test_nothing_of_a_private_repository_is_shown(bot, github, logs):
         async with bot.http.get(f"{bot.url}/{UPSTREAM}/job/{job.id}{address}") as answer:
             assert answer.status == 404
             assert "test_secret" not in await answer.text()
+
+
+async def test_lines_as_json(bot, logs):
+    job = await logs.arrives("".join(f"{AT}\x1b[1mline {n}\x1b[0m\n" for n in range(1, 301)))
+    address = f"/api/ci/logs/{UPSTREAM}/{job.id}"
+    _, answer = await bot.get(f"{address}?from=299&to=400")
+    assert answer["total"] == 300
+    assert [(one["number"], one["text"]) for one in answer["lines"]] == [(299, "line 299"), (300, "line 300")]
+    assert answer["lines"][0]["at"] == "2026-11-22T10:00:00.123Z"
+    assert len((await bot.get(address))[1]["lines"]) == 100
+    assert (await bot.get(f"{address}?from=500"))[1]["lines"] == []
+    assert (await bot.get(f"{address}?from=x"))[0] == 400
+    assert (await bot.get(f"/api/ci/logs/{UPSTREAM}/4711"))[0] == 404
+
+
+async def test_the_page_opens_at_the_verdict_not_at_the_first_line_found(bot, logs):
+    lines = ["filler"] * 1000
+    lines[9], lines[899] = "##[error]early", "FAILED t.py::test_x"
+    job = await logs.arrives("\n".join(lines))
+    _, page = await bot.get(f"/{UPSTREAM}/job/{job.id}/log")
+    assert '<tr id="L900" class="marked">' in page
+    assert 'id="L10"' not in page

@@ -1,0 +1,55 @@
+"""Reading a stored log for a request: its row, its index, some of its lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.ci.collect import job_reads
+from bot.ci.collect.blobs import BLOBS
+from bot.ci.logs import rows, stored
+from bot.core.errors import Rejected
+from bot.web.app_keys import CONTEXT
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.ci.logs.rows import LogRow
+    from bot.ci.logs.stored import Index
+    from bot.context import Context
+    from bot.ingest.rows import WorkflowJobRow
+
+TAIL = 64 * 1024  # bytes read at once from the end of a blob
+
+
+async def found(request: web.Request) -> tuple[WorkflowJobRow, LogRow]:
+    """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
+    async with request.app[CONTEXT].store.read() as tx:
+        job = await job_reads.job(request, tx)
+        row = await rows.log(tx, job["repository_id"], job["id"])
+    if row is None or row["blob"] is None:
+        raise Rejected(404, "not_found", "there is no log of this job; its page says why")
+    return job, row
+
+
+async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> list[bytes]:
+    """Return some lines as they are kept; raises BlobMissing."""
+    index = await read_index(context, row)
+    blocks = index.around(first, last)
+    if not blocks or last < first:
+        return []
+    part = await context.resource(BLOBS).get(row["blob"] or "", *index.part(blocks))
+    text = b"".join(index.inflate(blocks, part))
+    skipped = first - index.entries[blocks[0]].first_line
+    return text.split(b"\n")[skipped : skipped + last - first + 1]
+
+
+async def read_index(context: Context, row: LogRow) -> Index:
+    """Read the index of a stored log; raises BlobMissing."""
+    blobs, key = context.resource(BLOBS), row["blob"] or ""
+    size = await blobs.size(key)
+    tail = await blobs.get(key, max(size - TAIL, 0), TAIL)
+    start = stored.index_start(tail, size)
+    length = size - stored.END.size - start
+    begin = len(tail) - stored.END.size - length
+    content = tail[begin : begin + length] if begin >= 0 else await blobs.get(key, start, length)
+    return stored.parse_index(content)
