@@ -1,4 +1,7 @@
-"""Prometheus metrics for the operator; labels have few values, never anything from outside."""
+"""Prometheus metrics for the operator; labels have few values, never anything from outside.
+
+One exception: the branches in `ootbot_trunk_broken`, which the settings choose and whose number is limited.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from bot import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.ingest.backlog import Backlog
     from bot.ingest.inbox import StoredDelivery
@@ -91,6 +94,11 @@ CI_FETCHES = Counter(
 )
 CI_BYTES = Counter("ootbot_ci_bytes_total", "Bytes downloaded of logs and artifacts.", ["kind"])
 CI_BLOB_BYTES = Gauge("ootbot_ci_blob_bytes", "Size of the stored logs and other blobs, measured hourly.")
+TRUNK_BROKEN = Gauge(
+    "ootbot_trunk_broken",
+    "Broken jobs of a watched branch, by group of the grid.",
+    ["repo", "branch", "group"],
+)
 REQUESTS = Histogram(
     "ootbot_request_seconds",
     "Response time, by endpoint and class of status.",
@@ -127,6 +135,13 @@ def show_backlog(now: Backlog, *, last_delivery_at: int | None) -> None:
         TASKS.labels(state).set(count)
     TASKS_LATE.set(now.longest_due / 1000)
     LAST_DELIVERY_AT.set((last_delivery_at or 0) / 1000)
+
+
+def show_broken(counts: Mapping[tuple[str, str, str], int]) -> None:
+    """Show how many jobs are broken, by repository, branch and group, and nothing else."""
+    TRUNK_BROKEN.clear()
+    for labels, number in counts.items():
+        TRUNK_BROKEN.labels(*labels).set(number)
 
 
 def count_call(app_id: int, status: int | None, *, limited: bool = False) -> None:

@@ -10,6 +10,7 @@ import prometheus_client
 from aiohttp import web
 from msgspec import Struct
 
+from bot.ci.trunk import gauge
 from bot.core import metrics as counts
 from bot.core.errors import StoreUnavailable
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
@@ -111,17 +112,20 @@ async def metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
     context = request.app[CONTEXT]
     counts.DATABASE_OK.set(0)
+    broken: dict[gauge.Labels, int] = {}
     with contextlib.suppress(StoreUnavailable):
         async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
             newest = await allowlists.newest(tx)
             ages = await _ages(tx, context)
             waiting, last_received = await backlog.measure(tx), await backlog.last_received(tx)
+            broken = await gauge.read(tx, context.settings, await access.hidden_from(request, tx))
         for name, app, age in ages:
             counts.SWEEP_AGE.labels(name, app).set(age / 1000)
         counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
         counts.show_backlog(waiting, last_delivery_at=last_received)
         counts.DATABASE_OK.set(not _refused_writes(context))
     _measure_disk(context.settings)
+    counts.show_broken(broken)  # last: two requests may not be allowed to see the same
     return web.Response(
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk import stale_days
+from bot.ci.trunk import branches, stale_days
+from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.stale_days import DAY, RUNNERS, Place
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
@@ -23,7 +24,6 @@ TITLE_MOST = 120  # characters
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
 CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
 OTHER = CONCLUSION_OF["other"]
-HEADS = "refs/heads/"
 COLUMN = ci_column.c
 # what a job's record decides; what its log and tests add stays when the record changes
 _FROM_RECORD = (
@@ -54,15 +54,11 @@ class _Job(TypedDict):
     completed_at: int | None
 
 
-class _Push(TypedDict):
+class _Push(BranchPush):
     """What the index needs of a push."""
 
-    repository_id: int
-    received_at: int
-    ref: str | None
     before: str | None
     after: str | None
-    deleted: bool | None
     forced: bool | None
     commits: list[str] | None
     head_commit_message: str | None
@@ -84,6 +80,7 @@ async def write(tx: Transaction, changed: Changed) -> None:
         await _write_cells(tx, named)
     if pushes := cast("Sequence[_Push]", changed.get("push", ())):
         await _write_commits(tx, pushes)
+        await branches.note(tx, pushes)
     reported = cast("Sequence[_Reported]", changed.get("oot_workflow_job", ()))
     await _mark_days(tx, named, pushes, reported)
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bot.ci.trunk import grid, hud_filter, hud_view, reading, rows
+from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, rows
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.core.links import web_url
@@ -89,6 +89,7 @@ async def hud(request: web.Request) -> web.Response:
         branch = await reading.find(tx, hidden, repo, request.match_info["branch"][:BRANCH_MOST])
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
         facts = await reading.facts(tx, context.settings, branch, commits)
+        deleted = await branches.deleted_at(tx, branch.repository["repository_id"], branch.name)
         known = [] if commits else await rows.branches(tx, branch.repository["repository_id"])
     found = grid.build(facts, settings, shards=chosen.shards)
     running = any(line.verdict == "running" for line in found.lines)
@@ -99,6 +100,7 @@ async def hud(request: web.Request) -> web.Response:
         fresh=parameters.of(request, default=RUNNING if running and not chosen.before else 0),
         repo=branch.repository["full_name"],
         branch=branch.name,
+        deleted=deleted,
         known=[(name, _address(branch, name)) for name in known],
         home=home,
         chosen=chosen,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import budget, scope
-from bot.ci.trunk import cell_index, rows, stale_days
+from bot.ci.trunk import branches, cell_index, rows, stale_days
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.stale_days import DAY, Place
 from bot.ci.trunk.tables import branch_commit
@@ -52,8 +51,8 @@ async def run(context: Context, _task: Task) -> None:
             if await scope.refusal(tx, context.settings, repo, workflow=None):
                 continue
             repository = await rows.repository(tx, await watched.ids(tx, repo))
-            branches = await _watched(tx, context.settings, repository) if repository else []
-        for branch in branches:
+            names = await _watched(tx, context.settings, repository) if repository else []
+        for branch in names:
             try:
                 found = await listed(context, repo, branch, page=1)
             except (
@@ -143,7 +142,7 @@ async def _known(tx: Transaction, repository_id: int, branch: str, shas: set[str
 async def _folded(tx: Transaction, repository_id: int, branch: str) -> set[str]:
     """Return the commits that came with the push of another one."""
     query = sa.select(PUSH.commits, PUSH.after).where(
-        PUSH.repository_id == repository_id, PUSH.ref == f"{cell_index.HEADS}{branch}"
+        PUSH.repository_id == repository_id, PUSH.ref == f"{branches.HEADS}{branch}"
     )
     pushes = (await tx.run(query.order_by(PUSH.received_at.desc()).limit(PUSHES))).all()
     heads = {after for _, after in pushes}
@@ -153,6 +152,9 @@ async def _folded(tx: Transaction, repository_id: int, branch: str) -> set[str]:
 async def _watched(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
     globs = settings.of(TrunkSettings).ci_branches
     known = await rows.branches(tx, repository["repository_id"]) if globs else []
-    chosen = [name for name in known if any(fnmatchcase(name, glob) for glob in globs)]
+    chosen = [name for name in known if branches.watched(settings, repository, name)]
+    gone = await branches.deleted(tx, repository["repository_id"], chosen)
     default = repository["default_branch"]
-    return list(dict.fromkeys([*([default] if default else []), *chosen]))
+    return list(
+        dict.fromkeys([*([default] if default else []), *(name for name in chosen if name not in gone)])
+    )

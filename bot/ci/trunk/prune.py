@@ -9,12 +9,14 @@ import sqlalchemy as sa
 from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import (
     branch_commit,
+    ci_broken,
     ci_cell,
     ci_column,
     ci_day,
     ci_line,
     ci_runner_day,
     ci_stale_day,
+    trunk_branch,
     trunk_event,
 )
 from bot.ingest.prune import delete_rows
@@ -34,6 +36,9 @@ async def prune(context: Context) -> dict[str, int]:
     return {
         "cells": await _cells(context, before),
         "commits of branches": await delete_rows(context, branch_commit, COMMIT.at < before),
+        "branches": sum(
+            [await delete_rows(context, table, ~_known(table)) for table in (ci_broken, trunk_branch)]
+        ),
         "changes of jobs": await delete_rows(context, trunk_event, _old_event(before)),
         "sums of CI": sum(
             [
@@ -71,3 +76,9 @@ def _old_event(before: int) -> sa.ColumnElement[bool]:
         COMMIT.sha == EVENT.first_bad,
     )
     return sa.or_(EVENT.at < before, sa.and_(EVENT.at.is_(None), ~known))
+
+
+def _known(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """Return whether any commit is kept of the branch that a row of this table is about."""
+    same = (COMMIT.repository_id == table.c.repository_id, COMMIT.branch == table.c.branch)
+    return sa.exists().where(*same, *also)

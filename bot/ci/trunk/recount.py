@@ -7,12 +7,11 @@ leaves a trace.
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import counting, day_rows, grid, lines, reading, rows, stale_days, trouble
+from bot.ci.trunk import branches, counting, day_rows, gauge, grid, lines, reading, rows, stale_days, trouble
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.stale_days import RUNNERS, Place
@@ -36,16 +35,16 @@ async def run(context: Context, _task: Task) -> None:
     settings = context.settings
     async with context.store.read() as tx:
         stale = await stale_days.newest(tx, BATCH)
-        branches = {place: await _branch(tx, settings, place) for place in stale}
+        of_days = {place: await _branch(tx, settings, place) for place in stale}
     for place, mark in stale.items():
-        branch = branches[place]
+        branch = of_days[place]
         async with context.store.read() as tx:
             made = await _counted(tx, settings, place, branch) if branch else None
         async with context.store.transaction() as tx:
             if await stale_days.settle(tx, place, mark) and made:
                 await _write(tx, place, made)
     for branch in {
-        (each.repository["repository_id"], each.name): each for each in branches.values() if each
+        (each.repository["repository_id"], each.name): each for each in of_days.values() if each
     }.values():
         if branch.name != RUNNERS:
             await _record_changes(context, branch)
@@ -56,8 +55,7 @@ async def _branch(tx: Transaction, settings: Settings, place: Place) -> Branch |
     found = await rows.repository(tx, {place.repository_id})
     if found is None or not settings.is_upstream(found["full_name"]):
         return None
-    globs = (*settings.of(TrunkSettings).ci_branches, RUNNERS)
-    wanted = place.branch == found["default_branch"] or any(fnmatchcase(place.branch, each) for each in globs)
+    wanted = place.branch == RUNNERS or branches.watched(settings, found, place.branch)
     names = await watched.of_same(tx, found["full_name"])
     return Branch(repository=found, names=frozenset(names), name=place.branch) if wanted else None
 
@@ -117,7 +115,10 @@ async def _write(tx: Transaction, place: Place, made: Rows) -> None:
 
 
 async def _record_changes(context: Context, branch: Branch) -> None:
-    """Record how the columns of a branch changed on its newest commits; one that was recorded stays."""
+    """Record how the columns of a branch changed on its newest commits, and how many are broken.
+
+    A change that was recorded stays.
+    """
     async with context.store.read() as tx:
         commits, _ = await reading.newest(tx, branch, before=None, limit=EVENT_LINES)
         facts = await reading.facts(tx, context.settings, branch, commits)
@@ -127,8 +128,9 @@ async def _record_changes(context: Context, branch: Branch) -> None:
         for place in range(len(found.columns))
         for change in trouble.changes(found.column(place))
     ]
-    if made:
-        async with context.store.transaction() as tx:
+    async with context.store.transaction() as tx:
+        await gauge.store(tx, branch, gauge.count(found))
+        if made:
             statement = tx.insert(trunk_event)
             keys = [column.name for column in trunk_event.primary_key.columns]
             update = {

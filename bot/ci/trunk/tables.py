@@ -135,3 +135,23 @@ trunk_event = sa.Table(  # changes of a column's state on a branch
     ),
     sa.Index("ix_trunk_event_at", "repository_id", "branch", "at"),
 )
+
+ci_broken = sa.Table(  # how many columns are broken, as last counted
+    "ci_broken",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("column_group", sa.Text),
+    must("broken", sa.Integer),
+    sa.PrimaryKeyConstraint("repository_id", "branch", "column_group", name="pk_ci_broken"),
+)
+
+trunk_branch = sa.Table(  # whether a branch was deleted: the later of the two times tells
+    "trunk_branch",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("pushed_at", Big),  # when the last push to it was received, 0: none was
+    must("deleted_at", Big),  # when its deletion was received, 0: it was not
+    sa.PrimaryKeyConstraint("repository_id", "branch", name="pk_trunk_branch"),
+)

@@ -1,0 +1,78 @@
+"""Branches: which are watched, and which were deleted."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.tables import trunk_branch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from bot.ci.trunk.rows import RepositoryRow
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+
+HEADS = "refs/heads/"
+BRANCH = trunk_branch.c
+
+
+class BranchPush(TypedDict):
+    """What a push says of its branch."""
+
+    repository_id: int
+    received_at: int
+    ref: str | None
+    deleted: bool | None
+
+
+def watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
+    """Whether a branch is looked after: the default one, and those that CI_BRANCHES names."""
+    globs = settings.of(TrunkSettings).ci_branches
+    return branch == repository["default_branch"] or any(fnmatchcase(branch, glob) for glob in globs)
+
+
+async def note(tx: Transaction, pushes: Iterable[BranchPush]) -> None:
+    """Note when branches were pushed to and deleted; of several times the latest counts, whatever their order."""
+    rows: dict[tuple[int, str], dict[str, int]] = {}
+    for push in pushes:
+        reference = push["ref"] or ""
+        if not reference.startswith(HEADS):
+            continue
+        place = (push["repository_id"], reference.removeprefix(HEADS))
+        row = rows.setdefault(place, {"pushed_at": 0, "deleted_at": 0})
+        name = "deleted_at" if push["deleted"] else "pushed_at"
+        row[name] = max(row[name], push["received_at"])
+    if not rows:
+        return
+    statement = tx.insert(trunk_branch)
+    update = {
+        name: sa.case((statement.excluded[name] > BRANCH[name], statement.excluded[name]), else_=BRANCH[name])
+        for name in ("pushed_at", "deleted_at")
+    }
+    keys = [column.name for column in trunk_branch.primary_key.columns]
+    made = [{"repository_id": place[0], "branch": place[1], **rows[place]} for place in sorted(rows)]
+    await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), made)
+
+
+async def deleted(tx: Transaction, repository_id: int, names: Collection[str]) -> frozenset[str]:
+    """Return which of some branches of a repository were deleted and not made again."""
+    query = sa.select(BRANCH.branch).where(
+        BRANCH.repository_id == repository_id,
+        BRANCH.branch.in_(sorted(names)),
+        BRANCH.deleted_at > BRANCH.pushed_at,
+    )
+    return frozenset((await tx.run(query)).scalars())
+
+
+async def deleted_at(tx: Transaction, repository_id: int, branch: str) -> int | None:
+    """Return when it was heard that a branch was deleted, None where it was not."""
+    query = sa.select(BRANCH.deleted_at).where(
+        BRANCH.repository_id == repository_id, BRANCH.branch == branch, BRANCH.deleted_at > BRANCH.pushed_at
+    )
+    found: int | None = (await tx.run(query)).scalar()
+    return found

@@ -1,0 +1,73 @@
+"""How many columns of the watched branches are broken, for the operator's metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.trunk import branches, rows, trouble
+from bot.ci.trunk.grid import UNSTABLE
+from bot.ci.trunk.settings import BRANCHES_MOST
+from bot.ci.trunk.tables import ci_broken
+from bot.ci.trunk.trouble import State
+from bot.ingest import watched
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.ci.trunk.grid import Grid
+    from bot.ci.trunk.reading import Branch
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.access import Hidden
+
+BROKEN = ci_broken.c
+Labels = tuple[str, str, str]  # repository, branch, group
+
+
+def count(grid: Grid) -> dict[str, int]:
+    """Return how many columns of each group are broken; one that is unstable alarms nobody.
+
+    A pass on a second try mends nothing, and commits whose jobs still run change nothing.
+    """
+    found: dict[str, int] = {}
+    for place, column in enumerate(grid.columns):
+        if column.group != UNSTABLE:
+            states = [change.after for change in trouble.changes(grid.column(place))]
+            broken = bool(states) and states[-1] is State.BROKEN
+            found[column.group] = found.get(column.group, 0) + broken
+    return found
+
+
+async def store(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> None:
+    """Replace what was counted of a branch."""
+    key = {"repository_id": branch.repository["repository_id"], "branch": branch.name}
+    same = [BROKEN[name] == value for name, value in key.items()]
+    await tx.run(sa.delete(ci_broken).where(*same))
+    if counts:
+        made = [{**key, "column_group": group, "broken": number} for group, number in sorted(counts.items())]
+        await tx.run(sa.insert(ci_broken), made)
+
+
+async def read(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[Labels, int]:
+    """Return what was counted of the watched branches that exist and may be shown."""
+    found: dict[Labels, int] = {}
+    for repo in settings.upstream_repo:
+        ids = set() if hidden.has(repo) else await watched.ids(tx, repo)
+        repository = await rows.repository(tx, ids) if ids else None
+        if repository is None or hidden.has(repository["full_name"], repository["repository_id"]):
+            continue
+        identifier = repository["repository_id"]
+        query = sa.select(BROKEN.branch, BROKEN.column_group, BROKEN.broken)
+        query = query.where(BROKEN.repository_id == identifier).order_by(BROKEN.branch)
+        counted = (await tx.run(query)).all()
+        wanted = {row.branch for row in counted if branches.watched(settings, repository, row.branch)}
+        names = sorted(wanted)[:BRANCHES_MOST]
+        shown = set(names) - await branches.deleted(tx, identifier, names)
+        found |= {
+            (repository["full_name"], row.branch, row.column_group): row.broken
+            for row in counted
+            if row.branch in shown
+        }
+    return found
