@@ -88,6 +88,8 @@ def print_addresses(environment: Environment) -> None:
     github, bot = environment.github.url, environment.bot.url
     for name, url in (
         ("HUD", f"{bot}/oot"),
+        ("HUD, grid of main", f"{bot}/hud/{participants.UPSTREAM}/main"),
+        ("", f"{bot}/{participants.UPSTREAM}/metrics"),
         ("HUD, pull request", f"{bot}/{participants.UPSTREAM}/pull/1"),
         ("GitHub, pull request", f"{github}/{participants.UPSTREAM}/pull/1"),
         ("", f"{github}/{participants.UPSTREAM}/pull/2"),

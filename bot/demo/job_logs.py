@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 PASSING = ("test/test_views.py::TestViews::test_reshape", "test/test_unary.py::TestUnary::test_exp")
 
 
-def of_job(name: str, failed: Iterable[FailedTest], *, ended_at: int) -> str:
-    """Return the log of a job that ended then (epoch milliseconds), with these tests failing."""
+def of_job(
+    name: str, failed: Iterable[FailedTest], *, ended_at: int, last: str = "Build and tests are done"
+) -> str:
+    """Return the log of a job that ended then (epoch milliseconds), with these tests failing.
+
+    `last` is the last line where none does.
+    """
     tests = list(failed)
     lines = [
         "##[group]Runner Image",
@@ -36,7 +41,7 @@ def of_job(name: str, failed: Iterable[FailedTest], *, ended_at: int) -> str:
         lines += [f"FAILED {_id(test)} - {test.get('message', '')}" for test in tests]
         lines.append("##[error]Process completed with exit code 1.")
     else:
-        lines.append("Build and tests are done")
+        lines.append(last)
     first = ended_at - len(lines)
     return "".join(f"{_stamp(first + number)} {line}\n" for number, line in enumerate(lines))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import own_ci, participants
+from bot.demo import own_ci, participants, trunk_history
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Scenario:
     async def play(self) -> None:
         """Play it to the end; raise ExpectationError at the first expectation that does not come true."""
         await self.environment.ready()
+        await trunk_history.tell(self.environment)
         await self.open_pull_request()
         await self.blocking_failure()
         await self.add_label()
@@ -267,6 +268,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_job: int = 0
             (participants.OWN_JOB, f"test-reports_{own_job}", "stored"),
         ),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
+        (f"/hud/{participants.UPSTREAM}/main", (participants.RISCV, "1 broken job")),
         ("/readyz", ()),
         ("/metrics", ("ootbot",)),
     )

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from bot.demo.github.state import GitHubState
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
 
+ACCEPTED = 202
 TIMEOUT = 10.0  # seconds within which an App must answer
 
 
@@ -106,6 +107,28 @@ class Webhooks:
         )
         self._world.deliveries.append(delivery)
         return delivery
+
+    async def tell(self, events: Sequence[Event], *, at_once: int = 16) -> None:
+        """Deliver what happened long ago, so many at a time; the log of deliveries has forgotten it.
+
+        Raises RuntimeError when one is refused.
+        """
+        room = asyncio.Semaphore(at_once)
+
+        async def one(app: App, name: str, body: bytes) -> None:
+            async with room:
+                status, answer = await self._post(
+                    str(app.webhook_url), body, self._headers(app, name, str(uuid.uuid4()), body)
+                )
+            if status != ACCEPTED:
+                raise RuntimeError(f"{name} was answered with {status}: {answer[:200]}")
+
+        async with asyncio.TaskGroup() as group:
+            for event in events:
+                for each in self._world.installed_on(event.repo):
+                    if receives(each, event) and each.app.webhook_url is not None:
+                        body = json.dumps(payloads.envelope(self._world, event, each)).encode()
+                        group.create_task(one(each.app, event.name, body))
 
     async def redeliver(self, delivery: Delivery) -> Delivery | None:
         """Send a logged body again with its GUID, signed with the current secret."""

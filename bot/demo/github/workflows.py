@@ -91,6 +91,39 @@ class Workflows(GitHubBase):
         )
         return job
 
+    def past_job(
+        self,
+        run: Run,
+        name: str,
+        labels: Sequence[str],
+        *,
+        conclusion: str | None,
+        times: tuple[int, int, int | None],
+        log: str | None = None,
+    ) -> WorkflowJob:
+        """Create a job as it was created, started and ended then (epoch milliseconds), without sending webhooks."""
+        check_run = self._new_check_run(run, name)
+        created, started, completed = times
+        check_run.status, check_run.conclusion = "completed" if conclusion else "in_progress", conclusion
+        check_run.started_at, check_run.completed_at = started, completed
+        job = WorkflowJob(
+            id=check_run.id,
+            run=run,
+            check_run=check_run,
+            name=name,
+            labels=tuple(labels),
+            run_attempt=run.run_attempt,
+            created_at=created,
+            started_at=started,
+            status=check_run.status,
+            conclusion=conclusion,
+            completed_at=completed,
+            runner="GitHub Actions 6",
+            log=log.encode() if log else None,
+        )
+        run.repo.jobs[job.id] = job
+        return job
+
     async def begin_job(self, job: WorkflowJob) -> None:
         """Start a queued job."""
         job.status = job.check_run.status = "in_progress"
