@@ -11,6 +11,7 @@ from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import rows, ruleset_rows
 from bot.ci.logs.parse_log import Found, Options, ParsedLog
 from bot.ci.logs.steps import Step
+from bot.ci.trunk import failing_lines
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
         found = [verdict_row(verdict, common) for verdict in parsed.verdicts]
         await rows.replace_verdicts(
             tx, fetched.repository_id, fetched.object_id, found, _titles(parsed.verdicts)
+        )
+        await failing_lines.write(
+            tx,
+            fetched.repository_id,
+            fetched.object_id,
+            signature=found[0]["signature"],
+            line=found[0]["line"],
         )
 
 

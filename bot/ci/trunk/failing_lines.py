@@ -1,0 +1,28 @@
+"""What logs add to the grid: the line that says why a job failed, in the job's cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.trunk import stale_days
+from bot.ci.trunk.tables import ci_cell
+
+if TYPE_CHECKING:
+    from bot.db.transaction import Transaction
+
+LINE_MOST = 300  # characters: grids read many thousands of cells
+CELL = ci_cell.c
+
+
+async def write(
+    tx: Transaction, repository_id: int, job_id: int, *, signature: str | None, line: str | None
+) -> None:
+    """Write why a job failed into its cell, in place of what was there; None where no rule says."""
+    of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
+    values = {"signature": signature, "line": line and line[:LINE_MOST]}
+    shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars().all()
+    if shas:
+        await tx.run(sa.update(ci_cell).where(of_job).values(values))
+        await stale_days.mark(tx, await stale_days.of_commits(tx, shas, repository_id=repository_id))
