@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from bot.ci.trunk import recount
+from bot.demo import trunk_history
 from bot.oot.results import jobs
 from bot.oot.statistics import rollup
 from tests.harness import L2, L3, L4, UPSTREAM
@@ -42,6 +44,7 @@ async def tell(bot, github):
     ):  # fmt: skip
         pulls.append(await github.open_pull(UPSTREAM, title=title, author=author))
     await bot.settle()
+    await _trunk(bot, github)
     await _past(bot, chance)
     await _live(bot, github)
     await rollup.run(bot, None)
@@ -51,6 +54,27 @@ async def tell(bot, github):
             "WHERE kind='publish' AND id IN (SELECT id FROM task WHERE kind='publish' ORDER BY id LIMIT 2)"
         )
     return pulls
+
+
+async def _trunk(bot, github):
+    """A month of upstream's own CI, and a backend's nightly runs on its commits."""
+    past = trunk_history.make(github, UPSTREAM, now=bot.clock.now())
+    await github.webhooks.tell(past.events)
+    await bot.settle()
+    rows = []
+    for sha, passed in past.backend_results.items():
+        row = jobs.BLANK | {
+            "status": "completed", "conclusion": "success" if passed else "failure", "downstream_repo": L3,
+            "upstream_repo": UPSTREAM, "head_sha": sha, "delivery_id": sha, "workflow_name": "Nightly",
+            "job_name": "test (vector)", "run_id": sha[:12], "run_attempt": 1, "source": "callback", "flags": {},
+            "started_at": bot.clock.now(), "completed_at": bot.clock.now(), "downstream_repo_level": 3,
+            "event_type": "nightly", "received_at": bot.clock.now(), "updated_at": bot.clock.now(),
+        }  # fmt: skip
+        rows.append(row | {"job_key": jobs.job_key(row)})
+    async with bot.store.transaction() as tx:
+        await jobs.add(tx, {row["job_key"]: row for row in rows})
+    for _ in range(3):
+        await recount.run(bot.context, None)
 
 
 async def _live(bot, github):

@@ -30,6 +30,13 @@ PAGES = {
     "error": "/oot?days=0",
     "nowhere": "/oot/nowhere",
     "api": "/api",
+    "grid": f"/hud/{UPSTREAM}/main",
+    "grid-all": f"/hud/{UPSTREAM}/main?groups=0",
+    "grid-failing": f"/hud/{UPSTREAM}/main?only=failing&shards=1",
+    "grid-unknown-branch": f"/hud/{UPSTREAM}/release/2.1",
+    "trunk-metrics": f"/{UPSTREAM}/metrics?days=30",
+    "trunk-reliability": f"/{UPSTREAM}/reliability?days=30",
+    "trunk-queue": f"/{UPSTREAM}/queue",
     "sign-in": "/admin",
 }
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
@@ -56,7 +63,15 @@ async def addresses(bot):
     cell = page.split("?cell=", 1)[1].split("#")[0]
     trunk = (await bot.get(f"/oot/{L4}?tab=trunk"))[1]
     commit = trunk.split(f"/{UPSTREAM}/commit/", 1)[1].split('"')[0]
-    return PAGES | {"cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}"}
+    flake = await open_flake(bot)
+    found = {"cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake}
+    return PAGES | found
+
+
+async def open_flake(bot):
+    """The grid with a cell open that passed on a second try."""
+    page = (await bot.get(PAGES["grid"]))[1]
+    return page.split('<td class=f><a href="', 1)[1].split("#")[0].replace("&amp;", "&")
 
 
 async def sign_in(bot, tab):

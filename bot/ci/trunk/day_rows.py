@@ -99,16 +99,22 @@ async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[Ru
 
 
 async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, int]:
-    """Return how long the runs on some commits took, by the name of their column."""
-    took = sa.func.sum(CELL.completed_at - CELL.started_at) / 1000
-    query = sa.select(COLUMN.workflow, COLUMN.job, took).where(
-        CELL.repository_id == repository_id,
-        CELL.head_sha.in_(shas),
-        CELL.completed_at >= CELL.started_at,
-        COLUMN.id == CELL.column_id,
-    )
-    found = await tx.run(query.group_by(COLUMN.workflow, COLUMN.job))
-    return {f"{workflow} / {job}" if workflow else job: int(seconds) for workflow, job, seconds in found}
+    """Return how long the runs on some commits took, by both names that their column may have."""
+    found: dict[str, int] = {}
+    for key in (
+        CELL.numbered_column_id,
+        CELL.column_id,
+    ):  # the second for all: also for those without numbers
+        took = sa.func.sum(CELL.completed_at - CELL.started_at) / 1000
+        query = sa.select(COLUMN.workflow, COLUMN.job, took).where(
+            CELL.repository_id == repository_id,
+            CELL.head_sha.in_(shas),
+            CELL.completed_at >= CELL.started_at,
+            COLUMN.id == key,
+        )
+        for workflow, job, seconds in await tx.run(query.group_by(COLUMN.workflow, COLUMN.job)):
+            found[f"{workflow} / {job}" if workflow else job] = int(seconds)
+    return found
 
 
 async def commits_of_day(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COLUMNS_MOST = 300
 FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
 NAME_MOST = 160
+LETTERS = 3  # of a group's name, over one column
 LINE_MOST = 200
 CLASSES = {
     "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
@@ -53,7 +54,11 @@ class Group:
 
     name: str
     width: int
-    folds: bool  # whether opening it would show more
+
+    @property
+    def fits(self) -> bool:
+        """Whether its name has room above its columns."""
+        return len(self.name) <= self.width * LETTERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,11 @@ class ShownLine:
     def commit(self) -> CommitRow:
         """The commit."""
         return self.line.commit
+
+    @property
+    def title(self) -> str:
+        """The commit's title, without the number that is shown beside it."""
+        return self.commit["title"].removesuffix(f" (#{self.commit['pr_number']})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +181,9 @@ def _groups(shown: Sequence[Shown]) -> tuple[Group, ...]:
     for one in shown:
         if found and found[-1].name == one.group:
             last = found[-1]
-            found[-1] = Group(name=last.name, width=last.width + 1, folds=last.folds)
+            found[-1] = Group(name=last.name, width=last.width + 1)
         else:
-            found.append(Group(name=one.group, width=1, folds=one.folded))
+            found.append(Group(name=one.group, width=1))
     return tuple(found)
 
 

@@ -87,7 +87,7 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     assert "1 broken job" in text
     assert "3 failures in a row" in text
     assert "pull / linux / test (default) since" in text
-    assert "Change E (#69)" in text
+    assert "#69 Change E octocat" in text
     assert 'href="/upstream/project/job' not in page  # cells are closed
     cell = page.partition("&amp;cell=" if "&amp;cell=" in page else "?cell=")[2].partition("#")[0]
     opened = await page_text(bot, f"{HUD}?cell={cell}")

@@ -33,6 +33,15 @@ async def test_the_reliability_of_the_documents_example(bot):
     assert "pull / linux / test (default)" in page
 
 
+@SQLITE
+async def test_a_job_whose_numbers_are_no_shard_has_its_hours(bot):
+    await told(bot, push(bot, "A"), job(bot, "linux / test (default, 1, 1, linux.4xlarge)", "A"))
+    await bot.wait(60)
+    (one,) = (await bot.get(RELIABILITY))[1]["jobs"]
+    assert one["name"] == "pull / linux / test (default, 1, 1)"
+    assert one["job_seconds"] == 240
+
+
 async def test_metrics_of_a_day(bot):
     await a_day(bot)
     body = (await bot.get(f"{METRICS}?days=7"))[1]
