@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.feature import Features
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
 HERE = "https://localhost"  # stands before a path of ours while it is checked
@@ -50,7 +51,9 @@ class PullSubject:
     repo: str
     number: int
     head_sha: str | None  # None before any is known
+    base_ref: str | None  # the branch it is to be merged into
     github: str  # the address of GitHub's pages
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,7 @@ class CommitSubject:
     repo: str
     sha: str
     github: str  # the address of GitHub's pages
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ FEATURE = Feature(
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     routes="bot.ci.trunk.api:setup",
+    sections={"pull": "bot.ci.trunk.sections:of_pull", "commit": "bot.ci.trunk.sections:of_commit"},
     prune="bot.ci.trunk.prune:prune",
     home="bot.ci.trunk.hud_page:home",
     openapi="bot.ci.trunk.openapi:OPERATIONS",

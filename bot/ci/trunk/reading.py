@@ -13,7 +13,7 @@ from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.ci.trunk.rows import CommitRow, RepositoryRow
     from bot.core.settings import Settings
@@ -73,10 +73,16 @@ async def newest(
         wanted *= 2
 
 
-async def facts(tx: Transaction, settings: Settings, branch: Branch, commits: Sequence[CommitRow]) -> Facts:
-    """Return everything that ran on some commits."""
+async def facts(
+    tx: Transaction,
+    settings: Settings,
+    branch: Branch,
+    commits: Sequence[CommitRow],
+    only: Collection[int] | None = None,
+) -> Facts:
+    """Return everything that ran on some commits; of upstream's jobs perhaps those of some columns only."""
     identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
-    found = await rows.cells(tx, identifier, shas)
+    found = await rows.cells(tx, identifier, shas, only)
     ids = {row.column_id for row in found}
     ids |= {row.numbered_column_id for row in found if row.numbered_column_id is not None}
     shows_checks = settings.of(TrunkSettings).ci_checks == "on"

@@ -143,6 +143,23 @@ async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> 
     return await tx.row_as(CommitRow, query)
 
 
+async def branches_of(tx: Transaction, repository_id: int, sha: str) -> list[CommitRow]:
+    """Return a commit as a line of each branch that it is one of, by the branches' names."""
+    query = sa.select(branch_commit).where(COMMIT.sha == sha, COMMIT.repository_id == repository_id)
+    return await tx.rows_as(CommitRow, query.order_by(COMMIT.branch).limit(BRANCHES_MOST))
+
+
+async def following(tx: Transaction, commit: CommitRow) -> str | None:
+    """Return a commit that was pushed onto another one of its branch."""
+    query = sa.select(COMMIT.sha).where(
+        COMMIT.repository_id == commit["repository_id"],
+        COMMIT.branch == commit["branch"],
+        COMMIT.at >= commit["at"],
+        COMMIT.parent == commit["sha"],
+    )
+    return (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
+
+
 async def commits(
     tx: Transaction, repository_id: int, branch: str, *, until: int | None, limit: int
 ) -> list[CommitRow]:
@@ -153,9 +170,13 @@ async def commits(
     return await tx.rows_as(CommitRow, query.order_by(COMMIT.at.desc(), COMMIT.sha.desc()).limit(limit))
 
 
-async def cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[CellRow]:
-    """Return every job on some commits."""
+async def cells(
+    tx: Transaction, repository_id: int, shas: Sequence[str], only: Collection[int] | None = None
+) -> list[CellRow]:
+    """Return every job on some commits, or those of some columns."""
     query = sa.select(*_CELL).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
+    if only is not None and len(only) <= SHA_OF_SQLITE:
+        query = query.where(CELL.column_id.in_(sorted(only)))
     return [CellRow(*row) for row in (await tx.run(query)).all()]
 
 

@@ -106,7 +106,12 @@ async def _find(request: web.Request, repo: str, sha: str) -> _Commit | None:
         if whole is None:
             return None
         theirs = await upstream_ci(tx, where, whole, ours=context.settings.app_id)
-        subject = CommitSubject(repo=where, sha=whole, github=web_url(context.settings.github_api_url))
+        subject = CommitSubject(
+            repo=where,
+            sha=whole,
+            github=web_url(context.settings.github_api_url),
+            settings=context.settings,
+        )
         added = await blocks.gather(context.features, "commit", tx, subject)
     return _Commit(sha=whole, pull=pull, blocks=added, backends=backends, own=theirs)
 

@@ -121,7 +121,9 @@ async def pull(request: web.Request) -> web.Response:
                 repo=found.repo,
                 number=number,
                 head_sha=found.sha,
+                base_ref=found.record["base_ref"] if found.record else None,
                 github=web_url(context.settings.github_api_url),
+                settings=context.settings,
             )
             added = await blocks.gather(context.features, "pull", tx, subject)
     except Rejected as refusal:

@@ -1,0 +1,237 @@
+"""What the grid adds to the pages of commits and pull requests: since when the jobs fail that failed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from bot.ci.trunk import cells, grid, hud_filter, hud_view, reading, rows
+from bot.ci.trunk.cells import CONCLUSIONS
+from bot.ci.trunk.reading import Branch
+from bot.ci.trunk.settings import TrunkSettings
+from bot.core import escaping
+from bot.ingest import watched
+from bot.web.blocks import Block, BlockLine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.trunk.cells import Cell
+    from bot.ci.trunk.grid import Facts, Grid
+    from bot.ci.trunk.rows import CommitRow
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import CommitSubject, PullSubject, Tone
+
+HISTORY = 50  # commits of the branch that are looked at
+SHOWN = 30  # failing jobs of one section
+NAME_MOST, TITLE_MOST = 160, 60
+FAILED = frozenset(
+    CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """What a job did on the commits of a branch."""
+
+    results: int  # passes and failures
+    failures: int  # among them
+    since: (
+        CommitRow | None
+    )  # the first of the failures in a row that are its newest results, None: it passed last
+    cell: Cell | None  # of the newest result
+
+
+async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    """Return how the jobs that failed on a commit of a branch fared before it."""
+    branch, line = await _line(tx, subject.repo, subject.sha)
+    if branch is None or line is None:
+        return []
+    older, _ = await reading.newest(tx, branch, before=line["sha"], limit=HISTORY)
+    found = await _read(tx, subject.settings, branch, line, older)
+    page = await _page(tx, branch, line)
+    made = [
+        _of_commit(name, found.before(name), page(name), first=found.failing[name])
+        for name in list(found.failing)[:SHOWN]
+    ]
+    words = f"{found.verdict}: {_count(len(found.failing), found.jobs)}"
+    tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
+    head = BlockLine(text=words, url=page(""), tone=tone)
+    more = [BlockLine(text=f"{len(found.failing) - SHOWN} more")] if len(found.failing) > SHOWN else []
+    return [Block(heading=f"In the grid of {branch.name}", lines=(head, *made, *more))]
+
+
+async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return which jobs that failed on the shown head fail on the base branch, too."""
+    base = subject.base_ref
+    branch = await _branch(tx, subject.repo, base) if base and subject.head_sha else None
+    if branch is None or base is None or subject.head_sha is None:
+        return []
+    newest, _ = await reading.newest(tx, branch, before=None, limit=HISTORY)
+    found = await _read(tx, subject.settings, branch, _unpushed(branch, subject.head_sha), newest)
+    if not found.failing:
+        return []
+    seen = {name: found.before(name) for name in found.failing}
+    order = sorted(seen, key=lambda name: (seen[name].since is not None, name))  # what is new comes first
+    home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
+    made = [_of_pull(name, found.failing[name], seen[name], base, home) for name in order[:SHOWN]]
+    known = sum(one.since is not None for one in seen.values())
+    words = f"{_count(len(seen), found.jobs)}, {known} of them on {base} too"
+    compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.head_sha)}"
+    lines = [BlockLine(text=words, tone="bad" if known < len(seen) else "warn"), *made]
+    lines += [BlockLine(text=f"{len(seen) - SHOWN} more")] if len(seen) > SHOWN else []
+    lines += [
+        BlockLine(text=f"the grid of {base}", url=home),
+        BlockLine(text=f"compare with {base} on GitHub", url=compare),
+    ]
+    return [Block(heading=f"Upstream's jobs compared with {base}", lines=tuple(lines))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The failing jobs of a commit, and a grid of these jobs on a branch."""
+
+    verdict: str
+    jobs: int
+    failing: dict[str, Cell]
+    history: Grid
+
+    def before(self, name: str) -> Before:
+        """Return what a job did on the branch."""
+        place = next((at for at, column in enumerate(self.history.columns) if column.name == name), None)
+        column = [] if place is None else self.history.column(place)
+        told = [
+            (at, cell) for at, cell in enumerate(column) if cell is not None and (cell.passed or cell.broken)
+        ]
+        streak = next((at for at, (_, cell) in enumerate(told) if cell.passed), len(told))
+        return Before(
+            results=len(told),
+            failures=sum(cell.broken for _, cell in told),
+            since=self.history.lines[told[streak - 1][0]].commit if streak else None,
+            cell=told[0][1] if told else None,
+        )
+
+
+async def _read(
+    tx: Transaction, settings: Settings, branch: Branch, line: CommitRow, history: Sequence[CommitRow]
+) -> _Found:
+    """Read a commit, and what failed there on the commits of a branch: most jobs need not be read."""
+    options = settings.of(TrunkSettings)
+    facts = await reading.facts(tx, settings, branch, [line])
+    here = grid.build(facts, options)
+    found = here.lines[0].cells
+    failing = {here.columns[at].name: cell for at, cell in sorted(found.items()) if cell.broken}
+    past = grid.build(grid.Facts(commits=()), options)
+    if failing:
+        only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
+        past = grid.build(await reading.facts(tx, settings, branch, history, only), options)
+    return _Found(verdict=_verdict(here), jobs=len(found), failing=failing, history=past)
+
+
+def _verdict(here: Grid) -> str:
+    verdict = here.lines[0].verdict
+    return "no result yet" if verdict == "none" else verdict
+
+
+def _columns(facts: Facts) -> set[int]:
+    return {row.column_id for row in facts.cells if row.conclusion in FAILED}
+
+
+async def _branch(tx: Transaction, repo: str, name: str) -> Branch | None:
+    ids = await watched.ids(tx, repo)
+    repository = await rows.repository(tx, ids) if ids else None
+    if repository is None:
+        return None
+    names = await watched.of_same(tx, repository["full_name"])
+    return Branch(repository=repository, names=frozenset(names), name=name)
+
+
+async def _line(tx: Transaction, repo: str, sha: str) -> tuple[Branch | None, CommitRow | None]:
+    """Return the branch that a commit is a line of, the default one first."""
+    branch = await _branch(tx, repo, "")
+    if branch is None:
+        return None, None
+    lines = await rows.branches_of(tx, branch.repository["repository_id"], sha)
+    default = branch.repository["default_branch"]
+    line = min(lines, key=lambda one: (one["branch"] != default, one["branch"]), default=None)
+    if line is None:
+        return None, None
+    return Branch(repository=branch.repository, names=branch.names, name=line["branch"]), line
+
+
+class _Page:
+    """Addresses of a commit's cells in the grid."""
+
+    def __init__(self, home: str, sha: str, before: str | None) -> None:
+        self._home, self._sha, self._before = home, sha, before
+
+    def __call__(self, name: str) -> str:
+        """Return the address of a cell; without a name of a job that of the commit's page."""
+        cell = f"{self._sha[:12]}.{hud_view.key_of(name)}" if name else ""
+        asked = {key: value for key, value in (("before", self._before), ("cell", cell)) if value}
+        return self._home + ("?" + urlencode(asked) if asked else "") + ("#cell" if name else "")
+
+
+async def _page(tx: Transaction, branch: Branch, line: CommitRow) -> _Page:
+    """Return the page of the grid that a commit is on: the first one, or the one that begins with it."""
+    newest, _ = await reading.newest(tx, branch, before=None, limit=hud_filter.LINES)
+    here = any(row["sha"] == line["sha"] for row in newest)
+    home = f"/hud/{branch.repository['full_name']}/{quote(branch.name)}"
+    return _Page(home, line["sha"], None if here else await rows.following(tx, line))
+
+
+def _unpushed(branch: Branch, sha: str) -> rows.CommitRow:
+    """Return the head of a pull request as if it were on the branch."""
+    return {
+        "repository_id": branch.repository["repository_id"],
+        "branch": branch.name,
+        "sha": sha,
+        "parent": None,
+        "replaces": None,
+        "at": 0,
+        "title": "",
+        "author": None,
+        "pr_number": None,
+        "folded": 0,
+        "gone": False,
+    }
+
+
+def _of_commit(name: str, before: Before, url: str, *, first: Cell) -> BlockLine:
+    told = f"{_short(name)}: {cells.WORDS[first.character]}"
+    if before.since is not None:
+        return BlockLine(text=f"{told}, already since {_named(before.since)}", url=url, tone="warn")
+    new = "passed on the commit before" if before.results else "no earlier result is known"
+    return BlockLine(text=f"{told}, {new}", url=url, tone="bad")
+
+
+def _of_pull(name: str, cell: Cell, before: Before, base: str, home: str) -> BlockLine:
+    told = f"{_short(name)}: {cells.WORDS[cell.character]}"
+    column = f"{home}?{urlencode({'name': name[: hud_filter.TEXT_MOST]})}"
+    if before.since is not None:
+        theirs = before.cell.signature if before.cell else None
+        differs = bool(cell.signature and theirs and cell.signature != theirs)
+        words = f"fails on {base} {'for another reason' if differs else 'too'}, since {_named(before.since)}"
+        return BlockLine(text=f"{told}, {words}", url=column, tone="bad" if differs else "warn")
+    if not before.results:
+        return BlockLine(text=f"{told}, no result on {base} is known", url=column, tone="bad")
+    often = (
+        f"; it failed on {before.failures} of its newest {before.results} commits there"
+        if before.failures
+        else ""
+    )
+    return BlockLine(text=f"{told}, passes on {base}{often}", url=column, tone="bad")
+
+
+def _count(failing: int, jobs: int) -> str:
+    return f"{failing} of {jobs} jobs {'fails' if failing == 1 else 'fail'}"
+
+
+def _short(name: str) -> str:
+    return escaping.shorten(name, NAME_MOST)
+
+
+def _named(commit: CommitRow) -> str:
+    return f"{commit['sha'][:8]} {escaping.shorten(commit['title'], TITLE_MOST)}"
