@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
+from bot.ci.logs import visibility
 from bot.ci.logs.rows import PUBLIC
 from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -66,7 +67,7 @@ class Coverage(TypedDict):
 
 
 async def failures(
-    tx: Transaction, *, since: int, kind: str | None, repository_ids: Sequence[int] | None, limit: int
+    tx: Transaction, *, since: int, kind: str | None, repository_ids: Collection[int] | None, limit: int
 ) -> list[FailureRow]:
     """Return signatures by the jobs they cost since a day."""
     days, named = ci_signature_day.c, ci_signature.c
@@ -86,14 +87,9 @@ async def failures(
     if kind:
         query = query.where(named.kind == kind)
     if repository_ids is not None:
-        seen = sa.exists().where(
-            FIRST,
-            ci_verdict.c.signature == days.signature,
-            ci_verdict.c.day >= since,
-            ci_verdict.c.family == PUBLIC,
-            ci_verdict.c.repository_id.in_(list(repository_ids)),
-        )
-        query = query.where(seen)
+        query = query.where(_of_repositories(days.signature, repository_ids, since=since))
+    if private := await visibility.counted_in_public(tx):
+        query = query.where(sa.not_(_of_repositories(days.signature, private)))
     return await tx.rows_as(FailureRow, query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
 
 
@@ -101,7 +97,9 @@ async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow 
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
     found = await tx.row(sa.select(ci_signature).where(named.signature == signature, named.family == PUBLIC))
-    if found is None:
+    private = await visibility.counted_in_public(tx)
+    theirs = sa.select(_of_repositories(sa.literal(signature), private))
+    if found is None or (private and (await tx.run(theirs)).scalar()):
         return None
     of_days = await tx.rows_as(DayRow, _days(signature).where(days.day >= since))
     return {
@@ -129,14 +127,14 @@ async def samples(tx: Transaction, signature: str, *, limit: int) -> list[Sample
     """Return jobs that failed that way, the newest first, of repositories that are public now."""
     verdict, job, repository = ci_verdict.c, records["workflow_job"].c, records["repository"].c
     of_job = sa.and_(job.repository_id == verdict.repository_id, job.id == verdict.job_id)
-    hidden = sa.exists().where(
-        repository.repository_id == verdict.repository_id, repository.private.is_not(False)
+    public = sa.exists().where(
+        repository.repository_id == verdict.repository_id, repository.private.is_(False)
     )
     query = sa.select(
         job.repo, verdict.job_id, job.name, job.workflow_name, job.head_sha, verdict.line, verdict.line_num,
         verdict.trusted, verdict.at,
     ).select_from(ci_verdict.join(records["workflow_job"], of_job))  # fmt: skip
-    query = query.where(FIRST, verdict.signature == signature, verdict.family == PUBLIC, sa.not_(hidden))
+    query = query.where(FIRST, verdict.signature == signature, verdict.family == PUBLIC, public)
     return await tx.rows_as(SampleRow, query.order_by(verdict.at.desc(), verdict.job_id.desc()).limit(limit))
 
 
@@ -147,8 +145,40 @@ async def coverage(tx: Transaction, *, since: int) -> Coverage:
         sa.func.count().label("jobs"),
         sa.func.count().filter(verdict.kind.not_in(UNNAMED)).label("named"),
     ).where(FIRST, verdict.family == PUBLIC, verdict.day >= since)
+    if private := await visibility.counted_in_public(tx):
+        query = query.where(verdict.repository_id.not_in(private))
     (found,) = await tx.rows_as(Coverage, query)
     return found
+
+
+async def old_sums(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str, int]]:
+    """Return sums of days before one: without their verdicts nobody could tell whose failures they count."""
+    days = ci_signature_day.c
+    query = sa.select(days.signature, days.family, days.day).where(days.day < before).limit(limit)
+    return [(row.signature, row.family, row.day) for row in await tx.run(query)]
+
+
+async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> None:
+    """Delete sums of days, and signatures that no day is left of."""
+    days, named = ci_signature_day.c, ci_signature.c
+    await tx.run(sa.delete(ci_signature_day).where(tx.among((days.signature, days.family, days.day), keys)))
+    left = sa.exists().where(days.signature == named.signature, days.family == named.family)
+    signatures = sorted({(signature, family) for signature, family, _ in keys})
+    these = tx.among((named.signature, named.family), signatures)
+    await tx.run(sa.delete(ci_signature).where(these, sa.not_(left)))
+
+
+def _of_repositories(
+    signature: sa.ColumnElement[str], repository_ids: Collection[int], *, since: int = 0
+) -> sa.ColumnElement[bool]:
+    """Whether one of these repositories has a job of that signature in the public counts."""
+    return sa.exists().where(
+        FIRST,
+        ci_verdict.c.signature == signature,
+        ci_verdict.c.day >= since,
+        ci_verdict.c.family == PUBLIC,
+        ci_verdict.c.repository_id.in_(sorted(repository_ids)),
+    )
 
 
 def _days(signature: str) -> sa.Select[tuple[int, int, int, int, int]]:

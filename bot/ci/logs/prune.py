@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.logs import rows
+from bot.ci.logs import failure_rows, rows
 from bot.ingest.prune import in_batches
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ async def prune(context: Context) -> dict[str, int]:
     records_before = now - settings.record_retention_days * rows.DAY
     former = partial(rows.old_logs, before=logs_before, limit=BATCH)
     oldest = partial(rows.oldest_logs, before=records_before, limit=BATCH)
+    sums = partial(failure_rows.old_sums, before=records_before // rows.DAY, limit=BATCH)
     return {
         "former verdicts": await in_batches(context, former, rows.delete_former),
         "verdicts": await in_batches(context, oldest, rows.delete_logs),
+        "days of failures": await in_batches(context, sums, failure_rows.delete_sums),
     }

@@ -12,7 +12,7 @@ from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -76,7 +76,7 @@ class FailedJob(TypedDict):
     repo: str
     job_id: int
     name: str | None
-    family: str
+    public: bool  # its repository is, and was when the log was read
     rule: str | None
     kind: str
     line: str | None
@@ -143,6 +143,13 @@ async def replace_verdicts(
         for row in (*before, *found)
         if row["rank"] == 0 and row["signature"]
     }
+    await count_again(tx, concerned, titles)
+
+
+async def count_again(
+    tx: Transaction, concerned: Iterable[tuple[str, str, int]], titles: Mapping[str, SignatureTitle]
+) -> None:
+    """Make the sums of some signatures, families and days again from their verdicts."""
     for signature, whose, day in sorted(concerned):
         await _count_day(tx, signature, whose, day)
         await _sum_up(tx, signature, whose, titles.get(signature))
@@ -235,11 +242,16 @@ async def failed_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int
 
 
 def _failed() -> sa.Select[Any]:
-    job, verdict = records["workflow_job"].c, ci_verdict.c
+    job, verdict, repository = records["workflow_job"].c, ci_verdict.c, records["repository"].c
+    public = sa.exists().where(
+        repository.repository_id == ci_log.c.repository_id,
+        repository.private.is_(False),
+        verdict.family == PUBLIC,
+    )
     same = sa.and_(job.repository_id == ci_log.c.repository_id, job.id == ci_log.c.job_id)
     of_log = sa.and_(verdict.repository_id == ci_log.c.repository_id, verdict.job_id == ci_log.c.job_id)
     return (
-        sa.select(job.repo, ci_log.c.job_id, job.name, verdict.family, verdict.rule, verdict.kind,
+        sa.select(job.repo, ci_log.c.job_id, job.name, public.label("public"), verdict.rule, verdict.kind,
                   verdict.line, verdict.line_num)
         .select_from(ci_log.join(ci_verdict, sa.and_(of_log, FIRST)).join(records["workflow_job"], same))
         .order_by(job.name, ci_log.c.job_id)
@@ -270,6 +282,6 @@ async def oldest_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple
 
 
 async def delete_logs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> None:
-    """Delete what is known of logs, verdicts included; sums over days stay."""
+    """Delete what is known of logs, verdicts included."""
     for table in (ci_verdict, ci_log):
         await tx.run(sa.delete(table).where(tx.among((table.c.repository_id, table.c.job_id), keys)))

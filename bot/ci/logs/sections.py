@@ -92,7 +92,7 @@ def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
 def _of_failed(failed: FailedJob, repo: str) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
     name = _short(failed["name"] or "job")
-    if failed["family"] != rows.PUBLIC:
+    if not failed["public"]:
         return BlockLine(text=f"{whose}{name}: the log is private", tone="idle")
     if failed["rule"] is None or failed["line_num"] is None:
         return BlockLine(

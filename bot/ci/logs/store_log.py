@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
-from bot.ci.logs import rows, ruleset_rows
+from bot.ci.logs import rows, ruleset_rows, visibility
 from bot.ci.logs.parse_log import Found, Options, ParsedLog
 from bot.ci.logs.steps import Step
 from bot.ci.trunk import failing_lines
@@ -44,7 +44,8 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
         await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
         if not parsed.verdicts:
             return
-        whose = rows.family(fetched.repository_id, private=fetched.private)
+        private = fetched.private or await visibility.is_private(tx, fetched.repository_id)
+        whose = rows.family(fetched.repository_id, private=private)
         at = (job and job["completed_at"]) or tx.now
         common = {
             "repository_id": fetched.repository_id,

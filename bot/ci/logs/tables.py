@@ -61,6 +61,7 @@ ci_verdict = sa.Table(
 )
 FIRST = sa.and_(ci_verdict.c.current, ci_verdict.c.rank == 0)
 partial_index("ix_ci_verdict_signature", ci_verdict.c.signature, ci_verdict.c.day, where=FIRST)
+partial_index("ix_ci_verdict_repository", ci_verdict.c.repository_id, ci_verdict.c.family, where=FIRST)
 partial_index("ix_ci_verdict_day", ci_verdict.c.day, ci_verdict.c.kind, where=FIRST)
 
 ci_signature = sa.Table(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.harness import UPSTREAM
+import sqlalchemy as sa
+
+from bot.ingest.tables import records
+from tests.harness import L3, UPSTREAM
 
 
 async def test_failures_that_are_the_same_stand_together(bot, logs):
@@ -24,3 +27,34 @@ async def test_failures_that_are_the_same_stand_together(bot, logs):
     assert (await bot.get("/api/ci/failures?kind=test"))[1]["failures"][0]["rule"] == "pytest failure"
     assert (await bot.get("/api/ci/failures?repo=org/unknown"))[1]["failures"] == []
     assert (await bot.get(f"/failures/{'0' * 64}"))[0] == 404
+
+
+async def test_a_repository_that_turns_private_takes_its_failures_along(bot, github, logs):
+    for _ in range(2):
+        await logs.arrives("FAILED t.py::test_shared\n")
+        job = await logs.arrives("FAILED t.py::test_shared\n", repo=L3)
+    await logs.arrives("FAILED t.py::test_unannounced\n", repo=L3)
+    _, answer = await bot.get("/api/ci/failures")
+    assert {one["title"]: one["jobs"] for one in answer["failures"]} == {
+        "pytest failure: t.py::test_shared": 4,
+        "pytest failure: t.py::test_unannounced": 1,
+    }
+    signatures = {one["title"].rpartition("_")[2]: one["signature"] for one in answer["failures"]}
+    repo = {"id": job.run.repo.id, "full_name": L3, "private": True, "updated_at": "2030-01-01T00:00:00Z"}
+    async with bot.store.transaction() as tx:  # as between the news and the task that follows it
+        same = records["repository"].c.repository_id == repo["id"]
+        await tx.run(sa.update(records["repository"]).where(same).values(private=True))
+    for path in ("/failures", "/api/ci/failures", "/failures?repo=" + L3):
+        assert "test_" not in str((await bot.get(path))[1])
+    assert (await bot.get(f"/failures/{signatures['shared']}"))[0] == 404
+    assert (await bot.get("/api/ci/failures"))[1]["classified_jobs"] == 2
+    await bot.send("repository", {"action": "privatized", "repository": repo})
+    await bot.settle()
+    _, answer = await bot.get("/api/ci/failures")
+    assert [(one["title"].rpartition("_")[2], one["jobs"]) for one in answer["failures"]] == [("shared", 2)]
+    assert answer["classified_jobs"] == 2
+    _, answer = await bot.get(f"/api/ci/failures/{signatures['shared']}")
+    assert (answer["failure"]["jobs_total"], answer["by_day"][0]["repos"]) == (2, 1)
+    assert {one["repo"] for one in answer["samples"]} == {UPSTREAM}
+    for path in ("/failures/", "/api/ci/failures/"):
+        assert (await bot.get(path + signatures["unannounced"]))[0] == 404

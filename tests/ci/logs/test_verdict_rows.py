@@ -66,6 +66,7 @@ async def test_another_verdict_moves_the_count_and_the_former_one_stays_until_it
     bot.clock.at += 400 * DAY
     await prune.prune(bot.context)
     assert await bot.rows("ci_verdict") == await bot.rows("ci_log") == []
+    assert await bot.rows("ci_signature") == await bot.rows("ci_signature_day") == []
 
 
 async def test_rules_of_the_settings_come_first_and_a_wrong_file_changes_nothing(
