@@ -8,19 +8,12 @@ import re2
 
 from bot.ci.logs import patterns
 from bot.ci.logs.cleaning import timestamp_length, valid
+from bot.core.secret_patterns import PRIVATE_KEY, TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MASK = b"***"
-TOKENS = (
-    r"gh[pousr]_[A-Za-z0-9]{36,}",
-    r"ghs_[A-Za-z0-9_.\-]{36,}",
-    r"github_pat_[A-Za-z0-9_]{22,}",
-    r"AKIA[0-9A-Z]{16}",
-    r"eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{16,}",  # a JWT: header, claims, signature
-)
-BEGIN = "-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"
 KEY_TEXT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\-\r")
 KEY_HEADERS = (b"Proc-Type:", b"DEK-Info:")
 KEY_LINES = 200  # of one key; of a longer one the rest is no key
@@ -31,7 +24,7 @@ class Masking:
 
     def __init__(self) -> None:
         self.masked = 0  # secrets so far
-        self._token = re2.compile("|".join((*TOKENS, BEGIN)), _longest())
+        self._token = re2.compile("|".join((*TOKENS, PRIVATE_KEY)), _longest())
         self._key_lines = 0  # of a key that is not at its end
 
     def block(self, raw: bytes) -> bytes:
