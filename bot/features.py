@@ -5,6 +5,7 @@ from __future__ import annotations
 from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ci.logs.feature import FEATURE as LOGS
 from bot.ci.trunk.feature import FEATURE as TRUNK
+from bot.ci.utilization.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
 from bot.oot.allowlist.feature import FEATURE as ALLOWLIST
 from bot.oot.commands.feature import FEATURE as COMMANDS
@@ -31,5 +32,6 @@ FEATURES = (
     TRUNK,
     PAGES,
     LOGS,
+    UTILIZATION,
     OPS,
 )
