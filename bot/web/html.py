@@ -31,7 +31,9 @@ HERE = Path(__file__).parent
 STATIC = HERE / "static"
 CACHED_LINES = 4_000  # rendered lines: most stay the same for long
 # part of the stylesheet's address, so that browsers may cache it
-STYLE_VERSION = hashlib.sha256((STATIC / "style.css").read_bytes()).hexdigest()[:8]
+STYLE_VERSION, SCRIPT_VERSION = (
+    hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:8] for name in ("style.css", "grid.js")
+)
 TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Environment)
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
 
@@ -62,6 +64,7 @@ def environment() -> jinja2.Environment:
         "values": charts.values,
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "style_version": STYLE_VERSION}
+    made.globals["script_version"] = SCRIPT_VERSION
     made.globals["cached_line"] = functools.lru_cache(CACHED_LINES)(functools.partial(_line, made))
     return made
 

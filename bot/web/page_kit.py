@@ -1,4 +1,4 @@
-"""Setup of pages: templates, the render thread, the page cache, stylesheet and icon."""
+"""Setup of pages: templates, the render thread, the page cache, stylesheet, icon and script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.web.page_cache import PAGE_CACHE, CachedPage, PageCache
 
 STATIC = Path(__file__).parent / "static"
 CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
-KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml"}
+KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml", "grid.js": "text/javascript"}
 FILES: web.AppKey[dict[str, CachedPage]] = web.AppKey("static_files", dict)
 
 
@@ -22,12 +22,12 @@ def setup(app: web.Application) -> None:
     app[PAGE_CACHE] = PageCache()
     app[FILES] = {name: _sealed(name, kind) for name, kind in KINDS.items()}
     app.add_routes(
-        [web.get(r"/static/{name:style\.css|favicon\.svg}", static), web.get("/favicon.ico", static)]
+        [web.get(r"/static/{name:style\.css|favicon\.svg|grid\.js}", static), web.get("/favicon.ico", static)]
     )
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    """Answer with the stylesheet or the icon."""
+    """Answer with the stylesheet, the icon or the script."""
     file = request.app[FILES][request.match_info.get("name", "favicon.svg")]
     return page_cache.send(request, file, control=CACHE_CONTROL)
 

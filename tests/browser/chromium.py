@@ -88,9 +88,13 @@ class Tab:
         return done["result"].get("value")
 
     async def press_tab(self):
+        await self.press("Tab", 9)
+
+    async def press(self, key, code):
+        """Press a key, given by its name and the number that Windows has for it."""
         for kind in ("rawKeyDown", "keyUp"):
             await self.call(
-                "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
             )
 
     async def picture(self, *, whole=False):

@@ -102,6 +102,7 @@ class View:
     lines: tuple[ShownLine, ...]
     broken: tuple[Broken, ...]
     left_out: int  # columns beyond the limit
+    links: str  # the address of a cell without its row and column
 
 
 def view(grid: Grid, chosen: Filter, base: str) -> View:
@@ -127,6 +128,7 @@ def view(grid: Grid, chosen: Filter, base: str) -> View:
         lines=lines,
         broken=tuple(_broken(grid, place, found) for place, found in sorted(broken.items())),
         left_out=left_out,
+        links=links,
     )
 
 

@@ -100,6 +100,7 @@ TAGS = frozenset(
         "ul",
     ]
 )
+OUR_SCRIPT = re.compile(r'<script src="/static/grid\.js\?v=[0-9a-f]{8}" defer></script>')
 UNSEEN = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff\u0000]")
 
 
@@ -115,7 +116,7 @@ class _TagParser(HTMLParser):
 def check_escaped(page):
     """Nothing in a page is more than the templates put there."""
     parser = _TagParser()
-    parser.feed(page)
+    parser.feed(OUR_SCRIPT.sub("", page, count=1))
     for tag, attributes in parser.found:
         assert tag in TAGS, tag
         for name, value in attributes.items():
