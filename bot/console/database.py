@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from bot.console.common import features, run
+from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,7 +24,7 @@ def read(settings: Settings, work: Callable[[Transaction], Awaitable[T]]) -> T:
     async def whole() -> T:
         file = settings.data_dir / "ootbot.db"
         if settings.database_url is None and not file.exists():
-            raise FileNotFoundError(f"there is no database at {file}: has the bot run here?")
+            raise GiveUp(f"there is no database at {file}: has the bot run here?")
         async with _opened(settings) as store, store.read() as tx:
             return await work(tx)
 

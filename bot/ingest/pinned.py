@@ -6,8 +6,6 @@ the operator says that it is upstream now: `ootbot upstream accept`.
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -116,11 +114,10 @@ class PinnedIds:
 
 async def check(target: Target) -> list[Finding]:
     """Check for `ootbot doctor` that the names in the settings still mean the same repositories."""
-    store = target.store
-    if store.sqlite and not await asyncio.to_thread(Path(store.url.database or "").exists):
+    if not await target.has_database():
         return []
     try:
-        async with store.read() as tx:
+        async with target.store.read() as tx:
             ids = await of_all(tx)
     except StoreUnavailable:  # no database yet, or an older one: other checks say so
         return []

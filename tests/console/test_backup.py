@@ -105,7 +105,7 @@ async def test_nothing_is_replaced_and_nothing_half_done_stays(bot, tmp_path):
     (tmp_path / "there.db").write_text("mine")
     code, _, err = await ootbot(bot, "backup", str(tmp_path / "there.db"))
     assert code == 1
-    assert "File exists" in err
+    assert "file exists" in err
     assert (tmp_path / "there.db").read_text() == "mine"
     Path(tmp_path / "ootbot.db").rename(tmp_path / "gone.db")
     code, _, err = await ootbot(bot, "backup", str(tmp_path / "copy.db"))

@@ -205,7 +205,7 @@ async def test_while_github_cannot_be_reached_the_last_good_version_stays_and_it
     [
         (lambda github: github.uninstall(CONFIG, github.app), "not installed"),
         (lambda github: github.state.repo(CONFIG).branches.pop("release"), "404"),
-        (lambda github: github.set_file(CONFIG, PATH, b"\xff\xfe", branch="release"), "utf-8"),
+        (lambda github: github.set_file(CONFIG, PATH, b"\xff\xfe", branch="release"), "UTF-8"),
         (lambda github: github.set_file(CONFIG, PATH, "x" * 2_000_000, branch="release"), "1 MiB"),
         (lambda github: github.set_file(CONFIG, PATH, "L2: [no repository]", branch="release"), "line 1"),
     ],

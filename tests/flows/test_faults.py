@@ -94,7 +94,8 @@ async def test_a_report_that_the_database_fails_leaves_nothing_and_its_retry_eve
     assert at < MOST - 1
     rows = await bot.rows("oot_workflow_job")
     assert {(row["status"], row["conclusion"]) for row in rows} == {("completed", "failure")}
-    assert sum(row["accepted"] for row in await bot.rows("oot_rate")) == 2 * len(rows)
+    rates = [row for row in await bot.rows("oot_rate") if not row["caller"].startswith("bytes of ")]
+    assert sum(row["accepted"] for row in rates) == 2 * len(rows)
 
 
 async def test_a_report_whose_answer_is_lost_after_the_commit_is_known_on_its_retry(bot, github, saboteur):

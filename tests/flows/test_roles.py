@@ -14,7 +14,7 @@ from tests.process import PATIENCE, Process, options_for, until
 from tests.serving import POSTGRES, SQLITE
 
 ISSUE = (
-    b'{"action":"opened","issue":{"id":7,"number":1},"repository":{"id":5,"full_name":"%b"}}'
+    b'{"action":"opened","issue":{"id":7,"number":1},"repository":{"id":5,"full_name":"%b","private":false}}'
     % UPSTREAM.encode()
 )
 

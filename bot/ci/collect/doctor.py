@@ -26,6 +26,8 @@ MOST_ASKED = 50  # repositories
 
 async def check(target: Target) -> list[Finding]:
     """Check what collecting needs; where nothing is collected, only say so."""
+    if not await target.has_database():
+        return []  # another check says so
     try:
         async with target.store.read() as tx:
             chosen = await scope.whose(tx, target.settings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.errors import StoreUnavailable
@@ -21,7 +19,7 @@ HOUR = 3_600_000  # milliseconds
 async def usable(target: Target) -> tuple[Finding, bool]:
     """Check version and writability; the second value says whether rows can be read."""
     store = target.store
-    if store.sqlite and not await asyncio.to_thread(Path(store.url.database or "").exists):
+    if not await target.has_database():
         detail = f"there is no database at {store.url.database} yet"
         return warning("database", detail, "start `ootbot serve`: it makes one"), False
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.github import manifest
@@ -53,6 +55,12 @@ class Target:
     clock: Clock
     apps: tuple[AppUnderTest, ...]
     checks: tuple[tuple[str, Check], ...] = ()  # of the features, by name
+
+    async def has_database(self) -> bool:
+        """Whether there is a database to look at: SQLite would make one."""
+        if not self.store.sqlite:
+            return True
+        return await asyncio.to_thread(Path(self.store.url.database or "").exists)
 
     @property
     def upstream(self) -> AppUnderTest:
