@@ -131,7 +131,7 @@ async def failures(request: web.Request) -> web.Response:
         kind=_kind(request),
         kinds=KINDS,
         coverage=known,
-        json_url=f"/api/ci/failures{query}",
+        json_url=f"/api/ci/failures?{query}",
     )
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.logs import failures, log_api
+from bot.ci.logs import failures, log_api, search_pages, search_rows
 from bot.ci.logs.rules import KINDS
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
 
+NO_LOG: op.Refusal = (404, "not_found", "no log of that commit may be shown")
+TOO_MANY: op.Refusal = (
+    429,
+    "rate_limited",
+    "two searches run already, or the address has had ten in a minute",
+)
 NOTHING: op.Refusal = (404, "not_found", "there is no failure of that signature")
 
 _read = partial(
@@ -31,6 +37,21 @@ OPERATIONS = (
             op.whole("to", log_api.NUMBER_MOST, f"the last line, at most {log_api.LINES_MOST:,} later"),
         ],
         refusals=[op.WRONG_PARAMETER, (404, "not_found", "no such log may be shown"), *op.READING],
+    ),
+    _read(
+        "GET /api/ci/logs/{owner}/{repo}/commit/{sha}",
+        "ciLogSearch",
+        "Lines of a commit's logs that match a pattern",
+        search_pages.LogSearch,
+        parameters=[
+            *op.repository(),
+            op.in_path("sha", Annotated[str, matching(parameters.SHA)], "the whole SHA of the commit"),
+            op.needed(
+                "q", op.Text, f"a regular expression of RE2, at most {search_pages.PATTERN_MOST} characters"
+            ),
+            op.whole("from", search_rows.LOGS_MOST, "the log to go on with, `next` of an answer", default=1),
+        ],
+        refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
     ),
     _read(
         "GET /api/ci/failures",

@@ -118,12 +118,13 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
 
 def setup(app: web.Application) -> None:
     """Add the pages."""
-    from bot.ci.logs import failures, log_api  # noqa: PLC0415 - one setup for all
+    from bot.ci.logs import failures, log_api, search_pages  # noqa: PLC0415 - one setup for all
 
     html.add_templates(app, TEMPLATES)
     app.add_routes(
         [
             *failures.routes,
+            *search_pages.routes,
             web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", log_api.lines),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log", log),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log.txt", plain),

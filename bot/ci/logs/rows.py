@@ -226,19 +226,24 @@ async def failed_on(
 
 async def failed_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
-    reported = oot_workflow_job.c
-    query = sa.select(reported.downstream_repo, reported.run_id, reported.run_attempt).where(
-        sa.func.lower(reported.upstream_repo) == repo.lower(), reported.head_sha == sha
-    )
-    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
-    keys = [(int(row["run_id"]), row["run_attempt"]) for row in runs if str(row["run_id"]).isdigit()]
-    names = {str(row["downstream_repo"]).lower() for row in runs}
+    names, keys = await reported_runs(tx, repo, sha)
     if not keys:
         return []
     job = records["workflow_job"].c
     concerned = tx.among((ci_log.c.run_id, ci_log.c.run_attempt), keys)
     found = _failed().where(concerned, sa.func.lower(job.repo).in_(sorted(names)))
     return await tx.rows_as(FailedJob, found.limit(limit))
+
+
+async def reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str], list[tuple[int, int]]]:
+    """Return the backends that reported runs for a commit of upstream, in lower case, and run and attempt of each."""
+    reported = oot_workflow_job.c
+    query = sa.select(reported.downstream_repo, reported.run_id, reported.run_attempt).where(
+        sa.func.lower(reported.upstream_repo) == repo.lower(), reported.head_sha == sha
+    )
+    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
+    keys = [(int(row["run_id"]), row["run_attempt"]) for row in runs if str(row["run_id"]).isdigit()]
+    return {str(row["downstream_repo"]).lower() for row in runs}, keys
 
 
 def _failed() -> sa.Select[Any]:

@@ -1,0 +1,149 @@
+"""GET /{owner}/{repo}/commit/{sha}/logs?q= and its JSON: lines of all stored logs of a commit that match a pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from bot.ci.collect import job_reads
+from bot.ci.logs import patterns, search, search_rows
+from bot.ci.logs.sections import log_page
+from bot.core.errors import Rejected
+from bot.web import html, parameters
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+from bot.web.client_ip import client_ip
+from bot.web.page_cache import PRIVATE
+
+if TYPE_CHECKING:
+    from bot.ci.logs.search import FoundIn
+    from bot.ci.logs.search_rows import SearchableRow
+
+PATTERN_MOST = 500  # characters
+
+
+class LogHit(Struct, frozen=True, kw_only=True):
+    """A line that matches, without timestamp and escape sequences."""
+
+    line_num: int
+    line: str
+
+
+class LogHits(Struct, frozen=True, kw_only=True):
+    """What was found in the log of one job."""
+
+    repo: str
+    job_id: int
+    name: str | None
+    hits: list[LogHit]
+    more: Annotated[bool, Meta(description="there are more lines that match")]
+    problem: Annotated[str | None, Meta(description="why the log was not searched, or only its beginning")]
+
+
+class LogSearch(Answer, frozen=True, kw_only=True):
+    """Lines of a commit's logs that match a pattern"""
+
+    searched: Annotated[int, Meta(description="logs, those before `from` included")]
+    total: Annotated[int, Meta(description="stored logs of the commit")]
+    next: Annotated[int | None, Meta(description="the `from` that goes on; null: all were searched")]
+    jobs: list[LogHits]
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show the lines that match."""
+    made = await html.refused(request, _page)
+    made.headers["Cache-Control"] = PRIVATE
+    return made
+
+
+async def _page(request: web.Request) -> web.Response:
+    logs = await _logs(request)
+    pattern = parameters.given(request, "q")
+    answer = await _search(request, logs, pattern) if pattern else None
+    return html.render(
+        request,
+        "log_search.html",
+        repo=parameters.repo(request),
+        sha=_sha(request),
+        total=len(logs),
+        pattern=pattern,
+        answer=answer,
+        log_page=log_page,
+        json_url=_json_url(request, pattern) if pattern else "",
+    )
+
+
+async def as_json(request: web.Request) -> web.Response:
+    """Answer with the lines that match."""
+    pattern = parameters.needed(request, "q")
+    return send(await _search(request, await _logs(request), pattern))
+
+
+async def _search(request: web.Request, logs: list[SearchableRow], pattern: str) -> LogSearch:
+    context = request.app[CONTEXT]
+    _check(pattern)
+    first = parameters.whole(request, "from", default=1, most=search_rows.LOGS_MOST) - 1
+    address = client_ip(request, context.settings.trusted_proxies)
+    with context.resource(search.SEARCHES).admitted(address):
+        found = await search.search(context, logs[first:], pattern)
+    done = min(first, len(logs)) + len(found)
+    return LogSearch(
+        searched=done,
+        total=len(logs),
+        next=done + 1 if done < len(logs) else None,
+        jobs=[shown for one in found if (shown := _shown(one)).hits or shown.problem],
+    )
+
+
+def _check(pattern: str) -> None:
+    """Raise Rejected 400 for a pattern that is not searched for."""
+    if len(pattern) > PATTERN_MOST:
+        raise Rejected(400, "invalid_parameter", f"q may have at most {PATTERN_MOST} characters")
+    try:
+        patterns.check(pattern)
+    except patterns.PatternError as error:
+        raise Rejected(400, "invalid_parameter", str(error)) from None
+
+
+def _shown(found: FoundIn) -> LogHits:
+    searched = found.searched
+    problem = found.problem or ("only its beginning was searched" if searched and not searched.whole else "")
+    return LogHits(
+        repo=found.log["repo"],
+        job_id=found.log["job_id"],
+        name=found.log["name"],
+        hits=[LogHit(line_num=hit.line_num, line=hit.line) for hit in searched.hits] if searched else [],
+        more=searched is not None and searched.more,
+        problem=problem or None,
+    )
+
+
+async def _logs(request: web.Request) -> list[SearchableRow]:
+    """Return the logs of the commit in the path that this request may see; raises Rejected 404 without any."""
+    repo, sha = parameters.repo(request), _sha(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        own = await job_reads.visible(request, tx, repo)
+        theirs: set[int] = set()
+        for name in sorted(await search_rows.backends(tx, repo, sha)) if own else ():
+            theirs |= await job_reads.visible(request, tx, name)
+        found = await search_rows.searchable(tx, repo, sha, own=own, of_backends=theirs) if own else []
+    if not found:
+        raise Rejected(404, "not_found", "no log of that commit may be shown here; it takes the whole SHA")
+    return found
+
+
+def _sha(request: web.Request) -> str:
+    return parameters.commit(request.match_info["sha"])
+
+
+def _json_url(request: web.Request, pattern: str) -> str:
+    query = parameters.query({"q": pattern, "from": parameters.given(request, "from")})
+    return f"/api/ci/logs/{parameters.repo(request)}/commit/{_sha(request)}?{query}"
+
+
+routes = [
+    web.get("/{owner}/{repo}/commit/{sha}/logs", page),
+    web.get("/api/ci/logs/{owner}/{repo}/commit/{sha}", as_json),
+]
