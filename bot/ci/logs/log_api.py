@@ -41,9 +41,9 @@ class LogLines(Answer, frozen=True, kw_only=True):
 async def lines(request: web.Request) -> web.Response:
     """Answer with the lines asked for."""
     context = request.app[CONTEXT]
-    _, row = await log_reads.found(request)
     first = parameters.whole(request, "from", default=1, most=NUMBER_MOST)
     last = parameters.whole(request, "to", default=min(first + LINES - 1, NUMBER_MOST), most=NUMBER_MOST)
+    _, row = await log_reads.found(request)
     last = min(last, first + LINES_MOST - 1, row["lines"])
     try:
         raw = await log_reads.raw_lines(context, row, first, last)

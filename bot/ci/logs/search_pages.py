@@ -59,9 +59,9 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def _page(request: web.Request) -> web.Response:
+    pattern, first = parameters.given(request, "q"), _first(request)
     logs = await _logs(request)
-    pattern = parameters.given(request, "q")
-    answer = await _search(request, logs, pattern) if pattern else None
+    answer = await _search(request, logs, pattern, first) if pattern else None
     return html.render(
         request,
         "log_search.html",
@@ -77,14 +77,13 @@ async def _page(request: web.Request) -> web.Response:
 
 async def as_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
-    pattern = parameters.needed(request, "q")
-    return send(await _search(request, await _logs(request), pattern))
+    pattern, first = parameters.needed(request, "q"), _first(request)
+    return send(await _search(request, await _logs(request), pattern, first))
 
 
-async def _search(request: web.Request, logs: list[SearchableRow], pattern: str) -> LogSearch:
+async def _search(request: web.Request, logs: list[SearchableRow], pattern: str, first: int) -> LogSearch:
     context = request.app[CONTEXT]
     _check(pattern)
-    first = parameters.whole(request, "from", default=1, most=search_rows.LOGS_MOST) - 1
     address = client_ip(request, context.settings.trusted_proxies)
     with context.resource(search.SEARCHES).admitted(address):
         found = await search.search(context, logs[first:], pattern)
@@ -95,6 +94,11 @@ async def _search(request: web.Request, logs: list[SearchableRow], pattern: str)
         next=done + 1 if done < len(logs) else None,
         jobs=[shown for one in found if (shown := _shown(one)).hits or shown.problem],
     )
+
+
+def _first(request: web.Request) -> int:
+    """Return how many logs were searched before."""
+    return parameters.whole(request, "from", default=1, most=search_rows.LOGS_MOST) - 1
 
 
 def _check(pattern: str) -> None:

@@ -76,7 +76,7 @@ async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
     ]
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))
-    if any(one["family"] == rows.PUBLIC for one in (*own, *backends)):
+    if any(one["public"] for one in (*own, *backends)):
         lines.append(BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs"))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
