@@ -17,7 +17,7 @@ SECONDS = 300  # one that takes longer hangs
     ("name", "options"),
     [
         ("callback", "--rounds 1 --seconds 0.3"),
-        ("hud", "--rows 100 --seconds 0.5 --views 1"),
+        ("hud", "--rows 100 --cells 2000 --seconds 0.5 --views 1"),
         ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05"),
         pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
