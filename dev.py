@@ -141,7 +141,7 @@ def lock(_args: list[str]) -> int:
     jobs += [
         ("lint", ["--group", "lint", *base, "-c", "requirements/test.txt"])
     ]  # one environment holds both
-    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres", "otel")]
+    jobs += [(name, ["pyproject.toml", "--extra", name, *base]) for name in ("postgres", "otel", "s3")]
     for name, what in jobs:
         output = ["--upgrade", "-q", "-o", f"requirements/{name}.txt"]
         if code := run("uv", "pip", "compile", *common, *what, *output):

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from bot.core import metrics, traces
-from bot.core.errors import Rejected, StoreUnavailable
+from bot.core.errors import Rejected, RetryLater, StoreUnavailable
 from bot.core.log_output import REQUEST
 from bot.web import html, parameters
 from bot.web.bodies import BODY
@@ -103,6 +103,10 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             request.app[LOG_LIMITER].unavailable(error)
             detail = "the database cannot be used right now; nothing was kept, send it again"
             return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
+        case RetryLater():
+            log.warning("a request failed: what it needs cannot be reached", error=str(error))
+            detail = "what this needs cannot be reached right now; try again in a moment"
+            return Rejected(503, "unavailable", detail, headers={"Retry-After": "10"})
         case web.HTTPException() if error.status < 400:
             raise error
         case web.HTTPException():

@@ -1,4 +1,4 @@
-"""Where large files are kept, by key: a folder.
+"""Where large files are kept, by key: a folder, or a bucket.
 
 A row names its blob. A blob that no row names is left from a crash and deleted after a day.
 """
@@ -10,73 +10,25 @@ import contextlib
 import hashlib
 import os
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from bot.ci.collect.settings import CollectSettings
-from bot.core.errors import OotbotError
+from bot.ci.collect.blob_store import BlobExists, BlobInfo, BlobMissing
+from bot.ci.collect.remote_blobs import RemoteBlobs
+from bot.ci.collect.settings import CollectSettings, is_remote
 from bot.core.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from bot.ci.collect.blob_store import Blobs
     from bot.context import Context
     from bot.core.settings import Settings
 
 KEY_MOST = 180  # bytes of a key as a file name
 PIECE = 1024 * 1024
 TEMPORARY = ".tmp-"  # begins the name of a file that is being written
-
-
-class BlobMissing(OotbotError):
-    """The blob is gone: a row names it, its store no longer has it."""
-
-
-class BlobExists(OotbotError):
-    """There is a blob of this key already."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlobInfo:
-    """A blob in a listing."""
-
-    key: str
-    size: int
-    modified_at: int  # epoch milliseconds
-
-
-class Blobs(Protocol):
-    """A store of blobs. A blob is there as a whole or not at all."""
-
-    async def put(self, key: str, source: Path | bytes) -> None:
-        """Store a blob, in place of the one of this key."""
-        ...
-
-    async def create(self, key: str, source: Path | bytes) -> None:
-        """Store a blob; raises BlobExists where its key is taken."""
-        ...
-
-    async def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        """Return a part of a blob, or all of it; raises BlobMissing."""
-        ...
-
-    async def size(self, key: str) -> int:
-        """Return a blob's size; raises BlobMissing."""
-        ...
-
-    async def delete(self, key: str) -> None:
-        """Delete a blob; one that is gone already is fine."""
-        ...
-
-    def list(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
-        """Yield every blob whose key begins with a prefix, in no order."""
-        ...
-
-    async def close(self) -> None:
-        """Release what it holds."""
-        ...
 
 
 class LocalBlobs:
@@ -191,13 +143,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def place(settings: Settings) -> str:
-    """Return the folder in which blobs are kept."""
+    """Return the folder in which blobs are kept, or the URL of a bucket."""
     return settings.of(CollectSettings).blobs or str(settings.data_dir / "blobs")
 
 
 def open_blobs(settings: Settings) -> Blobs:
     """Return the store of blobs that the settings name."""
-    return LocalBlobs(Path(place(settings)))
+    where = place(settings)
+    return RemoteBlobs(where) if is_remote(where) else LocalBlobs(Path(where))
 
 
 def _opened(context: Context) -> Blobs:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.ci.collect import blobs, scope
+from bot.ci.collect.blob_store import BlobsUnavailable
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.parsing import Request
-from bot.ci.collect.settings import BACKENDS, UPSTREAM
+from bot.ci.collect.remote_blobs import RemoteBlobs
+from bot.ci.collect.settings import BACKENDS, UPSTREAM, is_remote
 from bot.ci.collect.workspace import LEAST_FREE
 from bot.core.errors import GitHubRefused, RetryLater, StoreUnavailable
 from bot.core.finding import Finding, error, ok, warning
@@ -41,7 +43,7 @@ async def check(target: Target) -> list[Finding]:
         repos += [entry.repo for entry in listed.entries if entry.level >= scope.LEAST_LEVEL]
     return [
         ok("collecting", f"of {' and '.join(chosen)}"),
-        _place(target),
+        await _place(target),
         _disk(target),
         _patterns(),
         await _child(),
@@ -49,8 +51,12 @@ async def check(target: Target) -> list[Finding]:
     ]
 
 
-def _place(target: Target) -> Finding:
+async def _place(target: Target) -> Finding:
     where = blobs.place(target.settings)
+    return await _bucket(where) if is_remote(where) else _folder(where)
+
+
+def _folder(where: str) -> Finding:
     try:
         Path(where).mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=where):
@@ -61,6 +67,15 @@ def _place(target: Target) -> Finding:
             f"{where} cannot be written: {problem.strerror}",
             "let this user write there, or set BLOBS",
         )
+    return ok("blobs", f"in {where}")
+
+
+async def _bucket(where: str) -> Finding:
+    try:
+        await RemoteBlobs(where).check()
+    except BlobsUnavailable as problem:
+        todo = "check the bucket's name and the credentials, region and endpoint in the environment: docs/collecting.md"
+        return error("blobs", str(problem), todo)
     return ok("blobs", f"in {where}")
 
 

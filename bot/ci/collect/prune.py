@@ -16,7 +16,7 @@ from bot.ingest.prune import delete_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.collect.blobs import BlobInfo
+    from bot.ci.collect.blob_store import BlobInfo
     from bot.context import Context
     from bot.db.transaction import Transaction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 
 from bot.ci.collect import artifact_kinds
@@ -9,6 +10,7 @@ from bot.core import setting_types
 from bot.core.settings import option
 
 GIB = 1024 * 1024 * 1024
+SCHEMES = frozenset({"s3", "gs", "az"})  # of buckets
 UPSTREAM, BACKENDS, OFF = "upstream", "backends", "off"
 
 
@@ -20,6 +22,25 @@ def scope(text: str) -> tuple[str, ...]:
     if OFF in found and len(found) > 1:
         raise ValueError("off stands alone")
     return tuple(word for word in found if word != OFF)
+
+
+def is_remote(where: str) -> bool:
+    """Whether blobs are kept in a bucket, not in a folder."""
+    return "://" in where
+
+
+def blobs_place(text: str) -> str:
+    """Read where blobs are kept: a folder, or a bucket that the installed packages can reach."""
+    if not is_remote(text):
+        return text
+    scheme, _, rest = text.partition("://")
+    if scheme not in SCHEMES or not rest.strip("/"):
+        raise ValueError(f"{text!r} is neither a folder nor s3://bucket/prefix, gs://... or az://...")
+    if importlib.util.find_spec("obstore") is None:
+        raise ValueError(
+            f"{scheme}:// needs the extra s3: pip install 'ootbot[s3]', or python3 dev.py setup s3"
+        )
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +87,9 @@ class CollectSettings:
     )
     ci_workers: int = option("Child processes that parse.", setting_types.positive, default=1)
     blobs: str | None = option(
-        "The folder of logs and other large files; unset: DATA_DIR/blobs.",
+        "Where logs and other large files are kept: a folder, or s3://bucket/prefix, gs://... or az://... "
+        "(with the extra s3); unset: DATA_DIR/blobs.",
+        blobs_place,
         default=None,
     )
     blobs_max_bytes: int = option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from bot.ci.collect.blobs import BlobMissing
+from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.logs import log_reads
 from bot.ci.logs.cleaning import clean, time_of
 from bot.core.errors import Rejected

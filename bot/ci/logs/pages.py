@@ -6,7 +6,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bot.ci.collect.blobs import BLOBS, BlobMissing
+from bot.ci.collect.blob_store import BlobMissing
+from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs import log_reads, rows
 from bot.ci.logs.coloured import Line, coloured, folds
 from bot.ci.logs.sections import log_page

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from cachetools import TTLCache
 
-from bot.ci.collect.blobs import BLOBS, BlobMissing
+from bot.ci.collect.blob_store import BlobMissing
+from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.parsing import Request
 from bot.ci.collect.workspace import WORKSPACE

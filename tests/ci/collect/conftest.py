@@ -12,6 +12,7 @@ from bot.ci.collect.settings import CollectSettings
 from bot.core.feature import Feature
 from bot.features import FEATURES
 from tests import harness
+from tests.ci.collect import bucket
 
 PARSERS = """
 from bot.ci.collect import parsing, zip_members
@@ -80,6 +81,13 @@ def received(readers):
 @pytest.fixture
 def features(readers):
     return (*(feature for feature in FEATURES if not feature.parsers), readers)
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The variables under which a bucket of S3 is found."""
+    with bucket.serving() as variables:
+        yield variables
 
 
 @pytest.fixture
