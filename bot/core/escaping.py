@@ -89,19 +89,19 @@ def title(text: str, *, limit: int = TITLE_LIMIT) -> str:
     return shorten(_calm(one_line(text)), limit) or NAMELESS
 
 
-def code(text: str) -> str:
+def code(text: str, *, limit: int = NAME_LIMIT) -> str:
     """Return a name as a code span, for running text and table cells alike."""
-    word = title(text, limit=NAME_LIMIT)
+    word = title(text, limit=limit)
     if "|" in word:  # would end the cell, and its escape would be visible outside of one
-        return html_code(text)
+        return html_code(text, limit=limit)
     ticks = _longer_than_any_run(word, at_least=1)
     pad = " " if "`" in (word[0], word[-1]) else ""
     return f"{ticks}{pad}{word}{pad}{ticks}"
 
 
-def html_code(text: str) -> str:
+def html_code(text: str, *, limit: int = NAME_LIMIT) -> str:
     """Return a name as a code element, for HTML lines, where backticks would be visible."""
-    return f"<code>{_entities(title(text, limit=NAME_LIMIT))}</code>"
+    return f"<code>{_entities(title(text, limit=limit))}</code>"
 
 
 def text(words: str, *, limit: int = PROSE_LIMIT) -> str:

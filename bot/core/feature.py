@@ -44,7 +44,7 @@ class Feature:
     parsers: Mapping[str, str] = field(default_factory=dict)
     receivers: Mapping[str, str] = field(default_factory=dict)
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # job, run; job_json: fields of a job's JSON answer instead
+    # job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well
     sections: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -92,6 +92,33 @@ class RunSubject:
     github: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class BackendSubject:
+    """The subject of sections at `comment`: the failed runs of a backend on a head."""
+
+    repo: str  # of the backend
+    runs: tuple[tuple[str, int], ...]  # id and attempt
+    url: str  # the address of this bot
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLine:
+    """What a section at `comment` says of a job; all of it may come from outside: it is escaped where it is shown."""
+
+    run_id: str
+    run_attempt: int
+    job: str
+    words: str
+    code: str = ""  # a line of the job's log
+    place: str = ""  # the text of the link
+    url: str | None = None
+
+
+async def job_lines(features: Features, tx: Transaction, subject: BackendSubject) -> list[JobLine]:
+    """Return what features say of a backend's failed jobs."""
+    return [line for add in sections(features, "comment") for line in await add(tx, subject)]
+
+
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:
     """Return the blocks that features add at a place; each of their functions is `async (tx, subject)`."""
     return [block for add in sections(features, place) for block in await add(tx, subject)]

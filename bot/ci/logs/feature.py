@@ -22,6 +22,7 @@ FEATURE = Feature(
         "job": "bot.ci.logs.sections:of_job",
         "job_json": "bot.ci.logs.sections:job_json",
         "pull": "bot.ci.logs.sections:of_pull",
+        "comment": "bot.ci.logs.sections:of_backend",
         "commit": "bot.ci.logs.sections:of_commit",
     },
 )

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from bot.ci.logs import rows
 from bot.core.escaping import clean
 from bot.ingest import watched
-from bot.web.blocks import Block, BlockLine
+from bot.web.blocks import Block, BlockLine, JobLine
 
 if TYPE_CHECKING:
     from bot.ci.logs.rows import FailedJob, VerdictRow
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, JobSubject, PullSubject
+    from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject
 
 LINE_MOST = 300  # characters shown of a line
 SHOWN = 30  # jobs of one section
@@ -54,6 +54,12 @@ async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return why jobs failed on a commit, upstream's own and those of backends."""
     return await _of_head(tx, subject.repo, subject.sha)
+
+
+async def of_backend(tx: Transaction, subject: BackendSubject) -> list[JobLine]:
+    """Return the lines that say why jobs of a backend's failed runs failed."""
+    found = await rows.failed_of_runs(tx, [subject.repo], rows.run_keys(subject.runs), limit=SHOWN)
+    return [_job_line(one, subject.url) for one in found if one["rule"] is not None or not one["public"]]
 
 
 def as_json(verdict: VerdictRow) -> dict[str, Any]:
@@ -104,6 +110,24 @@ def _of_failed(failed: FailedJob, repo: str) -> BlockLine:
         )
     text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · line {failed['line_num']:,}"
     return BlockLine(text=text, url=f"/{failed['repo']}/job/{failed['job_id']}", tone="bad")
+
+
+def _job_line(failed: FailedJob, url: str) -> JobLine:
+    key: Any = {
+        "run_id": str(failed["run_id"]),
+        "run_attempt": failed["run_attempt"],
+        "job": failed["name"] or "",
+    }
+    if not failed["public"]:
+        return JobLine(**key, words="the log is private")
+    number = failed["line_num"] or 1
+    return JobLine(
+        **key,
+        words=failed["kind"],
+        code=_short(failed["line"] or ""),
+        place=f"line {number:,}",
+        url=url + _at(log_page(failed["repo"], failed["job_id"]), number),
+    )
 
 
 def _at(page: str, line: int) -> str:

@@ -60,6 +60,7 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
         await rows.replace_verdicts(
             tx, fetched.repository_id, fetched.object_id, found, _titles(parsed.verdicts)
         )
+        await rows.request_publish_of(tx, fetched.repository_id, [fetched.object_id])
         await failing_lines.write(
             tx,
             fetched.repository_id,

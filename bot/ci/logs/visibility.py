@@ -77,6 +77,7 @@ async def _move(tx: Transaction, repository_id: int) -> bool:
     await tx.run(sa.update(ci_verdict).where(these).values(family=own))
     for whose in (rows.PUBLIC, own):
         await rows.count_again(tx, {(signature, whose, day) for signature, day in concerned}, titles)
+    await rows.request_publish_of(tx, repository_id, jobs)
     return True
 
 

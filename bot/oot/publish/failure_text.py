@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.verdict.view import Backend, FailedTest, Job
+    from bot.web.blocks import JobLine
 
+LINE_LIMIT = 300  # characters of a line of a log
 MESSAGE_LIMIT = 600  # characters; the rest of a message is on the page
 TRACE_LIMIT = 1_500  # characters from the end of a stack trace, where the error is
 
@@ -55,6 +57,9 @@ def failing_jobs(backend: Backend, detail: Detail) -> list[str]:
     if rest:
         where = escaping.link("their results", backend.page_url)
         blocks.append(f"…and {text.plural(rest, 'more failing job')}: {where}.")
+    if backend.lines:
+        items = [f"- **{escaping.code(line.job)}** · {_why(line)}" for line in backend.lines[: detail.jobs]]
+        blocks.append("\n".join(items))
     return blocks
 
 
@@ -62,13 +67,14 @@ def failing_job(job: Job, detail: Detail) -> str:
     """Return the line on a failing job and its first failed tests."""
     shown = job.failed_tests[: detail.tests]
     rest = max(job.failed or 0, len(job.failed_tests)) - len(shown)
-    line = job_line(job)
+    line, why = job_line(job), [_why(one) for one in job.lines]
     if not shown:
-        return f"{line} · {text.plural(rest, 'failed test')}" if rest else line
+        counted = f"{line} · {text.plural(rest, 'failed test')}" if rest else line
+        return "\n\n".join([counted, *why])
     items = [_test(test, detail) for test in shown]
     if rest:
         items.append(f"- …and {rest} more")
-    return "\n\n".join([line, "\n".join(items).rstrip()])
+    return "\n\n".join([line, *why, "\n".join(items).rstrip()])
 
 
 def job_line(job: Job) -> str:
@@ -80,6 +86,13 @@ def job_line(job: Job) -> str:
         history(job),
         links(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
+    return " · ".join(part for part in parts if part)
+
+
+def _why(line: JobLine) -> str:
+    """Return what a log says of a failure: the kind, the line, where it stands."""
+    code = escaping.code(line.code, limit=LINE_LIMIT) if line.code else ""
+    parts = [escaping.text(line.words), code, links((line.place, line.url))]
     return " · ".join(part for part in parts if part)
 
 

@@ -8,7 +8,7 @@ import structlog
 
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.ingest import record_reads
-from bot.oot.publish import rows
+from bot.oot.publish import job_lines, rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
 from bot.oot.verdict.head import in_doubt
@@ -39,7 +39,7 @@ async def _state(
     tx: Transaction, context: Context, repo: str, number: int, labels: frozenset[str] | None = None
 ) -> PullState:
     """Judge the newest heads, and older ones that have an unfinished check run."""
-    return await pull_state.read_pull(
+    state = await pull_state.read_pull(
         tx,
         context.settings,
         repo,
@@ -49,6 +49,7 @@ async def _state(
         also=await rows.unfinished_heads(tx, repo, number),
         compared=pull_state.MOST_HEADS,
     )
+    return await job_lines.added(tx, context, state)
 
 
 async def _labels(context: Context, repo: str, number: int) -> frozenset[str] | None:

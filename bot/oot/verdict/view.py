@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.results.rows import JobRow
     from bot.oot.verdict.verdict import Facts, Verdict
+    from bot.web.blocks import JobLine
 
 _LEVELS = frozenset(Level)
 
@@ -80,6 +81,7 @@ class Job:
     history: History | None = None
     evidence_url: str | None = None  # the run that shows it
     evidence_elsewhere: bool = False  # that run was on another pull request, not on the base branch
+    lines: tuple[JobLine, ...] = ()  # why it failed, according to its log
 
     @property
     def red(self) -> bool:
@@ -112,6 +114,7 @@ class Backend:
     requested: bool = True  # it blocks, or the pull request has its label; otherwise it is only watched
     ignored_by: str | None = None  # login, with write access on upstream
     ignored_reason: str | None = None
+    lines: tuple[JobLine, ...] = ()  # on jobs of its failed runs that were not reported by their names
 
     @property
     def label(self) -> str:

@@ -1,0 +1,84 @@
+"""The line of a backend's log that says why its job failed, in the comment and the check run of a pull request."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from bot.ingest.tables import records
+from tests.harness import L4, UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = SQLITE
+LOG = "+ make\na.cc:3:1: error: @octocat|`all`](https://evil.example) unknown\n"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    return made
+
+
+async def fails(bot, github, *, name="build", log=LOG):
+    """A backend's job reports its failure and ends at GitHub, log included; returns it."""
+    run = await github.start_run(L4, event="repository_dispatch", name="CI")
+    job = await github.start_job(run, name)
+    await bot.report(bot.dispatch(L4), conclusion="failure", run_id=str(run.id))
+    await github.finish_job(job, "failure", log=log)
+    await github.finish_run(run, "failure")
+    return job
+
+
+def comment(github, pull):
+    (one,) = [comment for comment in github.comments(pull) if comment.app is not None]
+    return one.body
+
+
+def check(github, pull):
+    (one,) = [run for run in github.check_runs(UPSTREAM, pull.head_sha) if run.name == "oot / tpu"]
+    return one.output
+
+
+async def test_the_line_is_in_comment_and_check_run_within_a_minute(bot, github, pull):
+    job = await fails(bot, github)
+    await bot.wait(60)
+    place = f"[line 2]({bot.context.settings.url}/{L4}/job/{job.id}/log?line=2#L2)"
+    for text in (comment(github, pull), check(github, pull).summary, check(github, pull).text):
+        (line,) = [one for one in text.splitlines() if place in one]
+        assert line.startswith("build · ")
+        assert "a.cc:3:1:" in line
+        assert "@octocat" not in line
+        assert "](https://evil.example" not in line
+
+
+async def test_a_job_of_another_name_stands_under_its_backend(bot, github, pull):
+    await fails(bot, github, name="build / inner", log="x" * 5000 + " FAILED\n##[error]" + "y" * 5000 + "\n")
+    await bot.wait(60)
+    (line,) = [one for one in comment(github, pull).splitlines() if "line 2]" in one]
+    assert line.startswith("- **`build / inner`** · generic · ")
+    assert 250 < line.count("y") <= 300
+
+
+async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, github, pull):
+    job = await fails(bot, github)
+    await bot.wait(60)
+    assert "a.cc:3:1" in comment(github, pull)
+    about = {"id": job.run.repo.id, "full_name": L4, "private": True, "updated_at": "2030-01-01T00:00:00Z"}
+    await bot.send("repository", {"action": "privatized", "repository": about})
+    await bot.wait(60)
+    async with bot.store.read() as tx:
+        same = records["repository"].c.repository_id == about["id"]
+        assert (await tx.run(sa.select(records["repository"].c.private).where(same))).scalar() is True
+    for text in (comment(github, pull), check(github, pull).summary, check(github, pull).text):
+        assert "the log is private" in text
+        assert "a.cc:3:1" not in text
+
+
+async def test_jobs_of_upstream_make_no_comment(bot, github, pull, logs):
+    run = await github.start_run(UPSTREAM, event="pull_request", head_sha=pull.head_sha)
+    job = await github.start_job(run, "lint")
+    await github.finish_job(job, "failure", log=LOG)
+    await bot.wait(60)
+    assert len(await bot.rows("ci_verdict")) == 1
+    assert [one for one in github.comments(pull) if one.app is not None] == []
