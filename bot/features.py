@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ci.logs.feature import FEATURE as LOGS
+from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
 from bot.ci.trunk.feature import FEATURE as TRUNK
 from bot.ci.utilization.feature import FEATURE as UTILIZATION
 from bot.ingest.feature import FEATURE as INGEST
@@ -32,6 +33,7 @@ FEATURES = (
     TRUNK,
     PAGES,
     LOGS,
+    TEST_RESULTS,
     UTILIZATION,
     OPS,
 )

@@ -1,0 +1,105 @@
+"""ootbot tests: say what we make of reports of tests. It works without settings or network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.core.escaping import one_line, shorten
+
+if TYPE_CHECKING:
+    from bot.ci.test_results.cases import Case
+    from bot.ci.test_results.reports import Results
+
+SHOWN = 20  # cases of a kind
+LINE = 200  # characters
+
+
+@click.group()
+def tests() -> None:
+    """Say what reports of tests say, case by case."""
+
+
+@tests.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+def read(paths: tuple[Path, ...], *, as_json: bool) -> None:
+    """Read reports of one job: JUnit XML, run reports (.jsonl), folders and ZIP archives of both.
+
+    Exits with 0 when reports were read, whatever became of the tests; with 1 when none could be read.
+
+    \b
+      ootbot tests read build/test-results.xml
+      ootbot tests read test-reports/ test-reports.zip
+      ootbot tests read junit.zip --json | jq .counts
+    """  # noqa: D301 - click's mark for lines to be kept as they are
+    from bot.ci.test_results import reports  # noqa: PLC0415 - other commands start without it
+
+    results = reports.read(paths)
+    if as_json:
+        click.echo(json.dumps(_as_json(results)))
+    else:
+        _print(results)
+    sys.exit(0 if results.read else 1)
+
+
+def _as_json(results: Results) -> dict[str, object]:
+    return {
+        "counts": results.counts(),
+        "cases": [_case_as_json(case) for case in results.cases()],
+        "unreadable": [one._asdict() for one in results.unreadable],
+    }
+
+
+def _case_as_json(case: Case) -> dict[str, object]:
+    return {
+        "file": case.place.file,
+        "suite": case.place.suite,
+        "name": case.name,
+        "outcome": case.outcome.name.lower(),
+        "attempts": len(case.attempts),
+        "failed_attempts": case.failed_attempts,
+        "time_ms": case.time_ms,
+        "message": case.message,
+    }
+
+
+def _print(results: Results) -> None:
+    counts = results.counts()
+    click.echo(", ".join(f"{count:,} {word}" for word, count in counts.items()))
+    failed, flaky = [], []
+    for case in results.cases():
+        if case.outcome.name in {"FAILED", "ERROR"}:
+            failed.append(case)
+        elif case.is_flaky:
+            flaky.append(case)
+    for title, cases in (("failed", failed), ("flaky", flaky)):
+        if cases:
+            click.echo(f"\n{title}:")
+        for case in cases[:SHOWN]:
+            click.echo(_line(case))
+        if len(cases) > SHOWN:
+            click.echo(f"  and {len(cases) - SHOWN:,} more")
+    _print_unreadable(results)
+
+
+def _print_unreadable(results: Results) -> None:
+    if results.unreadable:
+        click.echo(
+            f"\n{len(results.unreadable):,} of {results.read + len(results.unreadable):,} reports unreadable:"
+        )
+    for one in results.unreadable:
+        click.echo(f"  {shorten(one_line(one.member), LINE)}: {shorten(one_line(one.reason), LINE)}")
+    if not results.read and not results.unreadable:
+        click.echo("\nno report there: reports are files that end in .xml or .jsonl")
+
+
+def _line(case: Case) -> str:
+    where = " ".join(part for part in (case.place.file, case.place.suite, case.name) if part)
+    tried = f" ({case.failed_attempts} of {len(case.attempts)} attempts failed)" if case.attempts[1:] else ""
+    message = f": {shorten(one_line(case.message), LINE)}" if case.message else ""
+    return f"  {shorten(one_line(where), LINE)}{tried}{message}"
