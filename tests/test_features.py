@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -268,3 +269,33 @@ async def ootbot(bot, *arguments):
     )
     out, _ = await process.communicate()
     return out.decode()
+
+
+EVERYTHING_BUT_PARSERS = """
+import dataclasses, sys
+import bot.app
+from bot.core.feature import load
+from bot.features import FEATURES
+
+for feature in FEATURES:
+    for field in dataclasses.fields(feature):
+        value = getattr(feature, field.name)
+        if field.name in {"parsers", "commands"}:
+            continue
+        named = value.values() if hasattr(value, "values") else [value]
+        for reference in named:
+            if isinstance(reference, str) and ":" in reference:
+                load(reference)
+print(*sys.modules)
+"""
+
+
+def test_the_bot_never_loads_what_parses_foreign_files():
+    command = [sys.executable, "-c", EVERYTHING_BUT_PARSERS]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "bot.ci.logs.store_log" in loaded
+    parsers = {reference.partition(":")[0] for feature in FEATURES for reference in feature.parsers.values()}
+    assert parsers
+    assert (parsers | {"bot.ci.logs.search_child"}) & loaded == set()

@@ -15,6 +15,7 @@ import msgspec
 
 from bot.ci.logs.cleaning import clean_block
 from bot.ci.logs.matcher import ECHO, Matcher, matcher
+from bot.ci.logs.parsed import FirstError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,15 +46,6 @@ class Verdict(msgspec.Struct, kw_only=True, frozen=True):
     excerpt: list[str]
     excerpt_from: int  # the number of its first line
     hint: str | None = None
-
-
-class FirstError(msgspec.Struct, kw_only=True, frozen=True):
-    """The earliest line that a rule for builds matches."""
-
-    rule: str
-    kind: str
-    line: str
-    line_num: int
 
 
 class Classified(msgspec.Struct, kw_only=True, frozen=True):

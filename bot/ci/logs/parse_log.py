@@ -8,59 +8,20 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from bot.ci.logs.blocks import LINE_MOST, PlainLog
-from bot.ci.logs.classify import FirstError, Verdict, classify
+from bot.ci.logs.classify import Verdict, classify
 from bot.ci.logs.cleaning import time_of
 from bot.ci.logs.masking import Masking
+from bot.ci.logs.parsed import Found, Options, ParsedLog
 from bot.ci.logs.rules import Ruleset
 from bot.ci.logs.signature import signature, title
-from bot.ci.logs.steps import Step, step_of
+from bot.ci.logs.steps import step_of
 from bot.ci.logs.stored import StoredLog, Writer
 
 if TYPE_CHECKING:
     from bot.ci.collect.parsing import Given
+    from bot.ci.logs.parsed import FirstError
 
 NONE = "none"  # the kind of a log in which no rule matches
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parser is told about the job, which GitHub says and the log does not."""
-
-    ruleset: Ruleset | None = None  # None: the log is kept, not classified, as that of a success
-    steps: tuple[Step, ...] = ()
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict as it is stored; `rule` is None where no rule matches."""
-
-    rank: int
-    ruleset: str
-    rule: str | None
-    kind: str
-    line: str | None = None
-    line_num: int | None = None
-    captures: list[str] = []
-    context: list[str] = []
-    excerpt: list[str] = []
-    excerpt_from: int | None = None
-    step: str | None = None
-    hint: str | None = None
-    signature: str | None = None
-    title: str | None = None
-
-
-class ParsedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log as it was stored, and what the rules found in it."""
-
-    bytes: int  # of the plain log as stored
-    lines: int
-    longest_line: int
-    sha256: str  # of the plain log as stored
-    first_at: int | None
-    last_at: int | None
-    truncated: bool  # some line was too long to be kept whole
-    secrets_masked: int
-    verdicts: list[Found]  # empty where the log was not classified
-    first_error: FirstError | None
 
 
 def parse(given: Given) -> ParsedLog:

@@ -17,8 +17,7 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.parsing import Request
 from bot.ci.collect.workspace import WORKSPACE
-from bot.ci.logs import search_child
-from bot.ci.logs.search_child import Options, Searched
+from bot.ci.logs.searched import PARSER, Options, Searched
 from bot.core.errors import Rejected
 from bot.core.resources import Resource
 
@@ -108,7 +107,7 @@ async def _search_one(context: Context, log: SearchableRow, options: Options, fo
             await asyncio.to_thread(_append, path, piece)
         reply = await context.resource(SEARCHES).children.parse(
             Request(
-                parser=search_child.PARSER,
+                parser=PARSER,
                 path=str(path.absolute()),
                 blob=str((folder / "blob").absolute()),
                 answer=str(answer.absolute()),

@@ -10,6 +10,7 @@ import msgspec
 from bot.ci.collect.parsing import Broken
 from bot.ci.logs import patterns
 from bot.ci.logs.cleaning import BOM, clean_block, valid, without_escapes
+from bot.ci.logs.searched import Options, Searched, SearchHit
 from bot.ci.logs.stored import Damaged, StoredLog
 
 if TYPE_CHECKING:
@@ -17,32 +18,8 @@ if TYPE_CHECKING:
 
     from bot.ci.collect.parsing import Given
 
-PARSER = "bot.ci.logs.search_child:parse"
 LINE_MOST = 300  # characters of a line
 SECONDS = 2.0  # of processor time for one log
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for."""
-
-    pattern: str
-    most: int  # lines
-
-
-class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that matches."""
-
-    line_num: int
-    line: str
-
-
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in a log."""
-
-    hits: list[SearchHit]
-    more: bool  # there are more lines that match
-    whole: bool  # nothing of the log was left out for want of time
-    seconds: float  # of processor time
 
 
 def parse(given: Given) -> Searched:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import rows, ruleset_rows, visibility
-from bot.ci.logs.parse_log import Found, Options, ParsedLog
+from bot.ci.logs.parsed import Found, Options, ParsedLog
 from bot.ci.logs.steps import Step
 from bot.ci.trunk import failing_lines
 from bot.oot.results.tables import oot_workflow_job

@@ -13,7 +13,8 @@ import pytest
 from bot.ci.collect.parsing import Given
 from bot.ci.logs import rules
 from bot.ci.logs.blocks import BLOCK, LINE_MOST
-from bot.ci.logs.parse_log import Options, parse
+from bot.ci.logs.parse_log import parse
+from bot.ci.logs.parsed import Options
 from bot.ci.logs.steps import Step, step_of
 from bot.ci.logs.stored import Damaged, StoredLog
 
