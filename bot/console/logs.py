@@ -1,4 +1,4 @@
-"""ootbot logs: say why a job failed, and test rules for logs. Both work without settings or network."""
+"""ootbot logs: say why a job failed, and test rules for logs. With files both work without settings or network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from bot.console.common import config_option, load_settings, run
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
+    from bot.ci.logs.blocks import Source
     from bot.ci.logs.classify import Classified
+    from bot.ci.logs.of_job import JobAddress
     from bot.ci.logs.rules import Ruleset
+    from bot.core.settings import Settings
 
 SHOWN = ("rank", "rule", "kind", "line", "line_num", "captures", "context")
 
@@ -27,28 +31,52 @@ rules_option = click.option(
 )
 
 
+def _file_or_job(context: click.Context, parameter: click.Parameter, value: str) -> IO[bytes] | JobAddress:
+    """Return the file opened, or the job of an address."""
+    if not value.startswith(("https://", "http://")):
+        opened: IO[bytes] = click.File("rb").convert(value, parameter, context)
+        return opened
+    from bot.ci.logs import of_job  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
+
+    if (job := of_job.parse(value)) is None:
+        problem = "that is no address of a job's page: .../owner/repo/actions/runs/1/job/123"
+        raise click.BadParameter(problem, context, parameter)
+    return job
+
+
 @click.group()
 def logs() -> None:
     """Say why a job failed, by the rules for its log, and test such rules."""
 
 
 @logs.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("source", metavar="FILE|URL", callback=_file_or_job)
 @rules_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-def explain(file: IO[bytes], files: tuple[Path, ...], *, as_json: bool) -> None:
+@config_option
+def explain(
+    source: IO[bytes] | JobAddress, files: tuple[Path, ...], config: Path | None, *, as_json: bool
+) -> None:
     """Say which lines of a log FILE (- reads standard input) tell why its job failed, and which rule says so.
+
+    The URL of a job's page stands for its log, stored or read through the App, and for the rules in force there.
 
     \b
       gh api repos/example-org/project/actions/jobs/123/logs > job.log
       ootbot logs explain job.log
       ootbot logs explain job.log --rules my_rules.toml --json
+      ootbot logs explain https://github.com/example-org/project/actions/runs/1/job/123
     """  # noqa: D301 - click's mark for lines to be kept as they are
     from bot.ci.logs.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
     from bot.ci.logs.classify import classify, last_hits  # noqa: PLC0415
 
-    ruleset = _ruleset(files)
-    log = PlainLog(file if file.seekable() else io.BytesIO(file.read()))
+    log: Source
+    if isinstance(source, tuple):
+        log, in_force = run(_of_job(load_settings(config), source))
+        ruleset = _ruleset(files) if files else in_force
+    else:
+        ruleset = _ruleset(files)
+        log = PlainLog(source if source.seekable() else io.BytesIO(source.read()))
     found = classify(log, ruleset)
     hits = [(rule, hit.line_num) for rule, hit in last_hits(log, ruleset) if hit]
     if as_json:
@@ -103,6 +131,14 @@ def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
         passed += 1
     click.echo(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
+
+
+async def _of_job(settings: Settings, job: JobAddress) -> tuple[Source, Ruleset]:
+    from bot.app import make_context  # noqa: PLC0415 - files are explained without aiohttp
+    from bot.ci.logs import of_job  # noqa: PLC0415 - the same
+
+    async with make_context(settings) as context:
+        return await of_job.read(context, job)
 
 
 def _ruleset(files: tuple[Path, ...]) -> Ruleset:
