@@ -11,6 +11,7 @@ COPY bot bot
 COPY handlers handlers
 COPY config config
 COPY actions/report actions/report
+COPY actions/monitor actions/monitor
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
  && /opt/ootbot/bin/pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
 
