@@ -140,7 +140,7 @@ def _add_jobs(gathered: _Gathered, facts: Facts, settings: TrunkSettings, *, sha
     for row in facts.cells:
         if row.shards:
             sharded[row.head_sha, row.column_id, row.shards].add(row.shard)
-    shown = {key: _shown(column, settings) for key, column in facts.columns.items()}
+    shown = {key: column_name(column, settings) for key, column in facts.columns.items()}
     for row in facts.cells:
         if row.run_id in foreign:
             continue
@@ -154,7 +154,8 @@ def _add_jobs(gathered: _Gathered, facts: Facts, settings: TrunkSettings, *, sha
             gathered.flags[name] = flags
 
 
-def _shown(column: ColumnRow, settings: TrunkSettings) -> str | None:
+def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
+    """Return the name of a stored column on the grid, None where it is left out."""
     workflow, job = column["workflow"], column["job"]
     return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
 

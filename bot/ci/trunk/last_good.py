@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import grid, name_patterns, reading
+from bot.ci.trunk import grid, name_patterns, reading, rows
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
-    from bot.ci.trunk.grid import Column, Grid
+    from bot.ci.trunk.grid import Column, Facts, Grid
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.rows import CommitRow
     from bot.core.settings import Settings
@@ -43,22 +44,52 @@ async def find(
     options = settings.of(TrunkSettings)
     devices = await reading.devices(tx)
     wanted = _selection(jobs, [devices.get(name.casefold(), name) for name in backends])
-    selected: frozenset[str] | None = None
-    before: str | None = None
-    for _ in range(SEARCHED // WINDOW):
-        commits, more = await reading.newest(tx, branch, before=before, limit=WINDOW)
-        facts = await reading.facts(tx, settings, branch, commits)
-        found = grid.build(facts, options)
-        if selected is None:
-            selected = frozenset(column.name for column in found.columns if wanted(column))
-            _check(selected, backends, devices)
-        if (good := _newest(found, selected)) is not None:
-            return LastGood(commit=good, columns=len(selected))
-        if not more:
+    commits, _ = await reading.newest(tx, branch, before=None, limit=SEARCHED)
+    facts = await reading.facts(tx, settings, branch, commits[:WINDOW])
+    found = grid.build(facts, options)
+    selected = {column.name: column for column in found.columns if wanted(column)}
+    _check(selected.keys(), backends, devices)
+    good = _newest(found, selected.keys())
+    for commit in (
+        await _candidates(tx, branch, commits[WINDOW:], _ids(facts, selected, options)) if not good else ()
+    ):
+        one = grid.build(await reading.facts(tx, settings, branch, [commit]), options)
+        if good := _newest(one, selected.keys()):
             break
-        before = commits[-1]["sha"]
-    detail = f"on none of the newest {SEARCHED} commits did all {len(selected or ())} selected jobs pass"
-    raise Rejected(404, "no_good_commit", detail)
+    if good is None:
+        detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
+        raise Rejected(404, "no_good_commit", detail)
+    return LastGood(commit=good, columns=len(selected))
+
+
+async def _candidates(
+    tx: Transaction, branch: Branch, commits: Sequence[CommitRow], ids: Collection[frozenset[int]]
+) -> list[CommitRow]:
+    """Return the commits on which as many jobs passed as are needed: few have to be looked at closely.
+
+    `ids` holds those of each selected job's columns; jobs that share one are counted once.
+    """
+    counted: set[int] = set()
+    needed = 0
+    for each in ids:
+        needed += counted.isdisjoint(each)
+        counted |= each
+    if not needed or not commits:
+        return list(commits)
+    identifier = branch.repository["repository_id"]
+    passed = await rows.passed_columns(tx, identifier, [row["sha"] for row in commits], counted)
+    return [row for row in commits if passed.get(row["sha"], 0) >= needed]
+
+
+def _ids(facts: Facts, selected: Collection[str], settings: TrunkSettings) -> list[frozenset[int]]:
+    """Return the columns of each selected job of upstream, as the database has them."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    shown = {key: grid.column_name(column, settings) for key, column in facts.columns.items()}
+    for row in facts.cells:
+        for name in (shown[row.column_id], shown.get(row.numbered_column_id or 0)):
+            if name in selected and name is not None:
+                found[name].add(row.column_id)
+    return [frozenset(each) for _, each in sorted(found.items())]
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
@@ -73,7 +104,7 @@ def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
     return wanted
 
 
-def _check(selected: frozenset[str], backends: tuple[str, ...], devices: dict[str, str]) -> None:
+def _check(selected: Collection[str], backends: tuple[str, ...], devices: dict[str, str]) -> None:
     """Raise Rejected 404 when nothing is selected, or a backend has no result that could be good."""
     if not selected:
         detail = f"no selected job has a result on the newest {WINDOW} commits"
@@ -85,7 +116,7 @@ def _check(selected: frozenset[str], backends: tuple[str, ...], devices: dict[st
             raise Rejected(404, "no_good_commit", detail)
 
 
-def _newest(found: Grid, selected: frozenset[str]) -> CommitRow | None:
+def _newest(found: Grid, selected: Collection[str]) -> CommitRow | None:
     places = [place for place, column in enumerate(found.columns) if column.name in selected]
     if len(places) < len(selected):
         return None

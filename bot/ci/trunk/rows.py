@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 import msgspec
 import sqlalchemy as sa
 
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.ci.trunk.tables import PASSED, branch_commit, ci_cell, ci_column
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
@@ -178,6 +178,19 @@ async def cells(
     if only is not None and len(only) <= SHA_OF_SQLITE:
         query = query.where(CELL.column_id.in_(sorted(only)))
     return [CellRow(*row) for row in (await tx.run(query)).all()]
+
+
+async def passed_columns(
+    tx: Transaction, repository_id: int, shas: Sequence[str], ids: Collection[int]
+) -> dict[str, int]:
+    """Return in how many of some columns anything passed, by commit; read from an index alone."""
+    query = sa.select(CELL.head_sha, sa.func.count(CELL.column_id.distinct())).where(
+        CELL.repository_id == repository_id,
+        CELL.head_sha.in_(shas),
+        CELL.column_id.in_(sorted(ids)),
+        PASSED,
+    )
+    return dict((await tx.run(query.group_by(CELL.head_sha))).all())
 
 
 async def columns(tx: Transaction, repository_id: int, ids: Iterable[int]) -> dict[int, ColumnRow]:

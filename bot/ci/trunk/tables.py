@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Json, column, metadata, must
+from bot.db.columns import Big, Json, column, metadata, must, partial_index
 
 ci_column = sa.Table(  # a job, named without shard and runner
     "ci_column",
@@ -43,6 +43,11 @@ ci_cell = sa.Table(  # one job of GitHub on a commit: the narrow copy of workflo
     sa.PrimaryKeyConstraint("repository_id", "head_sha", "column_id", "job_id", name="pk_ci_cell"),
     sa.Index("ix_ci_cell_job", "repository_id", "job_id"),
     sa.Index("ix_ci_cell_queued_at", "repository_id", "queued_at"),
+)
+
+PASSED = ci_cell.c.conclusion == sa.literal_column("1")  # success
+partial_index(
+    "ix_ci_cell_passed", ci_cell.c.repository_id, ci_cell.c.head_sha, ci_cell.c.column_id, where=PASSED
 )
 
 branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit that GitHub lists

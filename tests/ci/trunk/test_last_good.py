@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.ci.trunk.branch import COMMITS, job, push, told
@@ -62,3 +64,18 @@ async def test_a_commit_that_still_runs_is_not_good(bot):
         job(bot, "build", "B", ""),
     )
     assert (await bot.get(API))[1]["sha"] == COMMITS["A"]
+
+
+async def test_it_may_lie_far_back(bot):
+    names = [f"{number:040x}" for number in range(1, 80)]
+    await told(bot, *(push(bot, name, parent=parent, at=number) for number, (parent, name)
+                      in enumerate(itertools.pairwise([None, *names]))))  # fmt: skip
+    for number, name in enumerate(names):
+        outcome = "success" if number < 3 else "failure"
+        await told(
+            bot,
+            job(bot, "build", name, outcome),
+            job(bot, "lint", name, "success" if number != 2 else "failure"),
+        )
+    assert (await bot.get(API))[1]["sha"] == names[1]
+    assert (await bot.get(f"{API}?jobs=build"))[1]["sha"] == names[2]
