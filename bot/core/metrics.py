@@ -94,6 +94,16 @@ CI_FETCHES = Counter(
 )
 CI_BYTES = Counter("ootbot_ci_bytes_total", "Bytes downloaded of logs and artifacts.", ["kind"])
 CI_BLOB_BYTES = Gauge("ootbot_ci_blob_bytes", "Size of the stored logs and other blobs, measured hourly.")
+VERDICTS = Counter(
+    "ootbot_verdicts_total",
+    "Logs of failed jobs that were classified, by kind; none: no rule matches.",
+    ["kind"],
+)
+FAILED_JOBS = Gauge(
+    "ootbot_failed_jobs",
+    "Failed jobs of the last day: named, generic (or no rule matches), no_log.",
+    ["verdict"],
+)
 TRUNK_BROKEN = Gauge(
     "ootbot_trunk_broken",
     "Broken jobs of a watched branch, by group of the grid.",

@@ -1,4 +1,4 @@
-"""POST /admin/...: sign in and out, run a task again, handle a delivery again.
+"""POST /admin/...: sign in and out, run a task or handle a delivery again, tie failures to issues.
 
 A form is accepted only with the sign-in cookie and the key that our own pages put into it, against cross-site requests.
 """
@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlencode
 
 from aiohttp import web
 
+from bot.ci.logs import failure_rows
+from bot.core import escaping
 from bot.core.errors import Rejected
 from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import inbox
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 LIMIT = 10_000  # bytes of a form
 MOST_FIELDS = 10
+FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
 
 
 def checks_form_key(handler: Handler) -> Handler:
@@ -39,7 +42,8 @@ def checks_form_key(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def checked(request: web.Request) -> web.Response:
-        given = (await _form(request)).get("key", "").encode("utf-8", "replace")
+        request[FORM] = form = await _form(request)
+        given = form.get("key", "").encode("utf-8", "replace")
         if access.is_signed_in(request) and hmac.compare_digest(given, sessions.form_key(request).encode()):
             return await handler(request)
         if "text/html" in request.headers.get("Accept", ""):
@@ -106,6 +110,21 @@ async def replay(request: web.Request) -> web.Response:
     return _notice(f"delivery {guid} is handled again")
 
 
+@checks_form_key
+async def tie(request: web.Request) -> web.Response:
+    """Tie a failure to an issue, or untie it where no address is given."""
+    form = request[FORM]
+    signature, address = form.get("signature", "").strip().lower(), form.get("issue_url", "").strip()
+    url = escaping.url(address)
+    if address and url is None:
+        return _notice("that is not the address of an issue: it begins with https:// and has no spaces")
+    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        known = await failure_rows.tie(tx, signature, url)
+    if not known:
+        return _notice("no failure has that signature: it is the end of the address of the failure's page")
+    return _notice("the failure is tied to the issue" if address else "the failure is tied to no issue")
+
+
 async def _form(request: web.Request) -> Mapping[str, str]:
     body = await read_body(request, limit=LIMIT)
     try:
@@ -128,6 +147,7 @@ def _redirect(address: str) -> web.Response:
 routes: list[web.RouteDef] = [
     web.post("/admin/sign-in", sign_in),
     web.post("/admin/sign-out", sign_out),
+    web.post("/admin/failures", tie),
     web.post("/admin/tasks/{id}/retry", retry),
     web.post("/admin/deliveries/{guid}/replay", replay),
 ]

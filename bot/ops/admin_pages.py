@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
+from bot.ci.logs import failure_rows
 from bot.core.errors import Rejected
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
@@ -88,6 +89,7 @@ async def overview(request: web.Request) -> web.Response:
         counts = await overview_reads.delivery_counts(tx, since=tx.now - DAY)
         tasks = await overview_reads.task_counts(tx)
         sweeps = await overview_reads.sweeps(tx)
+        failed = await failure_rows.of_last_day(tx)
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
     budgets = [one for app in apps.values() for one in await app.budget_usage()]
     return render(
@@ -103,6 +105,8 @@ async def overview(request: web.Request) -> web.Response:
         counts=counts,
         tasks=tasks,
         sweeps=sweeps,
+        failed=failed,
+        failed_jobs=failed["named"] + failed["generic"] + failed["no_log"],
         budgets=budgets,
         form_key=sessions.form_key(request),
         said=TOO_OLD if "again" in request.query else request.query.get("said", ""),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import prometheus_client
 from aiohttp import web
 from msgspec import Struct
 
+from bot.ci.logs import failure_rows
 from bot.ci.trunk import gauge
 from bot.core import metrics as counts
 from bot.core.errors import StoreUnavailable
@@ -119,6 +120,9 @@ async def metrics(request: web.Request) -> web.Response:
             ages = await _ages(tx, context)
             waiting, last_received = await backlog.measure(tx), await backlog.last_received(tx)
             broken = await gauge.read(tx, context.settings, await access.hidden_from(request, tx))
+            failed = await failure_rows.of_last_day(tx)
+        for verdict, number in failed.items():
+            counts.FAILED_JOBS.labels(verdict).set(cast("int", number))
         for name, app, age in ages:
             counts.SWEEP_AGE.labels(name, app).set(age / 1000)
         counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
+from bot.ci.collect.states import State
+from bot.ci.collect.tables import ci_fetch
 from bot.ci.logs import visibility
-from bot.ci.logs.rows import PUBLIC
+from bot.ci.logs.rows import DAY, PUBLIC
 from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
 from bot.ingest.tables import records
 
@@ -16,6 +18,14 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
+WITHOUT_LOG = [
+    State.ABSENT,
+    State.EXPIRED,
+    State.TOO_LARGE,
+    State.REFUSED,
+    State.BROKEN,
+    State.FORBIDDEN,
+]
 UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
 
 
@@ -29,6 +39,7 @@ class FailureRow(TypedDict):
     first_at: int
     last_at: int
     jobs_total: int
+    issue_url: str | None
     jobs: int
     prs: int
     trusted_jobs: int
@@ -66,6 +77,14 @@ class Coverage(TypedDict):
     named: int
 
 
+class LastDay(TypedDict):
+    """Failed jobs of the last day: named, generic or without a match, without a log."""
+
+    named: int
+    generic: int
+    no_log: int
+
+
 async def failures(
     tx: Transaction, *, since: int, kind: str | None, repository_ids: Collection[int] | None, limit: int
 ) -> list[FailureRow]:
@@ -80,7 +99,8 @@ async def failures(
         sa.func.max(days.repos).label("repos"),
     ]
     shown = [
-        named[name] for name in ("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total")
+        named[name]
+        for name in ("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total", "issue_url")
     ]
     query = sa.select(*shown, *counted).join(ci_signature, same).group_by(*shown)
     query = query.where(days.family == PUBLIC, days.day >= since, days.jobs > 0)
@@ -110,11 +130,27 @@ async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow 
         "first_at": found["first_at"],
         "last_at": found["last_at"],
         "jobs_total": found["jobs_total"],
+        "issue_url": found["issue_url"],
         "jobs": sum(row["jobs"] for row in of_days),
         "prs": sum(row["prs"] for row in of_days),
         "trusted_jobs": sum(row["trusted_jobs"] for row in of_days),
         "repos": max((row["repos"] for row in of_days), default=0),
     }
+
+
+async def tie(tx: Transaction, signature: str, issue_url: str | None) -> bool:
+    """Store the address of the issue about a failure; returns whether there is such a failure."""
+    of_signature = ci_signature.c.signature == signature
+    known = await tx.row(sa.select(ci_signature.c.signature).where(of_signature).limit(1))
+    await tx.run(sa.update(ci_signature).where(of_signature).values(issue_url=issue_url))
+    return known is not None
+
+
+async def issue(tx: Transaction, signature: str) -> str | None:
+    """Return the address of the issue about a failure."""
+    query = sa.select(ci_signature.c.issue_url).where(ci_signature.c.signature == signature)
+    url: str | None = (await tx.run(query.where(ci_signature.c.issue_url.is_not(None)).limit(1))).scalar()
+    return url
 
 
 async def by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]:
@@ -166,6 +202,18 @@ async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> 
     signatures = sorted({(signature, family) for signature, family, _ in keys})
     these = tx.among((named.signature, named.family), signatures)
     await tx.run(sa.delete(ci_signature).where(these, sa.not_(left)))
+
+
+async def of_last_day(tx: Transaction) -> LastDay:
+    """Return of how many failed jobs it is known why, for the operator: private repositories count too."""
+    verdict, fetch, since = ci_verdict.c, ci_fetch.c, tx.now - DAY
+    recent = sa.and_(FIRST, verdict.day >= since // DAY, verdict.at >= since)
+    named = sa.func.count().filter(verdict.kind.not_in(UNNAMED))
+    counted = await tx.row(sa.select(sa.func.count().label("all"), named.label("named")).where(recent))
+    asked = sa.and_(fetch.kind == "log", fetch.asked_at >= since, fetch.state.in_(WITHOUT_LOG))
+    no_log = (await tx.run(sa.select(sa.func.count()).select_from(ci_fetch).where(asked))).scalar() or 0
+    assert counted
+    return {"named": counted["named"], "generic": counted["all"] - counted["named"], "no_log": no_log}
 
 
 def _of_repositories(

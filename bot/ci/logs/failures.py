@@ -39,6 +39,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     first_at: Time
     last_at: Time
     jobs_total: int
+    issue_url: Annotated[str | None, Meta(description="of the issue about it, as the administrator tied it")]
     jobs: Annotated[int, Meta(description="in the window")]
     prs: int
     trusted_jobs: Annotated[int, Meta(description="of the repositories' own runs on trusted branches")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.logs import rows
+from bot.ci.logs import failure_rows, rows
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, JobLine
@@ -26,7 +26,14 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
         return []
     page = log_page(subject.repo, subject.job_id)
     found = await rows.verdicts(tx, subject.repository_id, [subject.job_id])
-    lines = [_of_verdict(verdict, page) for verdict in found]
+    lines = []
+    for verdict in found:
+        lines.append(_of_verdict(verdict, page))
+        issue = verdict["signature"] and await failure_rows.issue(tx, verdict["signature"])
+        if issue and verdict["rank"] == 0:
+            lines.append(BlockLine(text=f"known issue: {issue}", url=issue, tone="warn"))
+        if hint := verdict["hint"]:
+            lines.append(BlockLine(text=f"hint: {_short(hint)}", url=hint))
     if first := log["first_error"]:
         number, text = int(first["line_num"]), str(first["line"])
         lines.append(

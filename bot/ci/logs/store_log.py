@@ -12,6 +12,7 @@ from bot.ci.logs import rows, ruleset_rows, visibility
 from bot.ci.logs.parsed import Found, Options, ParsedLog
 from bot.ci.logs.steps import Step
 from bot.ci.trunk import failing_lines
+from bot.core import metrics
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
             signature=found[0]["signature"],
             line=found[0]["line"],
         )
+    metrics.VERDICTS.labels(next(row["kind"] for row in found if row["rank"] == 0)).inc()
 
 
 def verdict_row(found: Found, common: Mapping[str, Any]) -> VerdictRow:
