@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bot.ci.test_results.names import Place
 
 MOST_CASES = 2_000_000  # of one job
+MOST_PLACES = 100_000  # files and suites of one job
 NO_TIME = -1
 
 
@@ -159,6 +160,8 @@ class Cases:
         """Return the group of a place."""
         found = self.groups.get(place)
         if found is None:
+            if len(self.groups) >= MOST_PLACES:
+                raise Refused(f"over {MOST_PLACES:,} suites")
             found = self.groups[place] = Group()
         return found
 
@@ -166,6 +169,8 @@ class Cases:
         """Add the cases of another report: further attempts of those that are known."""
         if len(self) + len(later) > MOST_CASES:
             raise Refused(f"over {MOST_CASES:,} cases")
+        if len(self.groups) + len(later.groups) > MOST_PLACES:
+            raise Refused(f"over {MOST_PLACES:,} suites")
         self.too_long += later.too_long
         for place, group in later.groups.items():
             known = self.groups.setdefault(place, group)

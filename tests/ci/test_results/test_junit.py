@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from bot.cli import main
+
+ROOT = Path(__file__).parents[3]
 
 
 def run(*paths):
@@ -345,6 +350,24 @@ def test_words_from_outside_are_one_visible_line(tmp_path):
     )
     plain = CliRunner().invoke(main, ["tests", "read", str(tmp_path / "r.xml")]).output
     assert "  a b: x" in plain
+
+
+def test_reports_of_very_many_suites_are_refused(read):
+    def of(count):
+        return suite("".join(f"<testcase classname='c{number}'/>" for number in range(count)))
+
+    assert read(of(100_000))["counts"]["tests"] == 100_000
+    assert read(of(100_001))["unreadable"][0]["reason"] == "over 100,000 suites"
+
+
+def test_the_reader_brings_nothing_of_the_bot_along():
+    """It will run in the parser child."""
+    code = "import sys, bot.ci.test_results.reports; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    seen = [name for name in done.stdout.split() if name.startswith("bot.")]
+    assert not {"aiohttp", "sqlalchemy", "asyncio"} & set(done.stdout.split())
+    allowed = ("bot.core", "bot.ci.test_results", "bot.ci.collect.parsing", "bot.ci.collect.zip_members")
+    assert [name for name in seen if not name.startswith(allowed)] == ["bot.ci", "bot.ci.collect"]
 
 
 def test_a_path_that_is_not_there_is_a_wrong_command(tmp_path):
