@@ -7,18 +7,28 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
 RECORDS_MOST = 20_000
 SERIES_MOST = 1_024
 GPUS_MOST = 64
 DEPTH_MOST = 8
+PLACES_MOST = 4_096
 ID_MOST = 200
 UUID_MOST = 64
 PERCENT_MOST = 10_000
 VALUE_MOST = 1e12
 NULL = math.nan
 MEBIBYTES = ("allocated_mem_value", "total_mem_value")
+
+
+class _Place:
+    """Somewhere in the data of records: known once, so that no record has to spell out its paths again."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.inner: dict[str | int, _Place] = {}
+        self.leaves: dict[str | int, tuple[array[float], float]] = {}
 
 
 class Columns:
@@ -31,6 +41,8 @@ class Columns:
         self.flags: set[str] = set()
         self.added = 0
         self._every = 1
+        self._root = _Place("")
+        self._places = 1
 
     def add(self, timestamp: int, data: dict[str, Any], running: tuple[int, ...]) -> None:
         """Add a record."""
@@ -44,8 +56,7 @@ class Columns:
         at = len(self.timestamps)
         self.timestamps.append(timestamp)
         self.running.append(running)
-        for series, value in self._numbers(data, "", DEPTH_MOST):
-            self._put(series, value, at)
+        self._collect(data, self._root, at, DEPTH_MOST)
 
     def finish(self) -> None:
         """Give all series their full length, and all records their order in time."""
@@ -60,55 +71,78 @@ class Columns:
         for series, column in self.series.items():
             self.series[series] = array("d", [column[index] for index in order])
 
-    def _put(self, series: str, value: float, at: int) -> None:
+    def _collect(self, value: Any, place: _Place, at: int, depth: int) -> None:
+        """Add every number of a value to its series: depth first, keys in their order."""
+        items: Iterable[tuple[Any, Any]]
+        if isinstance(value, dict):
+            uuid = value.get("uuid")
+            if isinstance(uuid, str) and uuid:
+                inner = self._inner(place, f"uuid:{uuid[:UUID_MOST]}")
+                if inner is None:
+                    return
+                place = inner
+            items = value.items()
+        else:
+            items = self._thinned(value) if place.path == "gpu_usage" else enumerate(value)
+        for key, found in items:
+            kind = type(found)
+            if kind is float or kind is int:
+                leaf = place.leaves.get(key) or self._leaf(place, key)
+                if leaf:
+                    self._append(leaf, found, at)
+            elif kind is dict or kind is list:
+                inner = place.inner.get(key) or self._inner(place, key)
+                if inner and depth:
+                    self._collect(found, inner, at, depth - 1)
+                else:
+                    self.flags.add("series_left_out")
+
+    def _append(self, leaf: tuple[array[float], float], value: float, at: int) -> None:
+        column, most = leaf
+        if len(column) < at:
+            _pad(column, at)
+        if len(column) == at:
+            if not 0 <= value <= most:
+                self.flags.add("invalid_values")
+                value = NULL
+            column.append(value)
+
+    def _leaf(self, place: _Place, key: str | int) -> tuple[array[float], float] | None:
+        """Return the column of a number, and the most it may be; None where there are too many."""
+        series = f"{place.path}|{key}" if place.path else str(key)
         column = self.series.get(series)
         if column is None:
             if len(self.series) == SERIES_MOST or len(series) > ID_MOST:
                 self.flags.add("series_left_out")
-                return
+                return None
             column = self.series[series] = array("d")
-        if len(column) < at:
-            _pad(column, at)
-        if len(column) == at:
-            column.append(self._checked(series, value))
+        leaf = place.leaves[key] = column, VALUE_MOST if unit(series) == "MiB" else PERCENT_MOST
+        return leaf
 
-    def _checked(self, series: str, value: float) -> float:
-        most = VALUE_MOST if unit(series) == "MiB" else PERCENT_MOST
-        if 0 <= value <= most:
-            return value
-        self.flags.add("invalid_values")
-        return NULL
+    def _inner(self, place: _Place, key: str | int) -> _Place | None:
+        """Return the place of what is below a key; None where there are too many."""
+        if (known := place.inner.get(key)) is not None:
+            return known
+        path = f"{place.path}|{key}" if place.path else str(key)
+        if self._places == PLACES_MOST or len(path) > ID_MOST:
+            self.flags.add("series_left_out")
+            return None
+        self._places += 1
+        inner = place.inner[key] = _Place(path)
+        return inner
 
-    def _numbers(self, value: Any, path: str, depth: int) -> Iterator[tuple[str, float]]:
-        """Yield every number with its series: depth first, keys in their order."""
-        items: Iterator[tuple[Any, Any]]
-        if isinstance(value, dict):
-            uuid = value.get("uuid")
-            if isinstance(uuid, str) and uuid:
-                path = f"{path}|uuid:{uuid[:UUID_MOST]}" if path else f"uuid:{uuid[:UUID_MOST]}"
-            items = iter(value.items())
-        else:
-            items = enumerate(value)
-            if path == "gpu_usage" and len(value) > GPUS_MOST:
-                self.flags.add("thinned_gpus")
-                every = -(-len(value) // GPUS_MOST)
-                items = iter([(index, value[index]) for index in range(0, len(value), every)])
-        prefix = f"{path}|" if path else ""
-        for key, inner in items:
-            kind = type(inner)
-            if kind is float or kind is int:
-                yield f"{prefix}{key}", inner
-            elif kind is dict or kind is list:
-                if depth == 0:
-                    self.flags.add("series_left_out")
-                    continue
-                yield from self._numbers(inner, f"{prefix}{key}", depth - 1)
+    def _thinned(self, gpus: list[Any]) -> Iterable[tuple[int, Any]]:
+        if len(gpus) <= GPUS_MOST:
+            return enumerate(gpus)
+        self.flags.add("thinned_gpus")
+        every = -(-len(gpus) // GPUS_MOST)
+        return [(index, gpus[index]) for index in range(0, len(gpus), every)]
 
     def _thin(self) -> None:
         self.flags.add("thinned")
-        for series, column in self.series.items():
+        for column in self.series.values():
             _pad(column, len(self.timestamps))
-            self.series[series] = column[::2]
+            column[:] = column[::2]  # in place: leaves hold it
         self.timestamps = self.timestamps[::2]
         self.running = self.running[::2]
         self._every *= 2
