@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.logs import failure_rows, rows
+from bot.ci.logs import failure_rows, known, rows
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, JobLine
@@ -34,6 +34,7 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
             lines.append(BlockLine(text=f"known issue: {issue}", url=issue, tone="warn"))
         if hint := verdict["hint"]:
             lines.append(BlockLine(text=f"hint: {_short(hint)}", url=hint))
+    lines += await _known(tx, subject, found)
     if first := log["first_error"]:
         number, text = int(first["line_num"]), str(first["line"])
         lines.append(
@@ -79,6 +80,17 @@ def as_json(verdict: VerdictRow) -> dict[str, Any]:
 def log_page(repo: str, job_id: int) -> str:
     """Return the page of a job's log."""
     return f"/{repo}/job/{job_id}/log"
+
+
+async def _known(tx: Transaction, subject: JobSubject, found: list[VerdictRow]) -> list[BlockLine]:
+    """Return that the branch fails alike, with the job that shows it; whether that is the cause, nobody says."""
+    job = await rows.job(tx, subject.repository_id, subject.job_id) if found else None
+    workflow = job["workflow_name"] if job else None
+    same = await known.elsewhere(tx, found[0], name=subject.name, workflow=workflow) if found else None
+    if same is None:
+        return []
+    words = f"known: the same job failed with the same captures on {same.branch} at {same.sha[:12]}"
+    return [BlockLine(text=_short(words), url=f"/{subject.repo}/job/{same.job_id}", tone="warn")]
 
 
 async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
