@@ -27,7 +27,8 @@ PAGES = {
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",
-    "/admin/deliveries/{guid}", "/admin/tasks", "/admin/sign-in", "/admin/sign-out", "/admin/tasks/{id}/retry",
+    "/admin/deliveries/{guid}", "/admin/failures", "/admin/tasks", "/admin/sign-in", "/admin/sign-out",
+    "/admin/tasks/{id}/retry",
     "/admin/deliveries/{guid}/replay", "/crcr", "/crcr/{org}/{repo}",
 }  # fmt: skip
 DOCUMENT = document("http://127.0.0.1", [*operations(FEATURES), OPERATION])
