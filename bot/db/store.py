@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import BeforeCommit
 
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
+BUSY_PAUSE = 0.05  # seconds between two tries to open a file that another process is making
 LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
 LOCK_TIMEOUT = (
     4.0  # seconds a write may wait for other writers while a request waits for it: GitHub waits 10 s
@@ -223,10 +225,16 @@ class Store:
         """
         with contextlib.suppress(OSError):  # it exists, or SQLite reports what is wrong
             Path(self.url.database or "").touch(mode=0o600, exist_ok=False)
-        try:
-            self.connect_sqlite().close()
-        except sqlite3.Error as error:
-            raise db_errors.unavailable(self.url, error) from error
+        until = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                return self.connect_sqlite().close()
+            except sqlite3.Error as error:
+                # SQLite does not wait by itself while another process switches a new file to its log
+                busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > until:
+                    raise db_errors.unavailable(self.url, error) from error
+                time.sleep(BUSY_PAUSE)
 
     def connect_sqlite(self) -> sqlite3.Connection:
         """SQLite only: a connection of the standard library, for one thread of its own."""
