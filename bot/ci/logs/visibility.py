@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
 
+QUERIED = 1_000  # repositories named in one statement: an installation may bring very many
 BATCH = 200  # jobs moved in one transaction
 REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
 
 
 async def note(tx: Transaction, changed: Changed) -> None:
     """Before a commit: have the failures of repositories that are private now moved."""
-    private = {int(row["repository_id"]) for row in changed.get("repository", ()) if row["private"]}
-    for identifier in sorted(await counted_in_public(tx, private)) if private else ():
-        tx.enqueue("private_logs", str(identifier))
+    private = sorted({int(row["repository_id"]) for row in changed.get("repository", ()) if row["private"]})
+    for start in range(0, len(private), QUERIED):
+        for identifier in sorted(await counted_in_public(tx, private[start : start + QUERIED])):
+            tx.enqueue("private_logs", str(identifier))
 
 
 async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | None = None) -> set[int]:
