@@ -83,6 +83,8 @@ async def require(tx: Transaction, settings: Settings, payload: dict[str, Any]) 
     found, key = repository.get("id"), name.casefold()
     if key not in ids[0] and isinstance(found, int) and settings.is_upstream(name) and not tx.replaying:
         ids[0][key] = await pin(tx, name, found)
+    if key in ids[0] and (not isinstance(found, int) or isinstance(found, bool)):
+        raise Unreadable("repository.id is missing or of another kind")
     if key in ids[0] and found != ids[0][key]:
         raise OtherRepository(other(name, ids[0][key], found))
 

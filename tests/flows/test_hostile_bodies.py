@@ -17,6 +17,7 @@ FEW, MANY = 200, 1_000  # bodies for each database; many with --nightly
 AT_ONCE = 25
 NAMES_A_FIELD = re.compile(
     r"Unreadable: ([a-z_]+(\.[a-z_]+)* is (missing|not)|the body is nested too deeply)"
+    r"|OtherRepository: "
 )
 FAULT = re.compile(r"\w+(Error|Exception): ")  # what nobody expected, as the worker notes it
 ENDS = {"handled", "ignored", "parked"}
