@@ -33,7 +33,7 @@ OUT = admin_sign_out.c
 
 @web.middleware
 async def check_session(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Note with a request whether it comes from somebody who signed in; without our cookie that costs nothing."""
+    """Record on a request whether its sender is signed in; without our cookie nothing is looked up."""
     begun = _begun(request) if request.headers.get("Cookie") else None
     if begun is not None:
         settings = request.app[CONTEXT].settings

@@ -92,7 +92,7 @@ def is_token(request: web.Request, given: str) -> bool:
 
 
 def is_signed_in(request: web.Request) -> bool:
-    """Whether the request comes from somebody who signed in; raises StoreUnavailable while that cannot be told."""
+    """Whether the sender is signed in; raises StoreUnavailable while the database cannot say."""
     signed_in: bool | StoreUnavailable = request.get(SIGNED_IN, False)
     if isinstance(signed_in, StoreUnavailable):
         raise signed_in

@@ -208,7 +208,7 @@ class BodyRoom:
             self._look_again = loop.call_at(min(body.behind_at for body in rivals), self._look)
 
     def _in_the_way(self) -> list[Body]:
-        """Return the bodies without which somebody who waits might be admitted."""
+        """Return the bodies whose end might let a waiting sender in."""
         own = {waiter.body.caller for waiter in self._waiting if self._waits_for_its_own(waiter.body)}
         everybody = any(not self._waits_for_its_own(waiter.body) for waiter in self._waiting)
         return [body for body in self._arriving if not body.waits and (everybody or body.caller in own)]

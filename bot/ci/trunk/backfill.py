@@ -1,7 +1,7 @@
 """Filling the grid with what was before the App was installed: commits, their runs and jobs, read from GitHub.
 
-What was read is stored as if it had been delivered. Commits of which runs are known are not asked about again, so that
-what was interrupted can be begun anew.
+What was read is stored as if it had been delivered. Commits whose runs are known are not asked about again, so an
+interrupted run can be repeated.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def client_payload(
 
 
 def closing(sent: Payload, closed: Payload) -> Payload:
-    """Return the webhook of a closing as a backend is told of it that was sent an older commit, `sent`.
+    """Return the webhook of a closing for a backend whose last dispatch was of an older commit, `sent`.
 
     Nothing in it tells of a later commit: only how the pull request ended is new.
     """

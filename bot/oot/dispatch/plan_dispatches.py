@@ -250,7 +250,7 @@ def _updated_at(body: dict[str, Any]) -> int | None:
 
 
 async def _columns(tx: Transaction, event: PullEvent, entry: Entry, *, held: bool) -> EventColumns | None:
-    """Return what a backend is told of an event; None if nothing.
+    """Return the dispatch of an event for a backend; None where it gets none.
 
     The closing of a pull request whose newest commit is held back tells of the last commit that was sent there: it says
     what the backend knows already, and its callback token is good for that commit only.
