@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +11,9 @@ from bot.core.errors import OotbotError, RetryLater
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+
+PIECE = 1024 * 1024
 
 
 class BlobMissing(OotbotError):
@@ -63,3 +67,16 @@ class Blobs(Protocol):
     async def close(self) -> None:
         """Release what it holds."""
         ...
+
+
+async def copy_to(blobs: Blobs, key: str, path: Path) -> None:
+    """Write a blob to a new file, a piece at a time; raises BlobMissing."""
+    size = await blobs.size(key)
+    await asyncio.to_thread(path.touch, exist_ok=False)
+    for start in range(0, size, PIECE):
+        await asyncio.to_thread(_append, path, await blobs.get(key, start, PIECE))
+
+
+def _append(path: Path, piece: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(piece)

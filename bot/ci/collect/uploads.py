@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from bot.ci.collect import fetching, rows
+from bot.ci.collect.blob_store import copy_to
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.fetching import Wanted
 from bot.ci.collect.receiving import Fetched
@@ -271,8 +272,7 @@ async def run(context: Context, task: Task) -> None:
         await fetching.end(context, row, State.SKIPPED, f"nothing reads {found['kind']}")
     else:
         async with context.resource(WORKSPACE).folder() as folder:
-            content = await context.resource(BLOBS).get(found["blob"])
-            await asyncio.to_thread((folder / "file").write_bytes, content)
+            await copy_to(context.resource(BLOBS), found["blob"], folder / "file")
             await fetching.parse(context, row, wanted, reader, folder)
     await context.resource(BLOBS).delete(found["blob"])
 

@@ -7,8 +7,12 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="logs",
     tables="bot.ci.logs.tables",
-    tasks={"log_rules": "bot.ci.logs.load_rules:run", "private_logs": "bot.ci.logs.visibility:run"},
-    background=frozenset({"log_rules"}),
+    tasks={
+        "log_rules": "bot.ci.logs.load_rules:run",
+        "private_logs": "bot.ci.logs.visibility:run",
+        "reclassify": "bot.ci.logs.reclassify:run",
+    },
+    background=frozenset({"log_rules", "reclassify"}),
     periodic="bot.ci.logs.load_rules:periodic",
     settings="bot.ci.logs.settings:LogsSettings",
     commands={"logs": "bot.console.logs:logs"},

@@ -1,4 +1,7 @@
-"""Task log_rules: reads the rules for logs again. A wrong file leaves its last good version in force and says so."""
+"""Task log_rules: reads the rules for logs again. A wrong file leaves its last good version in force and says so.
+
+Where the rules have changed, or the program came with others, the stored logs are looked at again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.logs import rules, ruleset_rows
+from bot.ci.logs import reclassify, rules, ruleset_rows
 from bot.ci.logs.settings import LogsSettings
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.oot.allowlist import source as source_file
@@ -36,6 +39,8 @@ async def run(context: Context, _task: Task) -> None:
     for repo in repos:
         own = ruleset_rows.own_source(repo)
         unreachable = await _read(context, f"{repo}:{ruleset_rows.OWN}", own, optional=True) or unreachable
+    async with context.store.transaction() as tx:
+        await reclassify.enqueue_due(tx, context.settings)
     if unreachable:
         raise unreachable
 

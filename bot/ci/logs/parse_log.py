@@ -11,7 +11,7 @@ from bot.ci.logs.blocks import LINE_MOST, PlainLog
 from bot.ci.logs.classify import Verdict, classify
 from bot.ci.logs.cleaning import time_of
 from bot.ci.logs.masking import Masking
-from bot.ci.logs.parsed import Found, Options, ParsedLog
+from bot.ci.logs.parsed import Classified, Found, Options, ParsedLog
 from bot.ci.logs.rules import Ruleset
 from bot.ci.logs.signature import signature, title
 from bot.ci.logs.steps import step_of
@@ -33,6 +33,15 @@ def parse(given: Given) -> ParsedLog:
         log = StoredLog(lambda start, length: _part(blob, start, length), blob.seek(0, 2))
         verdicts, first_error = found_in(log, options) if options.ruleset else ([], None)
     return ParsedLog(**measured, verdicts=verdicts, first_error=first_error)
+
+
+def parse_stored(given: Given) -> Classified:
+    """Classify a log that is stored already: the file is its blob."""
+    options = msgspec.convert(given.options, Options)
+    with given.path.open("rb") as blob:
+        log = StoredLog(lambda start, length: _part(blob, start, length), blob.seek(0, 2))
+        verdicts, first_error = found_in(log, options)
+    return Classified(verdicts=verdicts, first_error=first_error)
 
 
 def found_in(log: StoredLog, options: Options) -> tuple[list[Found], FirstError | None]:

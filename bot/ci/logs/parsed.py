@@ -43,6 +43,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
 
 
+class Classified(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules found in a log that is stored already."""
+
+    verdicts: list[Found]
+    first_error: FirstError | None
+
+
 class ParsedLog(msgspec.Struct, frozen=True, kw_only=True):
     """A log as it was stored, and what the rules found in it."""
 

@@ -1,4 +1,4 @@
-"""Rows of logs and verdicts, and the sums over failures that follow from them."""
+"""Rows of logs and verdicts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.logs.tables import FIRST, ci_log, ci_signature, ci_signature_day, ci_verdict
+from bot.ci.logs import failure_counts
+from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
 from bot.ingest.rows import WorkflowJobRow
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from bot.ci.logs.failure_counts import SignatureTitle
     from bot.db.transaction import Transaction
 
 PUBLIC = "public"  # the family of all public repositories
@@ -88,14 +90,6 @@ class FailedJob(TypedDict):
     line_num: int | None
 
 
-class SignatureTitle(TypedDict):
-    """What a signature is called."""
-
-    title: str
-    rule: str
-    kind: str
-
-
 def family(repository_id: int, *, private: bool) -> str:
     """Return whose failures are counted together: nothing of a private repository is in the public sums."""
     return f"private:{repository_id}" if private else PUBLIC
@@ -107,6 +101,14 @@ async def store_log(tx: Transaction, row: LogRow) -> None:
     statement = tx.insert(ci_log).values(values)
     key = ["repository_id", "job_id"]
     await tx.run(statement.on_conflict_do_update(index_elements=key, set_=values))
+
+
+async def store_first_error(
+    tx: Transaction, repository_id: int, job_id: int, first_error: dict[str, Any] | None
+) -> None:
+    """Store the earliest line of a log that a rule for builds matches."""
+    of_job = sa.and_(ci_log.c.repository_id == repository_id, ci_log.c.job_id == job_id)
+    await tx.run(sa.update(ci_log).where(of_job).values(first_error=first_error))
 
 
 async def log(tx: Transaction, repository_id: int, job_id: int) -> LogRow | None:
@@ -123,6 +125,14 @@ async def verdicts(tx: Transaction, repository_id: int, job_ids: Iterable[int]) 
         ci_verdict.c.current,
     )
     return await tx.rows_as(VerdictRow, query.order_by(ci_verdict.c.job_id, ci_verdict.c.rank))
+
+
+async def move_verdicts(tx: Transaction, repository_id: int, job_id: int, ruleset: str) -> None:
+    """Have the current verdicts on a job stand for another ruleset, by which they are the same."""
+    of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
+    former = sa.and_(of_job, ci_verdict.c.ruleset == ruleset, sa.not_(ci_verdict.c.current))
+    await tx.run(sa.delete(ci_verdict).where(former))
+    await tx.run(sa.update(ci_verdict).where(of_job, ci_verdict.c.current).values(ruleset=ruleset))
 
 
 async def replace_verdicts(
@@ -148,61 +158,7 @@ async def replace_verdicts(
         for row in (*before, *found)
         if row["rank"] == 0 and row["signature"]
     }
-    await count_again(tx, concerned, titles)
-
-
-async def count_again(
-    tx: Transaction, concerned: Iterable[tuple[str, str, int]], titles: Mapping[str, SignatureTitle]
-) -> None:
-    """Make the sums of some signatures, families and days again from their verdicts."""
-    for signature, whose, day in sorted(concerned):
-        await _count_day(tx, signature, whose, day)
-        await _sum_up(tx, signature, whose, titles.get(signature))
-
-
-async def _count_day(tx: Transaction, signature: str, whose: str, day: int) -> None:
-    """Count the jobs that failed this way on a day."""
-    verdict = ci_verdict.c
-    query = sa.select(
-        sa.func.count().label("jobs"),
-        sa.func.count(sa.distinct(verdict.change)).filter(sa.not_(verdict.trusted)).label("prs"),
-        sa.func.count().filter(verdict.trusted).label("trusted_jobs"),
-        sa.func.count(sa.distinct(verdict.repository_id)).label("repos"),
-    ).where(
-        verdict.current,
-        verdict.rank == 0,
-        verdict.signature == signature,
-        verdict.family == whose,
-        verdict.day == day,
-    )
-    counts = await tx.row(query)
-    assert counts
-    key = {"signature": signature, "family": whose, "day": day}
-    statement = tx.insert(ci_signature_day).values(key | counts)
-    await tx.run(statement.on_conflict_do_update(index_elements=list(key), set_=counts))
-
-
-async def _sum_up(tx: Transaction, signature: str, whose: str, title: SignatureTitle | None) -> None:
-    """Write the totals of a signature; one that no job has any more goes."""
-    days, verdict, named = ci_signature_day.c, ci_verdict.c, ci_signature.c
-    of_days = sa.and_(days.signature == signature, days.family == whose)
-    of_signature = sa.and_(named.signature == signature, named.family == whose)
-    total = (await tx.run(sa.select(sa.func.sum(days.jobs)).where(of_days))).scalar() or 0
-    if not total:
-        await tx.run(sa.delete(ci_signature_day).where(of_days))
-        await tx.run(sa.delete(ci_signature).where(of_signature))
-        return
-    seen = sa.select(sa.func.min(verdict.at).label("first"), sa.func.max(verdict.at).label("last")).where(
-        verdict.current, verdict.rank == 0, verdict.signature == signature, verdict.family == whose
-    )
-    known = await tx.row(sa.select(named.first_at, named.last_at).where(of_signature))
-    (times,) = await tx.rows(seen)
-    at = [value for value in (*times.values(), *(known or {}).values()) if value is not None]
-    values = {"first_at": min(at), "last_at": max(at), "jobs_total": int(total)}
-    if known:
-        await tx.run(sa.update(ci_signature).where(of_signature).values(values))
-    elif title:
-        await tx.run(sa.insert(ci_signature).values(signature=signature, family=whose, **values, **title))
+    await failure_counts.count_again(tx, concerned, titles)
 
 
 async def job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from cachetools import TTLCache
 
-from bot.ci.collect.blob_store import BlobMissing
+from bot.ci.collect.blob_store import BlobMissing, copy_to
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parser_pool import ParserPool
 from bot.ci.collect.parsing import Request
@@ -22,7 +21,7 @@ from bot.core.errors import Rejected
 from bot.core.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from bot.ci.logs.search_rows import SearchableRow
@@ -35,7 +34,6 @@ LOGS = 60  # of one search
 HITS_OF_JOB, HITS = 20, 200
 BUDGET = 2.0  # seconds of the child's processor time
 WALL = 10.0  # seconds, after which no further log is begun, and for one log
-PIECE = 1024 * 1024
 MIB = 1024 * 1024
 
 
@@ -103,8 +101,7 @@ async def search(context: Context, logs: Sequence[SearchableRow], pattern: str) 
 async def _search_one(context: Context, log: SearchableRow, options: Options, folder: Path) -> FoundIn:
     path, answer = folder / "log", folder / "answer"
     try:
-        async for piece in _pieces(context, log["blob"]):
-            await asyncio.to_thread(_append, path, piece)
+        await copy_to(context.resource(BLOBS), log["blob"], path)
         reply = await context.resource(SEARCHES).children.parse(
             Request(
                 parser=PARSER,
@@ -122,18 +119,6 @@ async def _search_one(context: Context, log: SearchableRow, options: Options, fo
         return FoundIn(log=log, searched=None, problem="the log has been deleted")
     finally:
         path.unlink(missing_ok=True)
-
-
-async def _pieces(context: Context, key: str) -> AsyncIterator[bytes]:
-    blobs = context.resource(BLOBS)
-    size = await blobs.size(key)
-    for start in range(0, size, PIECE):
-        yield await blobs.get(key, start, PIECE)
-
-
-def _append(path: Path, piece: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(piece)
 
 
 def _too_many(limit: str, wait: int) -> Rejected:

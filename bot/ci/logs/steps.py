@@ -10,6 +10,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+STEPS_MOST = 1000
+
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a job, as GitHub's workflow_job has it."""
@@ -17,6 +19,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     number: int = 0
     started_at: str | None = None
+
+
+def steps_of(stored: object) -> tuple[Step, ...]:
+    """Return the steps of a job record, which are GitHub's JSON."""
+    steps = []
+    for one in stored[:STEPS_MOST] if isinstance(stored, list) else ():
+        try:
+            steps.append(msgspec.convert(one, Step))
+        except msgspec.ValidationError:
+            continue
+    return tuple(steps)
 
 
 def step_of(steps: Sequence[Step], at: int | None) -> str | None:

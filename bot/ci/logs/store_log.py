@@ -9,32 +9,45 @@ import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import rows, ruleset_rows, visibility
-from bot.ci.logs.parsed import Found, Options, ParsedLog
-from bot.ci.logs.steps import Step
+from bot.ci.logs.parsed import Options, ParsedLog
+from bot.ci.logs.steps import steps_of
 from bot.ci.trunk import failing_lines
 from bot.core import metrics
+from bot.core.errors import RetryLater
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bot.ci.logs.rows import SignatureTitle, VerdictRow
+    from bot.ci.logs.failure_counts import SignatureTitle
+    from bot.ci.logs.parsed import Classified, Found
+    from bot.ci.logs.rows import VerdictRow
+    from bot.ci.logs.rules import Ruleset
     from bot.context import Context
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
 FAILED = frozenset({"failure", "timed_out", "cancelled", "startup_failure", "action_required"})
-STEPS_MOST = 1000
+OF_JOB = (
+    "repository_id",
+    "job_id",
+    "family",
+    "trusted",
+    "change",
+    "at",
+    "day",
+)  # columns that no rule decides
+RULES_CHANGED = "the rules for logs changed while it was read"
 
 
 async def options(context: Context, fetched: Fetched) -> Any:
     """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
         job = await rows.job(tx, fetched.repository_id, fetched.object_id)
-        ruleset = await ruleset_rows.in_force(tx, context.settings, fetched.repo)
-    failed = job is None or job["conclusion"] in FAILED
-    chosen = ruleset.applied_to(fetched.repo, job["workflow_name"] if job else None) if failed else None
-    return msgspec.to_builtins(Options(ruleset=chosen, steps=_steps(job["steps"] if job else None)))
+        failed = job is None or job["conclusion"] in FAILED
+        chosen = await _rules(tx, context.settings, fetched, job) if failed else None
+    return msgspec.to_builtins(Options(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
 
 
 async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | None) -> None:
@@ -57,19 +70,40 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
             "at": at,
             "day": at // rows.DAY,
         }
-        found = [verdict_row(verdict, common) for verdict in parsed.verdicts]
-        await rows.replace_verdicts(
-            tx, fetched.repository_id, fetched.object_id, found, _titles(parsed.verdicts)
-        )
-        await rows.request_publish_of(tx, fetched.repository_id, [fetched.object_id])
-        await failing_lines.write(
-            tx,
-            fetched.repository_id,
-            fetched.object_id,
-            signature=found[0]["signature"],
-            line=found[0]["line"],
-        )
-    metrics.VERDICTS.labels(next(row["kind"] for row in found if row["rank"] == 0)).inc()
+        if parsed.verdicts[0].ruleset != (await _rules(tx, context.settings, fetched, job)).digest:
+            raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
+        await _write(tx, common, parsed.verdicts)
+    metrics.VERDICTS.labels(parsed.verdicts[0].kind).inc()
+
+
+async def write_again(tx: Transaction, before: VerdictRow, classified: Classified) -> None:
+    """Write what other rules found in the log that a verdict is on."""
+    first = msgspec.to_builtins(classified.first_error) if classified.first_error else None
+    await rows.store_first_error(tx, before["repository_id"], before["job_id"], first)
+    known: dict[str, Any] = {**before}
+    await _write(tx, {name: known[name] for name in OF_JOB}, classified.verdicts)
+
+
+async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Found]) -> None:
+    """Write verdicts, and have everything that shows them follow."""
+    repository_id, job_id = common["repository_id"], common["job_id"]
+    found = [verdict_row(verdict, common) for verdict in verdicts]
+    before = await rows.verdicts(tx, repository_id, [job_id])
+    if before and [{**row, "ruleset": found[0]["ruleset"]} for row in before] == found:
+        await rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
+        return
+    await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
+    await rows.request_publish_of(tx, repository_id, [job_id])
+    first = found[0]
+    await failing_lines.write(tx, repository_id, job_id, signature=first["signature"], line=first["line"])
+
+
+async def _rules(
+    tx: Transaction, settings: Settings, fetched: Fetched, job: WorkflowJobRow | None
+) -> Ruleset:
+    """Return the rules for a job."""
+    ruleset = await ruleset_rows.in_force(tx, settings, fetched.repo)
+    return ruleset.applied_to(fetched.repo, job["workflow_name"] if job else None)
 
 
 def verdict_row(found: Found, common: Mapping[str, Any]) -> VerdictRow:
@@ -126,17 +160,6 @@ async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None)
         return f"{fetched.repo}#{run['pull_requests'][0]}"
     branch = (job and job["head_branch"]) or fetched.head_sha
     return f"{(run and run['head_repository_id']) or fetched.repository_id}:{branch}"
-
-
-def _steps(stored: Any) -> tuple[Step, ...]:
-    """Return the steps of a job record, which are GitHub's JSON."""
-    steps = []
-    for one in stored[:STEPS_MOST] if isinstance(stored, list) else ():
-        try:
-            steps.append(msgspec.convert(one, Step))
-        except msgspec.ValidationError:
-            continue
-    return tuple(steps)
 
 
 RECEIVER = Receiver(store=store, options=options, most_written=600 * MIB, blob_prefix="log")

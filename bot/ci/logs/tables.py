@@ -1,4 +1,4 @@
-"""Tables of logs: what is kept of them, verdicts, signatures of failures with their days, rulesets."""
+"""Tables of logs: what is kept of them, verdicts, signatures of failures with their days, rulesets and their use."""
 
 from __future__ import annotations
 
@@ -63,6 +63,9 @@ FIRST = sa.and_(ci_verdict.c.current, ci_verdict.c.rank == 0)
 partial_index("ix_ci_verdict_signature", ci_verdict.c.signature, ci_verdict.c.day, where=FIRST)
 partial_index("ix_ci_verdict_repository", ci_verdict.c.repository_id, ci_verdict.c.family, where=FIRST)
 partial_index("ix_ci_verdict_day", ci_verdict.c.day, ci_verdict.c.kind, where=FIRST)
+partial_index(
+    "ix_ci_verdict_at", ci_verdict.c.repository_id, ci_verdict.c.at, ci_verdict.c.job_id, where=FIRST
+)
 
 ci_signature = sa.Table(
     "ci_signature",
@@ -104,4 +107,14 @@ ci_ruleset = sa.Table(
     must("rules", sa.Integer),
     must("loaded_at", Big),  # when it was read last
     sa.Index("ix_ci_ruleset_source", "source", "loaded_at"),
+)
+
+ci_reclassified = sa.Table(  # how far a repository's stored logs were classified by the rules now in force
+    "ci_reclassified",
+    metadata,
+    sa.Column("repository_id", Big, primary_key=True, autoincrement=False),
+    must("ruleset", sa.Text),
+    must("phase", sa.Integer),
+    must("at", Big),
+    must("job_id", Big),
 )

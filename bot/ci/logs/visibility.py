@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.logs import rows
+from bot.ci.logs import failure_counts, rows
 from bot.ci.logs.tables import FIRST, ci_signature, ci_verdict
 from bot.core.errors import GiveUp
 from bot.ingest.tables import records
@@ -18,7 +18,7 @@ from bot.ingest.tables import records
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bot.ci.logs.rows import SignatureTitle
+    from bot.ci.logs.failure_counts import SignatureTitle
     from bot.context import Context
     from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
@@ -78,7 +78,9 @@ async def _move(tx: Transaction, repository_id: int) -> bool:
     own = rows.family(repository_id, private=True)
     await tx.run(sa.update(ci_verdict).where(these).values(family=own))
     for whose in (rows.PUBLIC, own):
-        await rows.count_again(tx, {(signature, whose, day) for signature, day in concerned}, titles)
+        await failure_counts.count_again(
+            tx, {(signature, whose, day) for signature, day in concerned}, titles
+        )
     await rows.request_publish_of(tx, repository_id, jobs)
     return True
 

@@ -91,8 +91,8 @@ async def test_rules_of_the_settings_come_first_and_a_wrong_file_changes_nothing
 
 async def test_a_repository_has_rules_of_its_own(bot, github, logs):
     first = await logs.arrives("FAILED t.py::test_x - boom\n")
+    assert (await logs.verdicts(first))[0]["rule"] == "pytest failure"
     github.set_file(UPSTREAM, ruleset_rows.OWN, b"[[rule]]\nname = 'own'\npattern = 'boom'\n")
     await bot.wait(load_rules.EVERY)
     second = await logs.arrives("FAILED t.py::test_x - boom\n")
-    assert (await logs.verdicts(first))[0]["rule"] == "pytest failure"
     assert (await logs.verdicts(second))[0]["rule"] == "own"
