@@ -85,6 +85,7 @@ def lint(_args: list[str]) -> int:
         (*module, "ruff", "check", "."),
         (*module, "mypy"),
         (*module, "mypy", "actions/report/report.py"),
+        (*module, "mypy", "actions/report/pytest_reports.py"),
         (*module, "mypy", "actions/monitor/monitor.py"),
         (str(BIN / "lint-imports"), "--no-logo", "--no-cache"),
     )

@@ -11,6 +11,7 @@ import os
 import sys
 
 import body
+import uploads
 from sending import DeliveryError, Sender, Tokens
 
 EXAMPLES = """\
@@ -34,10 +35,10 @@ def main() -> int:
     options = parse()
     try:
         dispatch = body.read_event(options.event)
-        report = body.encode(body.build(options, dispatch, warn))
+        report = body.build(options, dispatch, warn)
         url = options.url or str(dispatch.get("callback_url") or "")
-        tokens = Tokens(options.audience, options.token_file)
-        answer = Sender(url, tokens, options.deadline).send(report)
+        sender = Sender(url, Tokens(options.audience, options.token_file), options.deadline)
+        answer = sender.send(body.encode(report))
     except (body.InputError, DeliveryError) as error:
         if options.fail_on_error == "false":
             warn(str(error))
@@ -45,6 +46,8 @@ def main() -> int:
         annotate("error", str(error))
         return 1
     print("ootbot took the report:", one_line(str(answer.get("status") or "accepted")))
+    if sent := uploads.send_all(options, report, sender, warn):
+        print(f"ootbot took {sent} uploaded file{'s' if sent > 1 else ''}")
     return 0
 
 
@@ -70,6 +73,8 @@ def parse() -> argparse.Namespace:
         "failed-tests",
         "JSON array of {name, classname, file, line, message, stacktrace}, or its file",
     )
+    option("test-reports", "path or glob of JUnit XML files, run reports (.jsonl) or ZIP archives to upload")
+    option("usage-log", "path of a usage log to upload")
     option("artifact-url", "where to download logs and packages")
     option("environment", "JSON object that describes the machine")
     option("run-id", "default: GITHUB_RUN_ID")

@@ -1,4 +1,4 @@
-"""Sending the report: a fresh token, one POST, and retries while the bot is unavailable.
+"""Sending the report and files: a fresh token, one POST, and retries while the bot is unavailable.
 
 Connection errors, 408, 429 and 5xx are retried, honouring Retry-After, until the deadline. Any
 other response is final.
@@ -6,6 +6,7 @@ other response is final.
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import http.client
 import json
@@ -17,7 +18,10 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TIMEOUT = 30.0  # seconds for one request
 TOKEN_AGE = 240.0  # seconds; a runner's token is valid for 300
@@ -100,20 +104,23 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Sender:
-    """Delivers one report to one URL."""
+    """Delivers to one bot: a report to its callback, files to an address beside it."""
 
     url: str
     tokens: Tokens
-    deadline: float  # seconds for all attempts together
+    deadline: float  # seconds for all attempts at one body together
 
-    def send(self, body: bytes) -> dict[str, Any]:
-        """Post the body until it is accepted; return the response or raise DeliveryError."""
-        _check_url(self.url)
+    def send(
+        self, body: bytes | Path, url: str = "", headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Post the report, or a file, until it is accepted; return the response or raise DeliveryError."""
+        url = url or self.url
+        _check_url(url)
         ends = time.monotonic() + self.deadline
         pause = FIRST_PAUSE
         while True:
             try:
-                return self._attempt(body, ends)
+                return self._attempt(body, url, headers or {}, ends)
             except _PassingError as error:
                 wait = max(error.after, pause / 2) + random.uniform(0, pause / 2)  # noqa: S311 - spreads clients, guards nothing
                 if time.monotonic() + wait >= ends:
@@ -125,13 +132,19 @@ class Sender:
             time.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _attempt(self, body: bytes, ends: float) -> dict[str, Any]:
+    def _attempt(self, body: bytes | Path, url: str, more: Mapping[str, str], ends: float) -> dict[str, Any]:
         token = self.tokens.current(_time_left(ends))
-        headers = {**_headers(token), "Content-Type": "application/json"}
-        request = urllib.request.Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310 - _check_url has seen it
-        answer = _ask(request, _time_left(ends))
+        headers = {**_headers(token), "Content-Type": "application/json", **more}
+        with contextlib.ExitStack() as stack:
+            data: Any = body
+            if isinstance(body, Path):
+                data = stack.enter_context(body.open("rb"))
+                size = str(body.stat().st_size)
+                headers |= {"Content-Type": "application/octet-stream", "Content-Length": size}
+            request = urllib.request.Request(url, data=data, headers=headers, method="POST")  # noqa: S310 - _check_url has seen it
+            answer = _ask(request, _time_left(ends))
         if not answer:
-            raise DeliveryError(f"{self.url} answered, but not as ootbot does: is the address right?")
+            raise DeliveryError(f"{url} answered, but not as ootbot does: is the address right?")
         return answer
 
 

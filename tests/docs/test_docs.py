@@ -33,6 +33,7 @@ NOT_OURS = {
     "UPDATE_SNAPSHOTS",
     "HUD_API_URL",  # of another relay
 }  # files of keys; of the test suite
+PLUGIN_FOR_PYTEST = ROOT / "actions" / "report" / "pytest_reports.py"  # with variables of its own
 
 
 def name(path):
@@ -147,6 +148,7 @@ def test_there_are_command_lines_to_check():
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_settings_that_are_named_exist(page):
     known = {name.upper() for name in options(Settings, *load_each(FEATURES, "settings"))} | NOT_OURS
+    known |= set(re.findall(r"OOTBOT_([A-Z_]+)", PLUGIN_FOR_PYTEST.read_text()))
     for span in SPAN.findall(FENCE.sub("", page.read_text())):
         for found in re.findall(r"^(?:OOTBOT_)?([A-Z]+(?:_[A-Z]+)+)(?:=.*)?$", span):
             foreign = span in NOT_SETTINGS or found.startswith(("OTEL_", "AWS_", "AZURE_", "GOOGLE_"))
