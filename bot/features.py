@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.ci.collect.feature import FEATURE as COLLECT
+from bot.ci.disabled.feature import FEATURE as DISABLED
 from bot.ci.logs.feature import FEATURE as LOGS
 from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
 from bot.ci.trunk.feature import FEATURE as TRUNK
@@ -32,6 +33,7 @@ FEATURES = (
     COLLECT,
     TRUNK,
     PAGES,
+    DISABLED,
     LOGS,
     TEST_RESULTS,
     UTILIZATION,

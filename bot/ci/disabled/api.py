@@ -1,0 +1,142 @@
+"""GET /api/ci/{owner}/{repo}/disabled-tests-condensed.json and the like: lists that CI fetches; and their routes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from bot.ci.disabled import page, rows
+from bot.ci.disabled.generate import sealed
+from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
+from bot.ci.trunk import reading
+from bot.core.errors import Rejected
+from bot.oot.allowlist import rows as allowlists
+from bot.web import access, html, page_cache, parameters
+from bot.web.answers import Answer, Time, send, time
+from bot.web.app_keys import CONTEXT
+from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bot.ci.disabled.rows import DisablingRow
+    from bot.db.transaction import Transaction
+    from bot.web.access import Hidden
+
+CONTROL = "public, max-age=300"
+
+
+class DisabledEntry(Struct, frozen=True, kw_only=True):
+    """A test or job, and the platforms on which the issue disables it; none: on all"""
+
+    name: str
+    platforms: list[str]
+
+
+class DisablingIssue(Struct, frozen=True, kw_only=True):
+    """An open issue that names tests or a job"""
+
+    number: int
+    title: str
+    url: str | None
+    author: str | None
+    kind: Literal["test", "job"]
+    effect: Annotated[Literal["disabled", "unstable", "none"], Meta(description="none: `problems` says why")]
+    entries: list[DisabledEntry]
+    problems: Annotated[list[str], Meta(description="what was not understood, or why it has no effect")]
+    updated_at: Time | None
+
+
+class Disabled(Answer, frozen=True, kw_only=True):
+    """What the issues of a repository disable"""
+
+    made_at: Annotated[Time | None, Meta(description="when the lists were made last")]
+    issues: list[DisablingIssue]
+
+
+@in_render_thread
+async def issues(request: web.Request) -> web.Response:
+    """Answer with the issues as they were understood."""
+    found = await page.find(request)
+    return send(
+        Disabled(
+            made_at=time(found.made_at),
+            issues=[
+                DisablingIssue(
+                    number=one["number"],
+                    title=one["title"],
+                    url=one["url"],
+                    author=one["author"],
+                    kind="test" if one["kind"] == "test" else "job",
+                    effect="none" if not one["listed"] else "unstable" if one["unstable"] else "disabled",
+                    entries=[
+                        DisabledEntry(name=name, platforms=platforms) for name, platforms in one["entries"]
+                    ],
+                    problems=one["problems"],
+                    updated_at=time(one["updated_at"]),
+                )
+                for one in found.issues
+            ],
+        )
+    )
+
+
+async def _listed(request: web.Request, *, name: str) -> web.Response:
+    """Answer with a list: as it was made last, or for one backend."""
+    context, repo = request.app[CONTEXT], parameters.repo(request)
+    backend = parameters.given(request, "backend")
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
+        repository_id = (await reading.find(tx, hidden, repo, "")).repository["repository_id"]
+        row = await rows.list_of(tx, repository_id, name)
+        if row is None:
+            raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
+        if backend:
+            made = sealed(await _for_backend(tx, hidden, repository_id, backend, name))
+        else:
+            made = page_cache.CachedPage(**row, content_type="application/json; charset=utf-8", expires_at=0)
+    control = page_cache.PRIVATE if access.reads_private(request) else CONTROL
+    return page_cache.send(request, made, control=control)
+
+
+def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    return in_render_thread(partial(_listed, name=name))
+
+
+async def _for_backend(
+    tx: Transaction, hidden: Hidden, repository_id: int, backend: str, name: str
+) -> dict[str, object]:
+    """Return a list for a backend: upstream's tests that are disabled on its device, and what its own issues say."""
+    listed = await allowlists.in_force(tx)
+    entry = listed.find(backend) if listed else None
+    if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
+        raise Rejected(404, "unknown_backend", f"no backend {backend[:200]} is listed here")
+    found = await _own(tx, hidden, entry.repo)
+    own = LISTS[name](found)
+    if LISTS[name] is not disabled_tests:
+        return own  # upstream's jobs are no jobs of the backend's
+    upstream = disabled_tests(await rows.disabling(tx, repository_id))
+    return dict(for_backend(upstream, own, entry.device))
+
+
+async def _own(tx: Transaction, hidden: Hidden, backend: str) -> list[DisablingRow]:
+    try:
+        branch = await reading.find(tx, hidden, backend, "")
+    except Rejected:  # nothing of it is known yet
+        return []
+    return await rows.disabling(tx, branch.repository["repository_id"])
+
+
+def setup(app: web.Application) -> None:
+    """Add the page, the lists and their templates."""
+    html.add_templates(app, page.TEMPLATES)
+    app.add_routes(
+        [
+            web.get(page.ADDRESS, page.disabled),
+            web.get("/api/ci/disabled/{owner}/{repo}", issues),
+            *(web.get(f"/api/ci/{{owner}}/{{repo}}/{name}.json", _handler(name)) for name in LISTS),
+        ]
+    )

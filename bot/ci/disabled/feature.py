@@ -1,0 +1,16 @@
+"""The feature `disabled`: tests and jobs that CI may skip, as issues say."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="disabled",
+    tables="bot.ci.disabled.tables",
+    tasks={"disabled": "bot.ci.disabled.generate:run", "disabled_check": "bot.ci.disabled.generate:check"},
+    periodic="bot.ci.disabled.generate:periodic",
+    before_commit="bot.ci.disabled.generate:note",
+    routes="bot.ci.disabled.api:setup",
+    openapi="bot.ci.disabled.openapi:OPERATIONS",
+    settings="bot.ci.disabled.settings:DisabledSettings",
+)

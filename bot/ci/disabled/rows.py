@@ -1,0 +1,167 @@
+"""Statements on issues that disable something, and on the lists made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.disabled.tables import CANDIDATE, ISSUE, ci_disabling, ci_list
+from bot.ingest import watched
+from bot.ingest.tables import records
+from bot.oot.allowlist import rows as allowlists
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.page_cache import CachedPage
+
+ISSUES_MOST = 5_000  # of a repository, the oldest first: nobody can push them out by opening more
+LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
+REPOSITORY = records["repository"].c
+Entries = list[tuple[str, list[str]]]
+
+
+class IssueRow(TypedDict):
+    """An open issue whose title begins as one that disables something."""
+
+    number: int
+    title: str
+    body: str | None
+    author: str | None
+    author_association: str | None
+    url: str | None
+    created_at: int | None
+    updated_at: int | None
+
+
+class DisablingRow(TypedDict):
+    """Such an issue as it was understood."""
+
+    repository_id: int
+    number: int
+    kind: str
+    unstable: bool
+    title: str
+    author: str | None
+    url: str | None
+    listed: bool
+    entries: Entries
+    problems: list[str]
+    created_at: int | None
+    updated_at: int | None
+
+
+class ListRow(TypedDict):
+    """A list as it is sent."""
+
+    body: bytes
+    gzipped: bytes
+    etag: str
+
+
+async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
+    """Return the repositories whose issues count: upstream, and the backends whose results are shown."""
+    listed = await allowlists.in_force(tx)
+    backends = [entry.repo for entry in (listed.entries if listed else ()) if entry.level >= LEAST_LEVEL]
+    names = {name.casefold() for name in (*settings.upstream_repo, *backends)}
+    query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name)
+    query = query.where(sa.func.lower(REPOSITORY.full_name).in_(sorted(names)))
+    found = {row.repository_id: row.full_name for row in await tx.run(query)}
+    ours: dict[int, str] = {}
+    for name in names:
+        ids = await watched.ids(tx, name)
+        ours |= {one: full for one, full in found.items() if one in ids and full.casefold() == name}
+    return ours
+
+
+async def devices(tx: Transaction) -> frozenset[str]:
+    """Return the devices of the allowlist in force, case folded."""
+    listed = await allowlists.in_force(tx)
+    return frozenset(entry.device.casefold() for entry in (listed.entries if listed else ()) if entry.device)
+
+
+async def candidates(tx: Transaction, repository_id: int) -> list[IssueRow]:
+    """Return the open issues whose titles begin as one that disables something, the oldest first."""
+    query = sa.select(
+        ISSUE.number,
+        ISSUE.title,
+        ISSUE.body,
+        ISSUE.user_login.label("author"),
+        ISSUE.author_association,
+        ISSUE.html_url.label("url"),
+        ISSUE.created_at,
+        ISSUE.updated_at,
+    ).where(CANDIDATE, ISSUE.repository_id == repository_id, ISSUE.deleted_at.is_(None))
+    query = query.where(ISSUE.number.is_not(None)).order_by(ISSUE.number).limit(ISSUES_MOST)
+    return await tx.rows_as(IssueRow, query)
+
+
+async def disabling(tx: Transaction, repository_id: int) -> list[DisablingRow]:
+    """Return the issues of a repository as they were understood, by number."""
+    query = sa.select(ci_disabling).where(ci_disabling.c.repository_id == repository_id)
+    return await tx.rows_as(DisablingRow, query.order_by(ci_disabling.c.number))
+
+
+async def known_numbers(tx: Transaction, keys: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return which of some issues (repository, number) were understood as one that disables something."""
+    columns = (ci_disabling.c.repository_id, ci_disabling.c.number)
+    found = await tx.run(sa.select(*columns).where(tx.among(columns, sorted(keys))))
+    return {(row.repository_id, row.number) for row in found}
+
+
+async def replace(tx: Transaction, repository_id: int, issues: Sequence[DisablingRow]) -> None:
+    """Store the issues of a repository; those not among them are forgotten."""
+    known = {row["number"]: row for row in await disabling(tx, repository_id)}
+    gone = sorted(known.keys() - {row["number"] for row in issues})
+    if gone:
+        mine = ci_disabling.c.repository_id == repository_id
+        await tx.run(
+            sa.delete(ci_disabling).where(mine, tx.among([ci_disabling.c.number], [(n,) for n in gone]))
+        )
+    changed = [row for row in issues if _plain(row) != _plain(known.get(row["number"]))]
+    if changed:
+        insert = tx.insert(ci_disabling)
+        new: Mapping[str, Any] = {
+            one.name: insert.excluded[one.name] for one in ci_disabling.c if not one.primary_key
+        }
+        keys = ["repository_id", "number"]
+        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=new), changed)
+
+
+async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
+    """Store a list; returns whether it differs from the one before."""
+    mine = (ci_list.c.repository_id == repository_id, ci_list.c.name == name)
+    before = (await tx.run(sa.select(ci_list.c.etag).where(*mine))).scalar()
+    new = {"body": page.body, "gzipped": page.gzipped, "etag": page.etag, "made_at": tx.now}
+    if before == page.etag:
+        await tx.run(sa.update(ci_list).where(*mine).values(made_at=tx.now))
+        return False
+    insert = tx.insert(ci_list).values(repository_id=repository_id, name=name, **new)
+    await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "name"], set_=new))
+    return True
+
+
+async def list_of(tx: Transaction, repository_id: int, name: str) -> ListRow | None:
+    """Return a list as it was made last."""
+    query = sa.select(ci_list.c.body, ci_list.c.gzipped, ci_list.c.etag)
+    return await tx.row_as(
+        ListRow, query.where(ci_list.c.repository_id == repository_id, ci_list.c.name == name)
+    )
+
+
+async def made_at(tx: Transaction, repository_id: int) -> int | None:
+    """Return when the lists of a repository were made last."""
+    query = sa.select(sa.func.min(ci_list.c.made_at)).where(ci_list.c.repository_id == repository_id)
+    at: int | None = (await tx.run(query)).scalar()
+    return at
+
+
+def _plain(row: DisablingRow | None) -> dict[str, Any] | None:
+    """Return a row in the form it has once it was stored."""
+    if row is None:
+        return None
+    entries = [[name, list(platforms)] for name, platforms in row["entries"]]
+    return {**row, "entries": entries, "problems": list(row["problems"])}
