@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.disabled import page, rows
+from bot.ci.disabled import page, pull_rows, rows
 from bot.ci.disabled.generate import sealed
 from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
 from bot.ci.trunk import reading
@@ -20,13 +21,15 @@ from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
 
 CONTROL = "public, max-age=300"
+MOST_PULL = 2**31 - 1
 
 
 class DisabledEntry(Struct, frozen=True, kw_only=True):
@@ -88,14 +91,17 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
     """Answer with a list: as it was made last, or for one backend."""
     context, repo = request.app[CONTEXT], parameters.repo(request)
     backend = parameters.given(request, "backend")
+    pull = parameters.whole(request, "pr", default=0, most=MOST_PULL)
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
-        repository_id = (await reading.find(tx, hidden, repo, "")).repository["repository_id"]
+        repository = (await reading.find(tx, hidden, repo, "")).repository
+        repository_id = repository["repository_id"]
         row = await rows.list_of(tx, repository_id, name)
         if row is None:
             raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
-        if backend:
-            made = sealed(await _for_backend(tx, hidden, repository_id, backend, name))
+        if backend or pull:
+            closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
+            made = sealed(await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend))
         else:
             made = page_cache.CachedPage(**row, content_type="application/json; charset=utf-8", expires_at=0)
     control = page_cache.PRIVATE if access.reads_private(request) else CONTROL
@@ -106,28 +112,42 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     return in_render_thread(partial(_listed, name=name))
 
 
-async def _for_backend(
-    tx: Transaction, hidden: Hidden, repository_id: int, backend: str, name: str
-) -> dict[str, object]:
-    """Return a list for a backend: upstream's tests that are disabled on its device, and what its own issues say."""
+async def _narrowed(
+    tx: Transaction,
+    hidden: Hidden,
+    repository: RepositoryRow,
+    *,
+    name: str,
+    closed: Collection[pull_rows.Issue],
+    backend: str,
+) -> dict[str, Any]:
+    """Return a list without the issues that a pull request closes, and perhaps for one backend.
+
+    A backend gets upstream's tests that are disabled on its device, and what its own issues say. Upstream's jobs are
+    no jobs of the backend's.
+    """
+    make = LISTS[name]
+    if not backend:
+        return make(await _open(tx, repository, closed))
     listed = await allowlists.in_force(tx)
     entry = listed.find(backend) if listed else None
     if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
         raise Rejected(404, "unknown_backend", f"no backend {backend[:200]} is listed here")
-    found = await _own(tx, hidden, entry.repo)
-    own = LISTS[name](found)
-    if LISTS[name] is not disabled_tests:
-        return own  # upstream's jobs are no jobs of the backend's
-    upstream = disabled_tests(await rows.disabling(tx, repository_id))
-    return dict(for_backend(upstream, own, entry.device))
+    own: list[DisablingRow] = []
+    with contextlib.suppress(Rejected):  # nothing of it may be known yet
+        branch = await reading.find(tx, hidden, entry.repo, "")
+        own = await _open(tx, branch.repository, closed)
+    if make is not disabled_tests:
+        return make(own)
+    upstream = disabled_tests(await _open(tx, repository, closed))
+    return dict(for_backend(upstream, disabled_tests(own), entry.device))
 
 
-async def _own(tx: Transaction, hidden: Hidden, backend: str) -> list[DisablingRow]:
-    try:
-        branch = await reading.find(tx, hidden, backend, "")
-    except Rejected:  # nothing of it is known yet
-        return []
-    return await rows.disabling(tx, branch.repository["repository_id"])
+async def _open(
+    tx: Transaction, repository: RepositoryRow, closed: Collection[pull_rows.Issue]
+) -> list[DisablingRow]:
+    found = await rows.disabling(tx, repository["repository_id"])
+    return pull_rows.without(found, repository["full_name"], closed)
 
 
 def setup(app: web.Application) -> None:

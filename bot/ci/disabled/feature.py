@@ -7,9 +7,14 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="disabled",
     tables="bot.ci.disabled.tables",
-    tasks={"disabled": "bot.ci.disabled.generate:run", "disabled_check": "bot.ci.disabled.generate:check"},
+    tasks={
+        "disabled": "bot.ci.disabled.generate:run",
+        "disabled_check": "bot.ci.disabled.generate:check",
+        "pull_closes": "bot.ci.disabled.pull_commits:run",
+    },
+    prune="bot.ci.disabled.pull_commits:prune",
     periodic="bot.ci.disabled.generate:periodic",
-    before_commit="bot.ci.disabled.generate:note",
+    before_commit="bot.ci.disabled.changes:note",
     routes="bot.ci.disabled.api:setup",
     openapi="bot.ci.disabled.openapi:OPERATIONS",
     settings="bot.ci.disabled.settings:DisabledSettings",

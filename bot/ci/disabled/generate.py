@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from bot.ci.disabled import issue_text, rows
+from bot.ci.disabled import issue_text, pull_commits, pull_rows, rows
 from bot.ci.disabled.lists import LISTS
 from bot.ci.disabled.settings import DisabledSettings
 from bot.core.errors import GiveUp
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bot.ci.disabled.rows import DisablingRow, IssueRow
     from bot.context import Context
     from bot.core.settings import Settings
-    from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
     from bot.web.page_cache import CachedPage
 
@@ -33,7 +32,6 @@ log = structlog.get_logger("bot.ci.disabled.generate")
 
 EVERY = 1800.0  # seconds: people lose their rights, and devices are listed, without an issue being touched
 AUTHORS_MOST = 200  # that GitHub is asked about each time
-PREFIXES = (f"{issue_text.DISABLED} ", f"{issue_text.UNSTABLE} ")
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -41,25 +39,13 @@ def periodic(_settings: Settings) -> dict[str, float]:
     return {"disabled_check": EVERY}
 
 
-async def note(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have the lists made anew of repositories whose issues about CI have changed."""
-    issues = changed.get("issue", ())
-    concerned = {row["repository_id"] for row in issues if (row["title"] or "").startswith(PREFIXES)}
-    others = {
-        (row["repository_id"], row["number"]) for row in issues if row["repository_id"] not in concerned
-    }
-    keys = {(repository, number) for repository, number in others if number is not None}
-    if keys:
-        concerned |= {repository for repository, _ in await rows.known_numbers(tx, keys)}
-    for identifier in sorted(concerned):
-        tx.enqueue("disabled", str(identifier))
-
-
 async def check(context: Context, _task: Task) -> None:
     """Have the lists of every repository made anew."""
     async with context.store.transaction() as tx:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
+            for pull in await pull_rows.unread(tx, identifier):
+                pull_commits.request(tx, pull["repository_id"], pull["number"])
 
 
 async def run(context: Context, task: Task) -> None:

@@ -29,6 +29,11 @@ def _list(name: str, operation: str, summary: str, content: op.Content) -> op.Op
         content,
         parameters=[
             *op.repository(),
+            op.whole(
+                "pr",
+                api.MOST_PULL,
+                "a pull request: without the issues that its description or commits close",
+            ),
             op.in_query("backend", op.Text, "for a backend, owner/repo: with what its own issues say"),
         ],
         refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_LIST, NO_BACKEND, *op.READING],

@@ -46,3 +46,13 @@ ci_list = sa.Table(  # a list as it is sent
     must("made_at", Big),
     sa.PrimaryKeyConstraint("repository_id", "name", name="pk_ci_list"),
 )
+
+ci_pull_closes = sa.Table(  # what the commits of a pull request close by their messages
+    "ci_pull_closes",
+    metadata,
+    must("repository_id", Big),
+    must("number", Big),
+    must("head_sha", sa.Text),  # the head whose commits were read
+    must("issues", Json),  # pairs of a repository, case folded, and a number
+    sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_pull_closes"),
+)

@@ -44,7 +44,7 @@ def may_write(bot, *logins, repo=UPSTREAM):
 async def told(bot, *deliveries):
     for event, body in deliveries:
         await bot.send(event, body)
-    await bot.settle()
+    await bot.settle(horizon=5)
 
 
 async def lists(bot, repo=UPSTREAM, query=""):
