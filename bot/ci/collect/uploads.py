@@ -265,9 +265,10 @@ async def run(context: Context, task: Task) -> None:
         return
     head = next((one["head_sha"] for one in dispatch.values()), None)
     private = facts is None or facts["private"] is not False
-    wanted = Wanted(fetched=_fetched(found, head or "", private=private), path="", size=found["size"],
-                    digest=None, blob=f"log/{found['repository_id']}/upload-{found['id']}")  # fmt: skip
     reader = fetching.reader_of(context, found["kind"])
+    prefix = (reader and reader.receiver.blob_prefix) or "upload-of"
+    wanted = Wanted(fetched=_fetched(found, head or "", private=private), path="", size=found["size"],
+                    digest=None, blob=f"{prefix}/{found['repository_id']}/upload-{found['id']}")  # fmt: skip
     if reader is None:
         await fetching.end(context, row, State.SKIPPED, f"nothing reads {found['kind']}")
     else:

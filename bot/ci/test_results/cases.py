@@ -52,6 +52,13 @@ PASS = Attempt(Outcome.PASSED)
 UNEXPLAINED = Attempt(Outcome.FAILED)  # a failed attempt of which only the existence is known
 
 
+class Declared(NamedTuple):
+    """What a run report says of a test's source; empty where it says nothing."""
+
+    name: str  # before a device or type was added
+    language: str
+
+
 class Case(NamedTuple):
     """A case with all its attempts, the final one last."""
 
@@ -90,7 +97,7 @@ def is_flaky(attempts: Sequence[Attempt]) -> bool:
 class Group:
     """The cases of one file and suite."""
 
-    __slots__ = ("_packed", "attempts", "names", "suites", "times")
+    __slots__ = ("_packed", "attempts", "declared", "names", "suites", "times")
 
     def __init__(self) -> None:
         self._packed: str | None = None  # the names, once nothing more is expected
@@ -98,6 +105,7 @@ class Group:
         self.times = array("i")
         self.suites = array("I")  # the suite element of the newest attempt
         self.attempts: dict[int, list[Attempt]] = {}  # of all but those that just passed
+        self.declared: dict[str, Declared] = {}
 
     def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int) -> int:
         """Add attempts of a case after those it has; returns its position."""
@@ -138,9 +146,13 @@ class Group:
         if attempts[-1].outcome not in FAILING:
             attempts[-1] = UNEXPLAINED
 
+    def in_order(self) -> list[str]:
+        """Return the names of the cases in the order they came."""
+        return list(self.names) if self._packed is None else self._packed.split("\0")
+
     def cases(self, place: Place) -> Iterator[Case]:
         """Yield the cases in the order they came."""
-        names = list(self.names) if self._packed is None else self._packed.split("\0")
+        names = self.in_order()
         for position, (name, time) in enumerate(zip(names, self.times, strict=True)):
             attempts = self.attempts.get(position, JUST_PASSED)
             yield Case(place, name, attempts, None if time == NO_TIME else time)
@@ -178,6 +190,7 @@ class Cases:
                 known.unpack()
                 for case in group.cases(place):
                     known.add(case.name, case.attempts, case.time_ms, 0)
+                known.declared |= group.declared
             known.pack()
 
     def __len__(self) -> int:

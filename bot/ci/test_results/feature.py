@@ -4,4 +4,19 @@ from __future__ import annotations
 
 from bot.core.feature import Feature
 
-FEATURE = Feature(name="test_results", commands={"tests": "bot.console.tests:tests"})
+FEATURE = Feature(
+    name="test_results",
+    tables="bot.ci.test_results.tables",
+    tasks={"test_results": "bot.ci.test_results.store_job:run"},
+    background=frozenset({"test_results"}),
+    settings="bot.ci.test_results.settings:TestSettings",
+    commands={"tests": "bot.console.tests:tests"},
+    parsers={
+        "junit": "bot.ci.test_results.parse_reports:parse",
+        "runreport": "bot.ci.test_results.parse_reports:parse",
+    },
+    receivers={
+        "junit": "bot.ci.test_results.store_part:RECEIVER",
+        "runreport": "bot.ci.test_results.store_part:RECEIVER",
+    },
+)

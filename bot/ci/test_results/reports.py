@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bot.ci.collect import zip_members
 from bot.ci.collect.parsing import Broken, Refused
@@ -36,6 +36,25 @@ class Unreadable(NamedTuple):
     reason: str
 
 
+class Report(NamedTuple):
+    """One report, read whole."""
+
+    member: str
+    digest: bytes  # of its file's name without folders, and its content
+    cases: Cases
+    head: run_report.Head | None  # None: JUnit
+
+
+class Reader(Protocol):
+    """What takes reports as they are found."""
+
+    def add(self, member: str, pieces: Iterable[bytes]) -> None:
+        """Read one report."""
+
+    def refuse(self, member: str, reason: str) -> None:
+        """Name a report that was left out."""
+
+
 @dataclass(kw_only=True)
 class Results:
     """What all reports of a job say together."""
@@ -49,28 +68,28 @@ class Results:
 
     def add(self, member: str, pieces: Iterable[bytes]) -> None:
         """Read one report; one that cannot be read changes nothing but `unreadable`."""
-        digest = hashlib.blake2b(member.rpartition("/")[2].encode(errors="replace") + b"\0", digest_size=16)
         try:
-            if member.casefold().endswith(".jsonl"):
-                self._add_runs(run_report.read(pieces))
-            else:
-                cases = junit.read(_hashed(pieces, digest), invoking_file(member))
-                if digest.digest() not in self._known:
-                    self.junit.merge(cases)
-                self._known.add(digest.digest())
+            self.merge(parse(member, pieces))
         except (Broken, Refused) as error:
             self.refuse(member, str(error))
-        else:
-            self.read += 1
+
+    def merge(self, report: Report) -> None:
+        """Add a report, unless it is known; raises Refused over a limit."""
+        if report.head is not None:
+            self._merge_runs(report.head, report.cases)
+        elif report.digest not in self._known:
+            self.junit.merge(report.cases)
+            self._known.add(report.digest)
+        self.read += 1
 
     def refuse(self, member: str, reason: str) -> None:
         """Name a report that was left out."""
         self.unreadable.append(Unreadable(member, reason))
 
-    def _add_runs(self, report: run_report.RunReport) -> None:
-        if all(head.report_uuid != report.head.report_uuid for head in self.heads):
-            self.runs.merge(report.cases)
-            self.heads.append(report.head)
+    def _merge_runs(self, head: run_report.Head, cases: Cases) -> None:
+        if all(known.report_uuid != head.report_uuid for known in self.heads):
+            self.runs.merge(cases)
+            self.heads.append(head)
 
     def cases(self) -> Iterator[Case]:
         """Yield every case; where run reports know a file, JUnit says nothing of it."""
@@ -95,6 +114,17 @@ class Results:
         return counts
 
 
+def parse(member: str, pieces: Iterable[bytes]) -> Report:
+    """Return what one report says; raises Broken where it cannot be read, Refused over a limit."""
+    digest = hashlib.blake2b(member.rpartition("/")[2].encode(errors="replace") + b"\0", digest_size=16)
+    hashed = _hashed(pieces, digest)
+    if member.casefold().endswith(".jsonl"):
+        head, cases = run_report.read(hashed)
+        return Report(member, digest.digest(), cases, head)
+    cases = junit.read(hashed, invoking_file(member))
+    return Report(member, digest.digest(), cases, None)
+
+
 def read(paths: Iterable[Path]) -> Results:
     """Return what files, folders and ZIP archives say; all of them are of one job."""
     results = Results()
@@ -102,11 +132,11 @@ def read(paths: Iterable[Path]) -> Results:
         if path.is_dir():
             _read_folder(results, path)
         else:
-            _read_file(results, path, str(path))
+            read_file(results, path, str(path))
     return results
 
 
-def _read_folder(results: Results, folder: Path) -> None:
+def _read_folder(results: Reader, folder: Path) -> None:
     files = 0
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -116,10 +146,11 @@ def _read_folder(results: Results, folder: Path) -> None:
         if files > FILES_MOST:
             results.refuse(name, f"more than {FILES_MOST:,} files in {folder.name}: this and all after it")
             return
-        _read_file(results, path, name if not name.casefold().endswith(".zip") else f"{name}/")
+        read_file(results, path, name if not name.casefold().endswith(".zip") else f"{name}/")
 
 
-def _read_file(results: Results, path: Path, name: str) -> None:
+def read_file(results: Reader, path: Path, name: str) -> None:
+    """Read a report, or every one of an archive."""
     try:
         with path.open("rb") as file:
             is_archive = file.read(2) == b"PK"
@@ -131,7 +162,7 @@ def _read_file(results: Results, path: Path, name: str) -> None:
         results.refuse(name, error.strerror or str(error))
 
 
-def read_archive(results: Results, path: Path, prefix: str = "") -> None:
+def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
     """Read every report of an archive."""
     try:
         with zip_members.open_archive(path) as archive:

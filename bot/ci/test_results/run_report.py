@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from bot.ci.collect.parsing import Broken, Refused
-from bot.ci.test_results.cases import MOST_CASES, Attempt, Cases, Outcome
+from bot.ci.test_results.cases import MOST_CASES, Attempt, Cases, Declared, Outcome
+from bot.ci.test_results.environment import Environment
 from bot.ci.test_results.names import Place
 from bot.ci.test_results.texts import LONGEST_TIME, MESSAGE_MOST, beginning
 
@@ -18,22 +19,6 @@ SCHEMA = "0.1"
 LINE_MOST = 1024 * 1024
 OUTCOMES = {outcome.name.lower(): outcome for outcome in Outcome}
 Number = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class Environment(msgspec.Struct, kw_only=True):
-    """Where the tests ran, as the report says."""
-
-    os: str = ""
-    os_version: str = ""
-    cpu_architecture: str = ""
-    cpu_capability: str = ""
-    python_version: str = ""
-    cc_compiler: str = ""
-    cc_compiler_version: str = ""
-    accelerator: str = ""  # cpu, cuda, …: backends write their own
-    accelerator_version: str = ""
-    device_count: int = 0
-    device_name: str = ""
 
 
 class Head(msgspec.Struct, kw_only=True, tag="report"):
@@ -55,6 +40,8 @@ class Run(msgspec.Struct, kw_only=True, tag="run"):
     suite: str
     case_name: str
     outcome: str
+    declared_case_name: str | None = None
+    language: str | None = None
     rerun_number: Number = 0
     outcome_summary: str | None = None
     started_at: float | None = None  # milliseconds since 1970
@@ -102,8 +89,11 @@ def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:
     cases = Cases()
     for (file, suite, name), attempts in runs.items():
         attempts.sort(key=lambda run: run.rerun_number)
-        time = _milliseconds(attempts[-1])
-        cases.group(Place(file, suite)).add(name, [_attempt(run) for run in attempts], time, 0)
+        newest = attempts[-1]
+        group = cases.group(Place(file, suite))
+        group.add(name, [_attempt(run) for run in attempts], _milliseconds(newest), 0)
+        if newest.declared_case_name or newest.language:
+            group.declared[name] = Declared(newest.declared_case_name or "", newest.language or "")
     return cases
 
 
