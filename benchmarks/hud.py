@@ -89,6 +89,7 @@ async def fill(folder: str, rows: int, cells: int) -> None:
         async with context.store.transaction() as tx:
             await rollup.mark_days(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
         await rollup.run(context, None)
+        await trunk.count(context)
 
 
 def days(now: int) -> range:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.ci.trunk import recount, stale_days
+from bot.ci.trunk.stale_days import DAY
+from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit, ci_stale_day
+from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from bot.context import Context
 
 REPOSITORY, COLUMNS, RUNS = 1, 300, 400  # RUNS: of one commit
 PLATFORMS = (
@@ -18,7 +23,11 @@ PLATFORMS = (
     "win-vs2022-cpu-py3",
     "linux-rocm-py3.10",
 )
+WORKFLOWS = (
+    "pull", "trunk", "periodic", "slow", "inductor", "linux-aarch64", "rocm", "xpu", "docs", "docker", "windows", "mac",
+)  # fmt: skip
 HOUR = 3_600_000
+APART = HOUR // 2  # between two commits
 SUCCESS, FAILURE, COMPLETED = 1, 2, 3
 
 
@@ -38,16 +47,32 @@ def write(plain: sqlite3.Connection, insert, cells: int, now: int) -> None:
     chance = random.Random(2)
     plain.execute("BEGIN")
     insert(plain, ci_column, [column(number) for number in range(COLUMNS)])
+    days = {(now - number * APART) // DAY for number in range(1, cells // RUNS + 1)}
+    stale = {"repository_id": REPOSITORY, "branch": "main", "mark": 0}
+    insert(plain, ci_stale_day, [{**stale, "day": day} for day in sorted(days)])
     plain.execute("COMMIT")
     commits = max(cells // RUNS, 1)
     for start in range(0, commits, 100):
         plain.execute("BEGIN")
         for number in range(start, min(start + 100, commits)):
-            at = now - (commits - number) * HOUR
+            at = now - (commits - number) * APART
             insert(plain, branch_commit, [commit(number, at)])
-            insert(plain, ci_cell, runs(chance, number, at))
+            insert(plain, ci_commit, [{"repository_id": REPOSITORY, "head_sha": sha(number), "mark": 0}])
+            insert(
+                plain, records["workflow_run"], [run(number, which, at) for which in range(len(WORKFLOWS))]
+            )
+            insert(plain, ci_cell, jobs(chance, number, at))
         plain.execute("COMMIT")
     plain.execute("ANALYZE")
+
+
+async def count(context: Context) -> None:
+    """Do what the task `trunk` does every 30 seconds, until nothing is left."""
+    while True:
+        async with context.store.read() as tx:
+            if not await stale_days.newest(tx, 1):
+                return
+        await recount.run(context, None)
 
 
 def sha(number: int) -> str:
@@ -62,7 +87,7 @@ def column(number: int) -> dict:
         else f"{PLATFORMS[number % 5]} / test (config_{number}, linux.4xlarge)"
     )
     return {
-        "id": number + 1, "repository_id": REPOSITORY, "workflow": ("pull", "trunk", "periodic")[number % 3],
+        "id": number + 1, "repository_id": REPOSITORY, "workflow": WORKFLOWS[number % len(WORKFLOWS)],
         "job": name, "base_name": name, "config": f"config_{number}", "flags": "",
     }  # fmt: skip
 
@@ -76,7 +101,21 @@ def commit(number: int, at: int) -> dict:
     }  # fmt: skip
 
 
-def runs(chance: random.Random, number: int, at: int) -> list[dict]:
+def run_id(number: int, which: int) -> int:
+    return number * len(WORKFLOWS) + which + 1
+
+
+def run(number: int, which: int, at: int) -> dict:
+    """One workflow run of a commit."""
+    return {
+        "repository_id": REPOSITORY, "repo": "org/upstream", "received_at": at, "id": run_id(number, which),
+        "run_attempt": 1, "name": WORKFLOWS[which], "event": "push", "status": "completed", "conclusion": "success",
+        "head_branch": "main", "head_sha": sha(number), "created_at": at, "updated_at": at + HOUR,
+        "merge_state": "{}",
+    }  # fmt: skip
+
+
+def jobs(chance: random.Random, number: int, at: int) -> list[dict]:
     """The first run of every column, and a second one of a hundred of them: shards and retries."""
     found = []
     for place in range(RUNS):
@@ -86,7 +125,7 @@ def runs(chance: random.Random, number: int, at: int) -> list[dict]:
         found.append({
             "repository_id": REPOSITORY, "head_sha": sha(number), "column_id": which + 1,
             "job_id": number * RUNS + place + 1, "numbered_column_id": which + 1 if sharded else None,
-            "run_id": number * 3 + which % 3, "attempt": 1 if sharded or not again else 2,
+            "run_id": run_id(number, which % len(WORKFLOWS)), "attempt": 1 if sharded or not again else 2,
             "shard": (2 if again else 1) if sharded else 0, "shards": 2 if sharded else 0, "state": COMPLETED,
             "conclusion": FAILURE if failed else SUCCESS, "queued_at": at, "started_at": at + 60_000,
             "completed_at": at + HOUR, "runner_label": "linux.4xlarge",

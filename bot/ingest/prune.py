@@ -131,13 +131,13 @@ async def in_batches(
 
 
 async def delete_rows(context: Context, table: sa.Table, old: sa.ColumnElement[bool]) -> int:
-    """Delete the rows of a table that are old, in batches; returns how many."""
+    """Delete the rows of a table that are old, in batches, but for those that are no longer; returns how many."""
     keys = list(table.primary_key.columns)
 
     async def find(tx: Transaction) -> list[tuple[object, ...]]:
         return [tuple(row) for row in (await tx.run(sa.select(*keys).where(old).limit(BATCH))).all()]
 
     async def delete(tx: Transaction, found: Sequence[tuple[object, ...]]) -> None:
-        await tx.run(sa.delete(table).where(tx.among(keys, found)))
+        await tx.run(sa.delete(table).where(tx.among(keys, found), old))
 
     return await in_batches(context, find, delete)

@@ -21,7 +21,7 @@ from bot.web.render_thread import in_render_thread
 OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # /oot/{org}/{repo} is somebody else's page
 
 
-class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job on one commit; `c` is its character, see docs/ci.md"""
 
     c: str
@@ -70,7 +70,7 @@ async def hud(request: web.Request) -> web.Response:
         name = request.match_info.get("branch", "")[: hud_page.BRANCH_MOST]
         branch = await reading.find(tx, hidden, repo, name)
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
-        facts = await reading.facts(tx, context.settings, branch, commits)
+        facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
     found = grid.build(facts, context.settings.of(TrunkSettings), shards=chosen.shards)
     return send(answer(found, chosen, branch.name, commits[-1]["sha"] if more and commits else None))
 
@@ -129,18 +129,11 @@ def _line(line: grid.Line, places: dict[int, str]) -> HudLine:
         at=time(commit["at"]) or "",
         verdict=line.verdict,
         cells={
-            places[at]: HudCell(
-                c=cell.character, n=cell.count, job=_id(cell.job), line=cell.line, sig=cell.signature
-            )
+            place: HudCell(c=cell.character, n=cell.count, job=cell.job, line=cell.line, sig=cell.signature)
             for at, cell in sorted(line.cells.items())
-            if at in places
+            if (place := places.get(at)) is not None
         },
     )
-
-
-def _id(text: str | None) -> int | str | None:
-    """Return GitHub's ids as numbers; those of other CIs are texts."""
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 16 else text
 
 
 def setup(app: web.Application) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk import branches, stale_days
+from bot.ci.trunk import branches, stale_days, stored_cells
 from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.stale_days import DAY, RUNNERS, Place
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
 
 TITLE_MOST = 120  # characters
+GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
 CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
 OTHER = CONCLUSION_OF["other"]
@@ -33,7 +35,15 @@ _FROM_RECORD = (
 
 _OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
 
-ColumnKey = tuple[int, str, str]  # repository, workflow, job
+ColumnKey = tuple[int, str, str]
+COLUMN_KEY = ("repository_id", "workflow", "job")
+
+
+class _Known(NamedTuple):
+    """A column that exists."""
+
+    id: int
+    seen: int
 
 
 class _Job(TypedDict):
@@ -66,6 +76,21 @@ class _Push(BranchPush):
     pusher_name: str | None
 
 
+class _Run(TypedDict):
+    """What the index needs of a workflow run."""
+
+    repository_id: int
+    head_sha: str | None
+
+
+class _Check(TypedDict):
+    """What the index needs of a check run."""
+
+    repository_id: int
+    head_sha: str | None
+    app_slug: str | None
+
+
 class _Reported(TypedDict):
     """What the index needs of a backend's job."""
 
@@ -76,34 +101,40 @@ class _Reported(TypedDict):
 async def write(tx: Transaction, changed: Changed) -> None:
     """Before a commit: write the cells of changed jobs and the commits of new pushes."""
     jobs = cast("Sequence[_Job]", changed.get("workflow_job", ()))
-    if named := [job for job in jobs if job["head_sha"] and job["name"]]:
+    runs = cast("Sequence[_Run]", changed.get("workflow_run", ()))
+    named = [job for job in jobs if job["head_sha"] and job["name"]]
+    if named:
         await _write_cells(tx, named)
+    await stored_cells.changed(
+        tx, [(one["repository_id"], sha) for one in (*named, *runs) if (sha := one["head_sha"])]
+    )
     if pushes := cast("Sequence[_Push]", changed.get("push", ())):
         await _write_commits(tx, pushes)
         await branches.note(tx, pushes)
+    checks = cast("Sequence[_Check]", changed.get("check_run", ()))
     reported = cast("Sequence[_Reported]", changed.get("oot_workflow_job", ()))
-    await _mark_days(tx, named, pushes, reported)
-
-
-async def _mark_days(
-    tx: Transaction, jobs: Sequence[_Job], pushes: Sequence[_Push], reported: Sequence[_Reported]
-) -> None:
-    """Have the days counted again that these rows are about."""
-    shas = {job["head_sha"] for job in jobs} | {push["after"] for push in pushes}
+    shas = {one["head_sha"] for one in (*named, *runs)} | {push["after"] for push in pushes}
+    shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
-    if known := {sha for sha in shas if sha}:
-        places = await stale_days.of_commits(tx, known)
-        places += [
-            Place(job["repository_id"], RUNNERS, job["created_at"] // DAY)
-            for job in jobs
-            if job["created_at"]
-        ]
-        await stale_days.mark(tx, places)
+    await _mark_days(tx, {sha for sha in shas if sha}, named)
+
+
+async def _mark_days(tx: Transaction, shas: Collection[str], jobs: Sequence[_Job]) -> None:
+    """Have the days of some commits, and of the runners of some jobs, counted again."""
+    places = await stale_days.of_commits(tx, shas) if shas else []
+    places += [
+        Place(job["repository_id"], RUNNERS, job["created_at"] // DAY) for job in jobs if job["created_at"]
+    ]
+    await stale_days.mark(tx, places)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
     names = {(job["repository_id"], job["id"]): _name(job) for job in jobs}
-    ids = await _column_ids(tx, {(repository, name) for (repository, _), name in names.items()})
+    seen: dict[tuple[int, JobName], int] = {}
+    for job in jobs:
+        column = (job["repository_id"], names[job["repository_id"], job["id"]])
+        seen[column] = max(seen.get(column, 0), (job["created_at"] or tx.now) // DAY)
+    ids = await _column_ids(tx, seen)
     rows: dict[tuple[int, int], Mapping[str, Any]] = {}
     for job in jobs:
         place = (job["repository_id"], job["id"])
@@ -149,36 +180,50 @@ def runner_label(labels: Sequence[str]) -> str | None:
     return chosen and escaping.one_line(chosen)[:TITLE_MOST]
 
 
-async def _column_ids(tx: Transaction, names: Collection[tuple[int, JobName]]) -> dict[ColumnKey, int]:
-    """Return the ids of the columns that some jobs have, making those that are new."""
-    wanted: dict[ColumnKey, JobName] = {}
-    for repository, name in names:
-        wanted[repository, name.workflow, name.job] = name
-        if name.shards:
-            wanted.setdefault((repository, name.workflow, name.numbered), name)
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """A column that some jobs have."""
+
+    name: JobName
+    seen: int  # the day of the newest
+
+
+async def _column_ids(tx: Transaction, seen: Mapping[tuple[int, JobName], int]) -> dict[ColumnKey, int]:
+    """Return the ids of the columns of some names, given with their days; makes those that are new."""
+    wanted: dict[ColumnKey, _Wanted] = {}
+    for (repository, name), day in seen.items():
+        for job in {name.job, name.numbered} if name.shards else {name.job}:
+            key = (repository, name.workflow, job)
+            newest = max(day, wanted[key].seen) if key in wanted else day
+            wanted[key] = _Wanted(name=name, seen=newest)
     known = await _known_columns(tx, wanted)
-    if missing := sorted(wanted.keys() - known.keys()):
-        rows = [_column(key, wanted[key]) for key in missing]
-        await tx.run(tx.insert(ci_column).on_conflict_do_nothing(), rows)
-        known |= await _known_columns(tx, missing)
-    return known
+    if outdated := sorted(
+        key for key, one in wanted.items() if key not in known or known[key].seen < one.seen
+    ):
+        statement = tx.insert(ci_column)
+        newer = sa.case((statement.excluded.seen > COLUMN.seen, statement.excluded.seen), else_=COLUMN.seen)
+        again = statement.on_conflict_do_update(index_elements=list(COLUMN_KEY), set_={"seen": newer})
+        await tx.run(again, [_column(key, wanted[key]) for key in outdated])
+        known |= await _known_columns(tx, outdated)
+    return {key: one.id for key, one in known.items()}
 
 
-async def _known_columns(tx: Transaction, wanted: Iterable[ColumnKey]) -> dict[ColumnKey, int]:
-    columns = (COLUMN.repository_id, COLUMN.workflow, COLUMN.job)
-    query = sa.select(*columns, COLUMN.id).where(tx.among(columns, sorted(wanted)))
-    return {(repository, workflow, job): found for repository, workflow, job, found in await tx.run(query)}
-
-
-def _column(key: ColumnKey, name: JobName) -> Mapping[str, Any]:
-    repository, workflow, job = key
+async def _known_columns(tx: Transaction, wanted: Iterable[ColumnKey]) -> dict[ColumnKey, _Known]:
+    columns = [COLUMN[name] for name in COLUMN_KEY]
+    query = sa.select(*columns, COLUMN.id, COLUMN.seen).where(tx.among(columns, sorted(wanted)))
     return {
-        "repository_id": repository,
-        "workflow": workflow,
-        "job": job,
-        "base_name": name.base_name,
-        "config": name.config,
-        "flags": ",".join(name.flags),
+        (repository, workflow, job): _Known(found, seen)
+        for repository, workflow, job, found, seen in await tx.run(query)
+    }
+
+
+def _column(key: ColumnKey, wanted: _Wanted) -> Mapping[str, Any]:
+    return {
+        **dict(zip(COLUMN_KEY, key, strict=True)),
+        "base_name": wanted.name.base_name,
+        "config": wanted.name.config,
+        "flags": ",".join(wanted.name.flags),
+        "seen": wanted.seen,
     }
 
 

@@ -77,15 +77,15 @@ class Run:
         return self.conclusion in _EVIDENCE
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a column shows on one commit; by these names in JSON."""
+class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What a column shows on one commit. Stored in this order of fields: a new one comes last, with a default."""
 
-    character: str = msgspec.field(name="c")
-    count: tuple[int, int] | None = msgspec.field(name="n", default=None)  # shards like this, all shards
-    job: str | None = None  # of the run that decides, or the failed one of a pass on a second try
+    character: str
+    job: int | str | None = None  # of the run that decides, or the failed one of a pass on a second try
+    completed_at: int | None = None  # when the run that decides ended
+    count: tuple[int, int] | None = None  # shards like this, all shards
     line: str | None = None  # why it failed
-    signature: str | None = msgspec.field(name="sig", default=None)
-    completed_at: int | None = msgspec.field(name="at", default=None)  # when the run that decides ended
+    signature: str | None = None  # of that failure
 
     @property
     def passed(self) -> bool:
@@ -144,7 +144,7 @@ def _of_one(runs: Sequence[Run]) -> Details:
         shown, told = FLAKY, failed[0]
     made = Cell(
         character=shown,
-        job=told.id or None,
+        job=_job(told.id),
         line=told.line,
         signature=told.signature,
         completed_at=decisive.completed_at,
@@ -166,6 +166,11 @@ def _order(run: Run) -> tuple[int, str, str, str]:
 def _detail_order(run: Run) -> tuple[bool, int, str, str, str]:
     number, *texts = _order(run)
     return (not run.failed, -number, texts[0], texts[1], texts[2])
+
+
+def _job(text: str) -> int | str | None:
+    """Return the id of a job: GitHub's as a number, those of other CIs as they are."""
+    return int(text) if _is_number(text) and len(text) < 16 else text or None
 
 
 def _is_number(text: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import stale_days
+from bot.ci.trunk import stale_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
 if TYPE_CHECKING:
@@ -25,4 +25,5 @@ async def write(
     shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars().all()
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))
+        await stored_cells.changed(tx, [(repository_id, sha) for sha in shas])
         await stale_days.mark(tx, await stale_days.of_commits(tx, shas, repository_id=repository_id))

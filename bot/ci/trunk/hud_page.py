@@ -20,7 +20,7 @@ from bot.web.html import page, render
 
 if TYPE_CHECKING:
     from bot.ci.trunk.cells import Cell, Run
-    from bot.ci.trunk.grid import Column, Facts, Line
+    from bot.ci.trunk.grid import Column, Line
     from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.reading import Branch
     from bot.core.settings import Settings
@@ -88,10 +88,11 @@ async def hud(request: web.Request) -> web.Response:
         hidden = await access.hidden_from(request, tx)
         branch = await reading.find(tx, hidden, repo, request.match_info["branch"][:BRANCH_MOST])
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
-        facts = await reading.facts(tx, context.settings, branch, commits)
+        facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
+        found = grid.build(facts, settings, shards=chosen.shards)
+        opened = await _opened(tx, context.settings, branch, found, chosen)
         deleted = await branches.deleted_at(tx, branch.repository["repository_id"], branch.name)
         known = [] if commits else await rows.branches(tx, branch.repository["repository_id"])
-    found = grid.build(facts, settings, shards=chosen.shards)
     running = any(line.verdict == "running" for line in found.lines)
     home = address(branch)
     return render(
@@ -107,7 +108,7 @@ async def hud(request: web.Request) -> web.Response:
         groups=list(dict.fromkeys(column.group for column in found.columns)),
         view=hud_view.view(found, chosen, home),
         columns=len(found.columns),
-        opened=_opened(found, facts, settings, chosen),
+        opened=opened,
         following=commits[-1]["sha"] if more and commits else None,
         github=web_url(context.settings.github_api_url),
         json_url=f"/api/ci{home}{chosen.query(open='', groups='')}",
@@ -123,17 +124,14 @@ def _address(branch: Branch, name: str) -> str:
     return f"/hud/{branch.repository['full_name']}/{quote(name)}"
 
 
-def _opened(found: grid.Grid, facts: Facts, settings: TrunkSettings, chosen: Filter) -> Opened | None:
+async def _opened(
+    tx: Transaction, settings: Settings, branch: Branch, found: grid.Grid, chosen: Filter
+) -> Opened | None:
     cell = hud_view.find(found, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
     line, column, shown = cell
-    runs = grid.runs_of(facts, settings, line.commit["sha"], column.name, shards=chosen.shards)
-    ordered = grid.ordered(runs)
-    return Opened(
-        line=line,
-        column=column,
-        cell=shown,
-        runs=ordered[:RUNS_MOST],
-        more=max(0, len(ordered) - RUNS_MOST),
-    )
+    facts = await reading.facts(tx, settings, branch, [line.commit], jobs=True)
+    runs = grid.runs_of(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
+    more = max(0, len(runs) - RUNS_MOST)
+    return Opened(line=line, column=column, cell=shown, runs=runs[:RUNS_MOST], more=more)

@@ -13,6 +13,7 @@ from bot.core.errors import Rejected
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from bot.ci.trunk.commit_cells import ByColumn
     from bot.ci.trunk.grid import Column, Facts, Grid
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.rows import CommitRow
@@ -50,12 +51,13 @@ async def find(
     selected = {column.name: column for column in found.columns if wanted(column)}
     _check(selected.keys(), backends, devices)
     good = _newest(found, selected.keys())
-    for commit in (
-        await _candidates(tx, branch, commits[WINDOW:], _ids(facts, selected, options)) if not good else ()
-    ):
-        one = grid.build(await reading.facts(tx, settings, branch, [commit]), options)
-        if good := _newest(one, selected.keys()):
-            break
+    if good is None:
+        for commit in await _candidates(
+            tx, branch, commits[WINDOW:], await _ids(tx, facts, selected, options)
+        ):
+            one = grid.build(await reading.facts(tx, settings, branch, [commit]), options)
+            if good := _newest(one, selected.keys()):
+                break
     if good is None:
         detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
         raise Rejected(404, "no_good_commit", detail)
@@ -65,31 +67,32 @@ async def find(
 async def _candidates(
     tx: Transaction, branch: Branch, commits: Sequence[CommitRow], ids: Collection[frozenset[int]]
 ) -> list[CommitRow]:
-    """Return the commits on which as many jobs passed as are needed: few have to be looked at closely.
+    """Return the commits that may be good: those without stored cells, and those where every job of upstream passed.
 
-    `ids` holds those of each selected job's columns; jobs that share one are counted once.
+    `ids` holds the columns of each selected job.
     """
-    counted: set[int] = set()
-    needed = 0
-    for each in ids:
-        needed += counted.isdisjoint(each)
-        counted |= each
-    if not needed or not commits:
-        return list(commits)
-    identifier = branch.repository["repository_id"]
-    passed = await rows.passed_columns(tx, identifier, [row["sha"] for row in commits], counted)
-    return [row for row in commits if passed.get(row["sha"], 0) >= needed]
+    shas = [row["sha"] for row in commits]
+    stored = await reading.stored(tx, branch.repository["repository_id"], shas)
+    return [row for row in commits if row["sha"] not in stored or _all_passed(stored[row["sha"]], ids)]
 
 
-def _ids(facts: Facts, selected: Collection[str], settings: TrunkSettings) -> list[frozenset[int]]:
-    """Return the columns of each selected job of upstream, as the database has them."""
+def _all_passed(found: ByColumn, ids: Collection[frozenset[int]]) -> bool:
+    return all(any(key in found and found[key].passed for key in each) for each in ids)
+
+
+async def _ids(
+    tx: Transaction, facts: Facts, selected: Collection[str], settings: TrunkSettings
+) -> list[frozenset[int]]:
+    """Return the columns of each selected job of upstream, those that it had before a change of its name as well."""
+    columns = facts.columns
+    if settings.ci_aliases and facts.commits:
+        columns = await rows.columns(tx, facts.commits[0]["repository_id"])
     found: defaultdict[str, set[int]] = defaultdict(set)
-    shown = {key: grid.column_name(column, settings) for key, column in facts.columns.items()}
-    for row in facts.cells:
-        for name in (shown[row.column_id], shown.get(row.numbered_column_id or 0)):
-            if name in selected and name is not None:
-                found[name].add(row.column_id)
-    return [frozenset(each) for _, each in sorted(found.items())]
+    for key, column in sorted(columns.items()):
+        name = name_patterns.column_name(column, settings)
+        if name is not None and name in selected:
+            found[name].add(key)
+    return [frozenset(each) for each in found.values()]
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:

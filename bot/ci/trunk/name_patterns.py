@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import re2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bot.ci.trunk.rows import ColumnRow
+    from bot.ci.trunk.settings import TrunkSettings
 
 PATTERNS_MOST = 200
 CHARACTERS_MOST = 500
@@ -54,6 +58,31 @@ def replaced(aliases: Iterable[tuple[str, str]], text: str) -> str:
     for pattern, replacement in aliases:
         text = compiled(pattern).sub(replacement, text)
     return text
+
+
+def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
+    """Return the name of a stored column on the grid, None where it is left out."""
+    workflow, job = column["workflow"], column["job"]
+    return shown_name(workflow, f"{workflow} / {job}" if workflow else job, settings)
+
+
+def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
+    """Return the name of a column on the grid, None where it is left out; `name` begins with the workflow's."""
+    parts = (workflow.casefold(), name.removeprefix(f"{workflow} / ").casefold())
+    if any(fnmatchcase(part, glob.casefold()) for glob in settings.ci_hide for part in parts):
+        return None
+    return replaced(settings.ci_aliases, name)
+
+
+def joined(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:
+    """Return the column that stands for another one of the same name, as where an alias joins them."""
+    first: dict[str, int] = {}
+    found = {}
+    for key in sorted(columns):
+        name = column_name(columns[key], settings)
+        if name is not None and (known := first.setdefault(name, key)) != key:
+            found[key] = known
+    return found
 
 
 def chooser(text: str) -> Any:

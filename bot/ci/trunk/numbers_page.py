@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.trunk import day_rows, grid, hud_page, reading, runner_queue, trunk_numbers
+from bot.ci.trunk import day_rows, hud_page, name_patterns, reading, runner_queue, trunk_numbers
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.stale_days import DAY
@@ -195,7 +195,7 @@ def _jobs(request: web.Request, found: _Window) -> list[JobReliability]:
     return trunk_numbers.reliability(
         found.columns,
         found.lines,
-        rename=lambda workflow, name: grid.shown_name(workflow, name, settings),
+        rename=lambda workflow, name: name_patterns.shown_name(workflow, name, settings),
     )
 
 

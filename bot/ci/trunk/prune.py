@@ -12,6 +12,7 @@ from bot.ci.trunk.tables import (
     ci_broken,
     ci_cell,
     ci_column,
+    ci_commit,
     ci_day,
     ci_line,
     ci_runner_day,
@@ -25,8 +26,9 @@ from bot.ingest.tables import records
 if TYPE_CHECKING:
     from bot.context import Context
 
-CELL, COLUMN, COMMIT, EVENT = ci_cell.c, ci_column.c, branch_commit.c, trunk_event.c
+CELL, COLUMN, COMMIT, EVENT, STORED = ci_cell.c, ci_column.c, branch_commit.c, trunk_event.c, ci_commit.c
 JOB = records["workflow_job"].c
+MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
 
 
 async def prune(context: Context) -> dict[str, int]:
@@ -35,6 +37,7 @@ async def prune(context: Context) -> dict[str, int]:
     first = before // DAY  # the oldest day that is kept
     return {
         "cells": await _cells(context, before),
+        "columns": await delete_rows(context, ci_column, COLUMN.seen < first - MARGIN),
         "commits of branches": await delete_rows(context, branch_commit, COMMIT.at < before),
         "branches": sum(
             [await delete_rows(context, table, ~_known(table)) for table in (ci_broken, trunk_branch)]
@@ -58,7 +61,13 @@ async def _cells(context: Context, before: int) -> int:
     for repository in repositories:
         for old in (CELL.queued_at < before, sa.and_(CELL.queued_at.is_(None), _old_otherwise(before))):
             deleted += await delete_rows(context, ci_cell, sa.and_(CELL.repository_id == repository, old))
+    await delete_rows(context, ci_commit, ~_has_cells())
     return deleted
+
+
+def _has_cells() -> sa.ColumnElement[bool]:
+    """Return whether any job is kept that ran on a commit."""
+    return sa.exists().where(CELL.repository_id == STORED.repository_id, CELL.head_sha == STORED.head_sha)
 
 
 def _old_otherwise(before: int) -> sa.ColumnElement[bool]:

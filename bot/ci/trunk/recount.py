@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches, counting, day_rows, gauge, grid, lines, reading, rows, stale_days, trouble
+from bot.ci.trunk import (
+    branches,
+    counting,
+    day_rows,
+    gauge,
+    grid,
+    lines,
+    reading,
+    rows,
+    stale_days,
+    stored_cells,
+    trouble,
+)
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.stale_days import RUNNERS, Place
@@ -38,6 +50,8 @@ async def run(context: Context, _task: Task) -> None:
         of_days = {place: await _branch(tx, settings, place) for place in stale}
     for place, mark in stale.items():
         branch = of_days[place]
+        if branch and place.branch != RUNNERS:
+            await _store_cells(context, place)
         async with context.store.read() as tx:
             made = await _counted(tx, settings, place, branch) if branch else None
         async with context.store.transaction() as tx:
@@ -58,6 +72,14 @@ async def _branch(tx: Transaction, settings: Settings, place: Place) -> Branch |
     wanted = place.branch == RUNNERS or branches.watched(settings, found, place.branch)
     names = await watched.of_same(tx, found["full_name"])
     return Branch(repository=found, names=frozenset(names), name=place.branch) if wanted else None
+
+
+async def _store_cells(context: Context, place: Place) -> None:
+    """Store the cells of a day's commits where something changed."""
+    identifier = place.repository_id
+    async with context.store.read() as tx:
+        commits = await day_rows.commits_of_day(tx, identifier, place.branch, place.day, limit=COMMITS_MOST)
+    await stored_cells.make(context.store, identifier, [row["sha"] for row in commits])
 
 
 Rows = dict[sa.Table, list[dict[str, object]]]

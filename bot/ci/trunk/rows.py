@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 import sqlalchemy as sa
 
-from bot.ci.trunk.tables import PASSED, branch_commit, ci_cell, ci_column
+from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.db.transaction import Transaction
 
 BRANCHES_MOST = 200
-COMMIT, CELL, COLUMN = branch_commit.c, ci_cell.c, ci_column.c
+COMMIT, CELL, COLUMN, STORED = branch_commit.c, ci_cell.c, ci_column.c, ci_commit.c
 REPOSITORY, RUN, CHECK = records["repository"].c, records["workflow_run"].c, records["check_run"].c
 JOB = oot_workflow_job.c
 ON_TRUNK = ("push", "nightly", "periodic")  # events whose results are about a commit of a branch
@@ -101,6 +101,13 @@ class CheckRow(TypedDict):
     completed_at: int | None
 
 
+class StoredRow(NamedTuple):
+    """The cells of a commit as they were last made."""
+
+    mark: int
+    cells: bytes | None  # None: something has changed since
+
+
 class CellRow(msgspec.Struct, frozen=True, gc=False):
     """A row of ci_cell as the grid reads it; there are many thousands, which the garbage collector need not look at."""
 
@@ -114,6 +121,7 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     shards: int
     state: int
     conclusion: int
+    started_at: int | None
     completed_at: int | None
     line: str | None
     signature: str | None
@@ -180,25 +188,20 @@ async def cells(
     return [CellRow(*row) for row in (await tx.run(query)).all()]
 
 
-async def passed_columns(
-    tx: Transaction, repository_id: int, shas: Sequence[str], ids: Collection[int]
-) -> dict[str, int]:
-    """Return in how many of some columns anything passed, by commit; read from an index alone."""
-    query = sa.select(CELL.head_sha, sa.func.count(CELL.column_id.distinct())).where(
-        CELL.repository_id == repository_id,
-        CELL.head_sha.in_(shas),
-        CELL.column_id.in_(sorted(ids)),
-        PASSED,
-    )
-    return dict((await tx.run(query.group_by(CELL.head_sha))).all())
+async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:
+    """Return what is stored of some commits that jobs ran on."""
+    query = sa.select(STORED.head_sha, STORED.mark, STORED.cells)
+    query = query.where(STORED.repository_id == repository_id, STORED.head_sha.in_(shas))
+    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in (await tx.run(query)).all()}
 
 
-async def columns(tx: Transaction, repository_id: int, ids: Iterable[int]) -> dict[int, ColumnRow]:
-    """Return columns by id; all of a repository's where that is the cheaper question."""
-    wanted = sorted(set(ids))
+async def columns(
+    tx: Transaction, repository_id: int, ids: Collection[int] | None = None
+) -> dict[int, ColumnRow]:
+    """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
     query = sa.select(ci_column).where(COLUMN.repository_id == repository_id)
-    if len(wanted) <= SHA_OF_SQLITE:
-        query = query.where(COLUMN.id.in_(wanted))
+    if ids is not None and len(ids) <= SHA_OF_SQLITE:
+        query = query.where(COLUMN.id.in_(sorted(ids)))
     return {row["id"]: row for row in await tx.rows_as(ColumnRow, query)}
 
 

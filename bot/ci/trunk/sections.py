@@ -119,14 +119,14 @@ async def _read(
 ) -> _Found:
     """Read a commit, and what failed there on the commits of a branch: most jobs need not be read."""
     options = settings.of(TrunkSettings)
-    facts = await reading.facts(tx, settings, branch, [line])
+    facts = await reading.facts(tx, settings, branch, [line], jobs=True)
     here = grid.build(facts, options)
     found = here.lines[0].cells
     failing = {here.columns[at].name: cell for at, cell in sorted(found.items()) if cell.broken}
     past = grid.build(grid.Facts(commits=()), options)
     if failing:
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
-        past = grid.build(await reading.facts(tx, settings, branch, history, only), options)
+        past = grid.build(await reading.facts(tx, settings, branch, history, only=only), options)
     return _Found(verdict=_verdict(here), jobs=len(found), failing=failing, history=past)
 
 
@@ -136,7 +136,7 @@ def _verdict(here: Grid) -> str:
 
 
 def _columns(facts: Facts) -> set[int]:
-    return {row.column_id for row in facts.cells if row.conclusion in FAILED}
+    return {row.column_id for row in facts.jobs if row.conclusion in FAILED}
 
 
 async def _branch(tx: Transaction, repo: str, name: str) -> Branch | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Json, column, metadata, must, partial_index
+from bot.db.columns import Big, Json, column, metadata, must
 
 ci_column = sa.Table(  # a job, named without shard and runner
     "ci_column",
@@ -16,6 +16,7 @@ ci_column = sa.Table(  # a job, named without shard and runner
     must("base_name", sa.Text),
     must("config", sa.Text),
     must("flags", sa.Text),  # comma separated
+    must("seen", sa.Integer, server_default="0"),  # the day, since 1970, UTC, of its newest job
     sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"),
 )
 
@@ -45,9 +46,14 @@ ci_cell = sa.Table(  # one job of GitHub on a commit: the narrow copy of workflo
     sa.Index("ix_ci_cell_queued_at", "repository_id", "queued_at"),
 )
 
-PASSED = ci_cell.c.conclusion == sa.literal_column("1")  # success
-partial_index(
-    "ix_ci_cell_passed", ci_cell.c.repository_id, ci_cell.c.head_sha, ci_cell.c.column_id, where=PASSED
+ci_commit = sa.Table(  # a commit that jobs ran on, with its cells made once until anything of it changes
+    "ci_commit",
+    metadata,
+    must("repository_id", Big),
+    must("head_sha", sa.Text),
+    must("mark", Big),  # random, replaced each time a job or run of the commit changes
+    column("cells", sa.LargeBinary),  # see bot.ci.trunk.commit_cells; null: to be made again
+    sa.PrimaryKeyConstraint("repository_id", "head_sha", name="pk_ci_commit"),
 )
 
 branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit that GitHub lists

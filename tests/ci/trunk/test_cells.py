@@ -73,7 +73,7 @@ def test_the_example_breaks_as_the_document_says():
     assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 3, 1, 0)
     split = trouble.reliability(newest_first, outage={1})
     assert (split.runs, split.passed, split.broken, split.flaky, split.infra) == (5, 2, 0, 3, 1)
-    assert newest_first[3].job == "11"
+    assert newest_first[3].job == 11
 
 
 def test_who_decides_does_not_depend_on_the_order_of_the_runs():

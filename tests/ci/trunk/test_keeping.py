@@ -42,7 +42,10 @@ async def test_the_grid_is_kept_as_long_as_records_are(bot):
     assert {row["name"] for row in await bot.rows("ci_day")} == {"pull / build"}
     assert len(await bot.rows("ci_runner_day")) == 1
     assert await bot.rows("trunk_event") == []
+    assert {row["head_sha"] for row in await bot.rows("ci_commit")} == {young}
     assert [line["sha"] for line in (await bot.get(API))[1]["lines"]] == [young]
+    await later(bot, 7)
+    assert {row["job"] for row in await bot.rows("ci_column")} == {"build"}
 
 
 async def test_a_cell_without_any_time_goes_with_its_record(bot):

@@ -1,0 +1,113 @@
+"""The cells of a commit, made of the runs of its jobs: for the grid, and to be stored until one of its jobs changes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bot.ci.trunk import cells
+from bot.ci.trunk.cells import CONCLUSIONS, STATES, Cell, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from bot.ci.trunk.rows import CellRow, RunRow
+
+# events whose runs have nothing to do with the commit they carry
+FOREIGN_EVENTS = frozenset({"workflow_run", "issue_comment", "repository_dispatch"})
+ByColumn = dict[int, Cell]
+
+_SUCCESS = CONCLUSIONS.index("success")
+_WORDS = [[cells.character(state, conclusion) for conclusion in ("", *CONCLUSIONS[1:])] for state in STATES]
+_DECODER = msgspec.msgpack.Decoder(ByColumn)
+
+
+def foreign(runs: Iterable[RunRow]) -> frozenset[int]:
+    """Return the workflow runs that say nothing about their commit."""
+    return frozenset(run["id"] for run in runs if run["event"] in FOREIGN_EVENTS)
+
+
+def made(
+    rows: Sequence[CellRow],
+    foreign_runs: Collection[int],
+    joined: Mapping[int, int] | None = None,
+    *,
+    shards: bool = False,
+) -> dict[str, ByColumn]:
+    """Return the cells of some commits, by SHA and column, without the runs that are foreign.
+
+    `joined` names the column that stands for another one, where an alias joins them; with `shards` every shard has a
+    column.
+    """
+    found: defaultdict[str, defaultdict[int, list[CellRow]]] = defaultdict(lambda: defaultdict(list))
+    for column, row in resolved(rows, foreign_runs, shards=shards):
+        found[row.head_sha][joined.get(column, column) if joined else column].append(row)
+    return {
+        sha: {column: _cell(of_column) for column, of_column in sorted(by_column.items())}
+        for sha, by_column in found.items()
+    }
+
+
+def resolved(
+    rows: Sequence[CellRow], foreign_runs: Collection[int], *, shards: bool
+) -> Iterator[tuple[int, CellRow]]:
+    """Yield each run that is not foreign with its column; with `shards` each shard has one of its own.
+
+    A pair of numbers is a shard only beside another one of as many.
+    """
+    sharded: defaultdict[tuple[str, int, int], set[int]] = defaultdict(set)
+    for row in rows:
+        if row.shards:
+            sharded[row.head_sha, row.column_id, row.shards].add(row.shard)
+    for row in rows:
+        if row.run_id in foreign_runs:
+            continue
+        if row.shards and (shards or len(sharded[row.head_sha, row.column_id, row.shards]) < 2):
+            column = row.numbered_column_id or row.column_id
+            yield column, msgspec.structs.replace(row, shard=0, shards=0)
+        else:
+            yield row.column_id, row
+
+
+def run(row: CellRow) -> Run:
+    """Return a stored run as the rule of cells takes it."""
+    return Run(
+        id=str(row.job_id),
+        status=STATES[row.state],
+        conclusion=CONCLUSIONS[row.conclusion],
+        attempt=row.attempt,
+        shard=row.shard,
+        shards=row.shards,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+        line=row.line,
+        signature=row.signature,
+    )
+
+
+def to_bytes(by_column: ByColumn) -> bytes:
+    """Return a commit's cells as they are stored."""
+    return msgspec.msgpack.encode(by_column)
+
+
+def from_bytes(stored: bytes) -> ByColumn:
+    """Return a commit's cells from what is stored."""
+    return _DECODER.decode(stored)
+
+
+def _cell(runs: Sequence[CellRow]) -> Cell:
+    """Return a cell; of a single run, or of successes only, without a detour, since nearly all are."""
+    newest = runs[0]
+    for row in runs if len(runs) > 1 else ():
+        if row.conclusion != _SUCCESS or row.shard:
+            return cells.cell(map(run, runs))
+        newest = row if row.job_id > newest.job_id else newest
+    return Cell(
+        character=_WORDS[newest.state][newest.conclusion],
+        job=newest.job_id,
+        completed_at=newest.completed_at,
+        line=newest.line,
+        signature=newest.signature,
+    )

@@ -1,0 +1,92 @@
+"""What has cells in the grid and is no job of upstream: runs without jobs, jobs of backends, checks of other Apps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from bot.ci.collect import job_names
+from bot.ci.trunk import name_patterns
+from bot.ci.trunk.cells import Run
+from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bot.ci.trunk.grid import Facts
+    from bot.ci.trunk.rows import BackendJobRow
+    from bot.ci.trunk.settings import TrunkSettings
+
+Source = Literal["actions", "oot", "check"]
+DID_NOT_START = "(did not start)"
+
+
+class OtherCell(NamedTuple):
+    """Where a run belongs."""
+
+    sha: str
+    name: str  # of the column
+    workflow: str
+    source: Source
+
+
+Found = tuple[OtherCell, Run]
+
+
+def found(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[Found]:
+    """Yield these runs with their places; with `shards` each shard of a backend's job has a column of its own."""
+    yield from _unstarted(facts, settings)
+    yield from _of_backends(facts, shards=shards)
+    yield from _checks(facts)
+
+
+def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[Found]:
+    """Yield runs that ended before GitHub made their jobs: nothing else would show them."""
+    for run in facts.runs:
+        if run["conclusion"] == "startup_failure" and run["event"] not in FOREIGN_EVENTS:
+            workflow = run["name"] or "workflow"
+            if name := name_patterns.shown_name(workflow, f"{workflow} / {DID_NOT_START}", settings):
+                made = Run(
+                    id="", status="completed", conclusion="startup_failure", attempt=run["run_attempt"]
+                )
+                yield OtherCell(run["head_sha"], name, workflow, "actions"), made
+
+
+def _of_backends(facts: Facts, *, shards: bool) -> Iterator[Found]:
+    by_commit: defaultdict[tuple[str, str], list[BackendJobRow]] = defaultdict(list)
+    for row in facts.backend_jobs:
+        by_commit[row["head_sha"], row["downstream_repo"]].append(row)
+    for (sha, backend), rows in by_commit.items():
+        names = [job_names.parse(row["workflow_name"], row["job_name"]) for row in rows]
+        label = facts.devices.get(backend.casefold(), backend)
+        for row, name in zip(rows, names if shards else job_names.resolve(names), strict=True):
+            shown = f"{name.workflow} / {name.numbered}" if shards else name.shard_free
+            yield OtherCell(sha, f"backends / {label} / {shown}", "backends", "oot"), _reported(row, name)
+
+
+def _reported(row: BackendJobRow, name: job_names.JobName) -> Run:
+    return Run(
+        id=row["run_id"],
+        status=row["status"],
+        conclusion=row["conclusion"] or "",
+        attempt=row["run_attempt"],
+        event=row["event_type"],
+        shard=name.shard or 0,
+        shards=name.shards or 0,
+        completed_at=row["completed_at"],
+        url=row["workflow_run_url"],
+    )
+
+
+def _checks(facts: Facts) -> Iterator[Found]:
+    for row in facts.checks:
+        name = f"checks / {row['app_slug'] or 'app'} / {row['name'] or ''}"
+        yield (
+            OtherCell(row["head_sha"], name, "checks", "check"),
+            Run(
+                id=str(row["id"]),
+                status=row["status"] or "",
+                conclusion=row["conclusion"] or "",
+                completed_at=row["completed_at"],
+            ),
+        )
