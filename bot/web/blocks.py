@@ -80,6 +80,7 @@ class JobSubject:
     steps: Any  # as GitHub has them
     github: str
     query: Mapping[str, str]  # of the page: which lines are shown
+    settings: Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,8 @@ from bot.ci.collect import budget, fetching, keys, rows, scope
 from bot.ci.collect.fetching import NotThere, Wanted
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.receiving import Fetched
-from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
-from bot.ci.collect.trust import is_trusted
+from bot.ci.collect.trusted_runs import is_trusted_run
 from bot.core.errors import GitHubRefused, RetryLater
 
 if TYPE_CHECKING:
@@ -106,7 +105,6 @@ def _intent(job: WorkflowJobRow) -> dict[str, Any]:
 async def _wanted(tx: Transaction, context: Context, job: WorkflowJobRow) -> Wanted:
     facts = await rows.repository(tx, job["repository_id"])
     run_row = await rows.run(tx, job["run_id"] or 0, job["run_attempt"] or 1)
-    patterns = context.settings.of(CollectSettings).ci_trusted_branches
     return Wanted(
         fetched=Fetched(
             repository_id=job["repository_id"],
@@ -119,8 +117,7 @@ async def _wanted(tx: Transaction, context: Context, job: WorkflowJobRow) -> Wan
             job_id=job["id"],
             name=job["name"] or "",
             head_sha=job["head_sha"] or "",
-            trusted=run_row is not None
-            and is_trusted(run_row, default_branch=facts["default_branch"], patterns=patterns),
+            trusted=run_row is not None and await is_trusted_run(tx, context.settings, run_row),
             private=facts["private"] is not False,
             size=0,
             sha256="",

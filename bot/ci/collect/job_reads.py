@@ -149,4 +149,5 @@ def subject(request: web.Request, of: WorkflowJobRow) -> JobSubject:
         steps=of["steps"],
         github=web_url(request.app[CONTEXT].settings.github_api_url),
         query=dict(request.query),
+        settings=request.app[CONTEXT].settings,
     )

@@ -12,7 +12,7 @@ from bot.ci.collect import artifact_kinds, budget, fetching, keys, rows, scope
 from bot.ci.collect.attribution import Job, attempt_of, attribute
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
-from bot.ci.collect.trust import is_trusted
+from bot.ci.collect.trusted_runs import is_trusted_run
 from bot.core.errors import GitHubRefused, NotInstalled
 from bot.core.json_fields import Kind, read
 from bot.ingest import delivery, inbox
@@ -123,14 +123,13 @@ async def _jobs(
 
 async def _describe(context: Context, row: WorkflowRunRow, known: Sequence[WorkflowJobRow]) -> _Run:
     async with context.store.read() as tx:
-        facts = await rows.repository(tx, row["repository_id"])
+        trusted = await is_trusted_run(tx, context.settings, row)
         started = await rows.attempts(tx, row["repository_id"], row["id"])
-    patterns = context.settings.of(CollectSettings).ci_trusted_branches
     return _Run(
         row=row,
         started=started,
         jobs=[Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known],
-        trusted=is_trusted(row, default_branch=facts["default_branch"], patterns=patterns),
+        trusted=trusted,
     )
 
 

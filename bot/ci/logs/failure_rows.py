@@ -1,4 +1,4 @@
-"""Reading failures that are the same: how many jobs they cost, where, and samples of them. Public repositories only."""
+"""Reading failures that are the same: how many jobs they cost, by day. Public repositories only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from bot.ci.collect.tables import ci_fetch
 from bot.ci.logs import visibility
 from bot.ci.logs.rows import DAY, PUBLIC
 from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
-from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -54,20 +53,6 @@ class DayRow(TypedDict):
     prs: int
     trusted_jobs: int
     repos: int
-
-
-class SampleRow(TypedDict):
-    """A job that failed that way."""
-
-    repo: str
-    job_id: int
-    name: str | None
-    workflow_name: str | None
-    head_sha: str | None
-    line: str | None
-    line_num: int | None
-    trusted: bool
-    at: int
 
 
 class Coverage(TypedDict):
@@ -157,21 +142,6 @@ async def by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]
     """Return what a signature cost on each day, the newest first."""
     days = ci_signature_day.c
     return await tx.rows_as(DayRow, _days(signature).where(days.day >= since).order_by(days.day.desc()))
-
-
-async def samples(tx: Transaction, signature: str, *, limit: int) -> list[SampleRow]:
-    """Return jobs that failed that way, the newest first, of repositories that are public now."""
-    verdict, job, repository = ci_verdict.c, records["workflow_job"].c, records["repository"].c
-    of_job = sa.and_(job.repository_id == verdict.repository_id, job.id == verdict.job_id)
-    public = sa.exists().where(
-        repository.repository_id == verdict.repository_id, repository.private.is_(False)
-    )
-    query = sa.select(
-        job.repo, verdict.job_id, job.name, job.workflow_name, job.head_sha, verdict.line, verdict.line_num,
-        verdict.trusted, verdict.at,
-    ).select_from(ci_verdict.join(records["workflow_job"], of_job))  # fmt: skip
-    query = query.where(FIRST, verdict.signature == signature, verdict.family == PUBLIC, public)
-    return await tx.rows_as(SampleRow, query.order_by(verdict.at.desc(), verdict.job_id.desc()).limit(limit))
 
 
 async def coverage(tx: Transaction, *, since: int) -> Coverage:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.logs import failure_rows
+from bot.ci.logs import failure_rows, failure_spread
 from bot.ci.logs.rows import DAY
 from bot.ci.logs.rules import KINDS
+from bot.ci.logs.sections import job_page
 from bot.core.errors import Rejected
+from bot.core.links import web_url
 from bot.web import parameters
 from bot.web.answers import Answer, Time, fill, one_of, send
 from bot.web.app_keys import CONTEXT
@@ -20,7 +22,8 @@ from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
-    from bot.ci.logs.failure_rows import Coverage, DayRow, FailureRow, SampleRow
+    from bot.ci.logs.failure_rows import Coverage, DayRow, FailureRow
+    from bot.ci.logs.failure_spread import Beginning, Sample, Spread
     from bot.db.transaction import Transaction
 
 WINDOW = 14  # days, unless ?days= says otherwise
@@ -79,12 +82,47 @@ class FailureSample(Struct, frozen=True, kw_only=True):
     at: Time
 
 
+class FailureGroup(Struct, frozen=True, kw_only=True):
+    """Jobs that failed that way and have something in common."""
+
+    name: str
+    jobs: int
+    trusted_jobs: int
+
+
+class FailureBeginning(Struct, frozen=True, kw_only=True):
+    """Between which two trusted commits a job began to fail that way."""
+
+    repo: Annotated[str, Meta(description="of the job")]
+    job: str
+    upstream: Annotated[str, Meta(description="of the commits")]
+    branch: str
+    last_good: str
+    first_bad: str
+
+
 class FailureAnswer(Answer, frozen=True, kw_only=True):
-    """A failure, day by day, and jobs that failed that way"""
+    """A failure, day by day, where it happens and since when, and jobs that failed that way"""
 
     failure: Failure
     by_day: list[FailureDay]
+    began: list[FailureBeginning]
+    by_job: Annotated[
+        list[FailureGroup], Meta(description="the newest jobs by name, without shard and runner")
+    ]
+    by_label: Annotated[list[FailureGroup], Meta(description="the same by the labels of their runners")]
+    by_repo: Annotated[list[FailureGroup], Meta(description="the same by repository: upstream and backends")]
     samples: list[FailureSample]
+
+
+class _One(NamedTuple):
+    """What is shown of a failure."""
+
+    failure: FailureRow
+    by_day: list[DayRow]
+    samples: list[Sample]
+    spread: Spread
+    began: list[Beginning]
 
 
 @in_render_thread
@@ -106,12 +144,16 @@ async def api_failures(request: web.Request) -> web.Response:
 async def api_failure(request: web.Request) -> web.Response:
     """Answer with one failure."""
     async with request.app[CONTEXT].store.read() as tx:
-        found, days, samples = await _one(request, tx)
+        one = await _one(request, tx)
     return send(
         FailureAnswer(
-            failure=fill(Failure, found),
-            by_day=[fill(FailureDay, row, day=_date(row["day"])) for row in days],
-            samples=[fill(FailureSample, row) for row in samples],
+            failure=fill(Failure, one.failure),
+            by_day=[fill(FailureDay, row, day=_date(row["day"])) for row in one.by_day],
+            began=[fill(FailureBeginning, row) for row in one.began],
+            by_job=[fill(FailureGroup, row) for row in one.spread.by_job],
+            by_label=[fill(FailureGroup, row) for row in one.spread.by_label],
+            by_repo=[fill(FailureGroup, row) for row in one.spread.by_repo],
+            samples=[fill(FailureSample, row) for row in one.samples[:SAMPLES]],
         )
     )
 
@@ -139,15 +181,25 @@ async def failures(request: web.Request) -> web.Response:
 @page
 async def failure(request: web.Request) -> web.Response:
     """Show one failure."""
-    async with request.app[CONTEXT].store.read() as tx:
-        found, days, samples = await _one(request, tx)
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        one = await _one(request, tx)
     return render(
         request,
         "failure.html",
-        failure=found,
-        by_day=[(_date(row["day"]), row) for row in days],
-        samples=samples,
-        json_url=f"/api/ci/failures/{found['signature']}",
+        failure=one.failure,
+        by_day=[(_date(row["day"]), row) for row in one.by_day],
+        began=one.began,
+        spread=[
+            (heading, rows)
+            for heading, rows in zip(("Job", "Runner", "Repository"), one.spread, strict=True)
+            if rows
+        ],
+        counted=len(one.samples),
+        samples=one.samples[:SAMPLES],
+        job_page=job_page,
+        github=web_url(context.settings.github_api_url),
+        json_url=f"/api/ci/failures/{one.failure['signature']}",
     )
 
 
@@ -161,13 +213,19 @@ async def _found(request: web.Request, tx: Transaction) -> tuple[int, list[Failu
     return days, found, await failure_rows.coverage(tx, since=since)
 
 
-async def _one(request: web.Request, tx: Transaction) -> tuple[FailureRow, list[DayRow], list[SampleRow]]:
+async def _one(request: web.Request, tx: Transaction) -> _One:
     signature, since = request.match_info["signature"], tx.now // DAY - parameters.MOST_DAYS
     found = await failure_rows.failure(tx, signature, since=since)
     if found is None:
         raise Rejected(404, "not_found", "there is no failure of that signature")
-    days = await failure_rows.by_day(tx, signature, since=since)
-    return found, days, await failure_rows.samples(tx, signature, limit=SAMPLES)
+    samples = await failure_spread.newest(tx, signature)
+    return _One(
+        failure=found,
+        by_day=await failure_rows.by_day(tx, signature, since=since),
+        samples=samples,
+        spread=failure_spread.spread(samples),
+        began=await failure_spread.beginnings(tx, request.app[CONTEXT].settings, signature),
+    )
 
 
 def _days(request: web.Request) -> int:

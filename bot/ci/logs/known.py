@@ -1,4 +1,7 @@
-"""Whether a job of a pull request failed as the same job did lately on the default branch."""
+"""Is a failure of a pull request known elsewhere? The same job on trusted commits, the same failure on other ones.
+
+It explains a failure and makes nothing green. Where something is missing, nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -7,59 +10,120 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect import rows as collect_rows
-from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
-from bot.ci.trunk.tables import branch_commit
-from bot.ingest.tables import records
+from bot.ci.collect.job_names import FAILED
+from bot.ci.logs import baseline_rows
+from bot.ci.logs.failure_rows import UNNAMED
+from bot.ci.logs.rows import DAY
+from bot.ci.logs.tables import FIRST, ci_verdict
+from bot.ingest import watched
 
 if TYPE_CHECKING:
-    from bot.ci.logs.rows import VerdictRow
+    from collections.abc import Sequence
+
+    from bot.ci.logs.baseline_rows import Base, Head, Past
+    from bot.ci.logs.failed_jobs import FailedJob
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.blocks import Tone
 
-HEADS = 3  # newest commits of the branch, when the job ended
-COMPARED = 500  # failed jobs of theirs
-
-
-class Known(NamedTuple):
-    """The failure that shows it."""
-
-    branch: str
-    sha: str
-    job_id: int
+PULLS = 2  # other pull requests with the same failure, from which on it is hardly the change
+JobKey = tuple[int, int]  # repository and id
+VERDICT = ci_verdict.c
 
 
-async def elsewhere(tx: Transaction, verdict: VerdictRow, *, name: str, workflow: str | None) -> Known | None:
-    """Return the newest job of that name, on whatever shard, with the same rule and captures on the branch."""
-    branch = (await collect_rows.repository(tx, verdict["repository_id"]))["default_branch"]
-    if verdict["trusted"] or verdict["rule"] is None or branch is None:
-        return None
-    commit, job = branch_commit.c, records["workflow_job"].c
-    heads = sa.select(commit.sha).where(
-        commit.repository_id == verdict["repository_id"],
-        commit.branch == branch,
-        commit.at <= verdict["at"],
-        sa.not_(commit.gone),
-    )
-    shas = (await tx.run(heads.order_by(commit.at.desc(), commit.sha).limit(HEADS))).scalars().all()
-    of_log = sa.and_(
-        ci_verdict.c.repository_id == ci_log.c.repository_id, ci_verdict.c.job_id == ci_log.c.job_id
-    )
-    of_job = sa.and_(job.repository_id == ci_log.c.repository_id, job.id == ci_log.c.job_id)
-    query = (
-        sa.select(ci_log.c.head_sha, ci_log.c.job_id, job.name, job.workflow_name, ci_verdict.c.captures)
-        .select_from(ci_log.join(ci_verdict, sa.and_(of_log, FIRST)).join(records["workflow_job"], of_job))
-        .where(
-            ci_log.c.repository_id == verdict["repository_id"],
-            ci_log.c.head_sha.in_(shas),
-            ci_log.c.trusted,
-            ci_verdict.c.rule == verdict["rule"],
-        )
-        .order_by(ci_verdict.c.at.desc(), ci_log.c.job_id.desc())
-        .limit(COMPARED)
-    )
-    wanted = job_names.parse(workflow, name).shard_free
-    for row in await tx.rows(query):
-        same = job_names.parse(row["workflow_name"], row["name"] or "").shard_free == wanted
-        if same and row["captures"] == verdict["captures"]:
-            return Known(branch, row["head_sha"], row["job_id"])
+class Word(NamedTuple):
+    """What is known of a failure, with what shows it."""
+
+    text: str
+    url: str
+    tone: Tone
+
+
+async def of_jobs(
+    tx: Transaction, settings: Settings, head: Head, failed: Sequence[FailedJob]
+) -> dict[JobKey, Word]:
+    """Return what is known of the failures on a head; of those on trusted branches nothing has to be said."""
+    judged = [one for one in failed if not one["trusted"] and one["rule"] is not None]
+    if not judged:
+        return {}
+    ids = await watched.ids(tx, head.repo)
+    at = max(one["at"] for one in judged)
+    base = await baseline_rows.base(tx, settings, head, ids, at=at)
+    pasts = await _pasts(tx, settings, head, base, judged)
+    failures = {(past.repository_id, past.job_id) for past in pasts if past.conclusion in FAILED}
+    found = await baseline_rows.captures(tx, failures | {_key(one) for one in judged})
+    words = {}
+    for one in judged:
+        same = [
+            past for past in pasts if past.repo.lower() == one["repo"].lower() and past.name == _name(one)
+        ]
+        word = _known(one, same, base, found) or await _elsewhere(tx, one) or _new(one, same, base)
+        if word:
+            words[_key(one)] = word
+    return words
+
+
+async def _pasts(
+    tx: Transaction, settings: Settings, head: Head, base: Base, judged: Sequence[FailedJob]
+) -> list[Past]:
+    own = [one for one in judged if one["repository_id"] in base.ids]
+    names = [job_names.parse(one["workflow_name"], one["name"] or "") for one in own]
+    backends = {one["repo"].lower() for one in judged if one["repository_id"] not in base.ids}
+    return [
+        *await baseline_rows.of_upstream(tx, settings, base, {(name.workflow, name.job) for name in names}),
+        *await baseline_rows.of_backends(tx, head.repo, backends, base.shas),
+    ]
+
+
+def _known(
+    one: FailedJob, same: Sequence[Past], base: Base, found: dict[JobKey, list[tuple[str, str]]]
+) -> Word | None:
+    """Return that the same job failed with all the captures of this one on a trusted commit."""
+    mine = {capture for capture in found.get(_key(one), ()) if capture[0] == one["rule"]}
+    for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.job_id)):
+        theirs = found.get((past.repository_id, past.job_id), ())
+        if past.conclusion in FAILED and mine and mine <= set(theirs):
+            words = f"known: the same job failed with the same captures on {_where(base, past.sha)}"
+            return Word(words, f"/{past.repo}/job/{past.job_id}", "warn")
     return None
+
+
+def _new(one: FailedJob, same: Sequence[Past], base: Base) -> Word | None:
+    """Return that the same job, with all its shards, passed on a trusted commit, and failed on none of them."""
+    if one["kind"] in UNNAMED or any(past.conclusion in FAILED for past in same):
+        return None
+    for sha in base.shas:
+        there = [past for past in same if past.sha == sha]
+        if there and all(past.conclusion == "success" for past in there):
+            words = f"new: the same job passes on {_where(base, sha)}"
+            return Word(words, f"/{there[0].repo}/job/{there[0].job_id}", "bad")
+    return None
+
+
+async def _elsewhere(tx: Transaction, one: FailedJob) -> Word | None:
+    """Return that other pull requests failed alike within a day, and no trusted branch ever."""
+    if one["kind"] in UNNAMED or not one["signature"]:
+        return None
+    alike = sa.and_(FIRST, VERDICT.signature == one["signature"], VERDICT.family == one["family"])
+    others = sa.func.count(sa.distinct(VERDICT.change)).filter(
+        VERDICT.at.between(one["at"] - DAY, one["at"] + DAY), VERDICT.change != one["change"]
+    )
+    trusted = sa.func.count().filter(VERDICT.trusted)
+    (row,) = await tx.rows(sa.select(others.label("others"), trusted.label("trusted")).where(alike))
+    if row["others"] < PULLS or row["trusted"]:
+        return None
+    where = f"on {row['others']} other pull requests within a day, on no trusted branch"
+    words = f"likely flaky or infrastructure: the same failure {where}"
+    return Word(words, f"/failures/{one['signature']}", "warn")
+
+
+def _where(base: Base, sha: str) -> str:
+    return f"{'its base' if sha in base.merged_into else base.branch} at {sha[:12]}"
+
+
+def _name(one: FailedJob) -> str:
+    return job_names.parse(one["workflow_name"], one["name"] or "").shard_free
+
+
+def _key(one: FailedJob) -> JobKey:
+    return one["repository_id"], one["job_id"]

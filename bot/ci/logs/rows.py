@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
 from bot.ci.logs import failure_counts
-from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
+from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.ingest.rows import WorkflowJobRow
 from bot.ingest.tables import records
-from bot.oot.results.tables import oot_workflow_job
-from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +19,6 @@ if TYPE_CHECKING:
 
 PUBLIC = "public"  # the family of all public repositories
 DAY = 86_400_000  # milliseconds
-RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
-RUNS_MOST = 1_000  # that backends reported for one commit
 
 
 class LogRow(TypedDict):
@@ -73,21 +68,6 @@ class VerdictRow(TypedDict):
     trusted: bool
     change: str | None
     at: int
-
-
-class FailedJob(TypedDict):
-    """A job whose log has a verdict."""
-
-    repo: str
-    job_id: int
-    run_id: int
-    run_attempt: int
-    name: str | None
-    public: bool  # its repository is, and was when the log was read
-    rule: str | None
-    kind: str
-    line: str | None
-    line_num: int | None
 
 
 def family(repository_id: int, *, private: bool) -> str:
@@ -175,90 +155,6 @@ async def run(tx: Transaction, repository_id: int, run_id: int, attempt: int) ->
         table.c.repository_id == repository_id, table.c.id == run_id, table.c.run_attempt == attempt
     )
     return await tx.row(found)
-
-
-async def failed_on(
-    tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
-) -> list[FailedJob]:
-    """Return the verdicts on a repository's own jobs of a commit."""
-    concerned = sa.and_(ci_log.c.repository_id.in_(sorted(repository_ids)), ci_log.c.head_sha == sha)
-    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
-
-
-async def failed_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
-    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
-    names, keys = await reported_runs(tx, repo, sha)
-    return await failed_of_runs(tx, names, keys, limit=limit)
-
-
-async def failed_of_runs(
-    tx: Transaction, repos: Iterable[str], keys: Sequence[tuple[int, int]], *, limit: int
-) -> list[FailedJob]:
-    """Return the verdicts on jobs of some runs, by id and attempt."""
-    if not keys:
-        return []
-    named = sa.func.lower(records["workflow_job"].c.repo).in_(sorted({repo.lower() for repo in repos}))
-    concerned = tx.among((ci_log.c.run_id, ci_log.c.run_attempt), keys)
-    return await tx.rows_as(FailedJob, _failed().where(concerned, named).limit(limit))
-
-
-async def request_publish_of(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> None:
-    """Bring up to date what pull requests say of jobs, where backends reported the runs of these, in that attempt."""
-    job, reported = records["workflow_job"].c, oot_workflow_job.c
-    query = sa.select(job.repo, job.run_id, job.run_attempt).distinct()
-    mine = query.where(job.repository_id == repository_id, job.id.in_(sorted(set(job_ids))))
-    runs = {(row.repo.casefold(), str(row.run_id), row.run_attempt) for row in await tx.run(mine)}
-    found = await tx.run(
-        sa.select(
-            reported.downstream_repo,
-            reported.run_id,
-            reported.run_attempt,
-            reported.upstream_repo,
-            reported.pr_number,
-        )
-        .where(reported.run_id.in_(sorted({run for _, run, _ in runs})), reported.pr_number.is_not(None))
-        .distinct()
-    )
-    pulls = {
-        (row.upstream_repo, row.pr_number)
-        for row in found
-        if (row.downstream_repo.casefold(), row.run_id, row.run_attempt) in runs
-    }
-    for repo, number in sorted(pulls):
-        request_publish(tx, repo, number)
-
-
-async def reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str], list[tuple[int, int]]]:
-    """Return the backends that reported runs for a commit of upstream, in lower case, and run and attempt of each."""
-    reported = oot_workflow_job.c
-    query = sa.select(reported.downstream_repo, reported.run_id, reported.run_attempt).where(
-        sa.func.lower(reported.upstream_repo) == repo.lower(), reported.head_sha == sha
-    )
-    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
-    keys = run_keys((row["run_id"], row["run_attempt"]) for row in runs)
-    return {str(row["downstream_repo"]).lower() for row in runs}, keys
-
-
-def run_keys(reported: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
-    """Return those of reported runs that can be runs of GitHub's."""
-    return [(int(run_id), attempt) for run_id, attempt in reported if RUN_ID.fullmatch(run_id)]
-
-
-def _failed() -> sa.Select[Any]:
-    job, verdict, repository = records["workflow_job"].c, ci_verdict.c, records["repository"].c
-    public = sa.exists().where(
-        repository.repository_id == ci_log.c.repository_id,
-        repository.private.is_(False),
-        verdict.family == PUBLIC,
-    )
-    same = sa.and_(job.repository_id == ci_log.c.repository_id, job.id == ci_log.c.job_id)
-    of_log = sa.and_(verdict.repository_id == ci_log.c.repository_id, verdict.job_id == ci_log.c.job_id)
-    return (
-        sa.select(job.repo, ci_log.c.job_id, ci_log.c.run_id, ci_log.c.run_attempt, job.name,
-                  public.label("public"), verdict.rule, verdict.kind, verdict.line, verdict.line_num)
-        .select_from(ci_log.join(ci_verdict, sa.and_(of_log, FIRST)).join(records["workflow_job"], same))
-        .order_by(job.name, ci_log.c.job_id)
-    )  # fmt: skip
 
 
 async def old_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple[int, int]]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.logs import failure_rows, known, rows
+from bot.ci.logs import baseline_rows, failed_jobs, failure_rows, known, rows
+from bot.ci.logs.baseline_rows import Head
+from bot.ci.logs.failed_jobs import Reported
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, JobLine
 
 if TYPE_CHECKING:
-    from bot.ci.logs.rows import FailedJob, VerdictRow
+    from bot.ci.logs.failed_jobs import FailedJob
+    from bot.ci.logs.known import Word
+    from bot.ci.logs.rows import VerdictRow
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject
 
@@ -34,7 +39,7 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
             lines.append(BlockLine(text=f"known issue: {issue}", url=issue, tone="warn"))
         if hint := verdict["hint"]:
             lines.append(BlockLine(text=f"hint: {_short(hint)}", url=hint))
-    lines += await _known(tx, subject, found)
+    lines += await _known(tx, subject)
     if first := log["first_error"]:
         number, text = int(first["line_num"]), str(first["line"])
         lines.append(
@@ -56,17 +61,22 @@ async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
 
 async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return why jobs failed on the shown head, upstream's own and those of backends."""
-    return [] if subject.head_sha is None else await _of_head(tx, subject.repo, subject.head_sha)
+    return (
+        []
+        if subject.head_sha is None
+        else await _of_head(tx, subject.settings, subject.repo, subject.head_sha)
+    )
 
 
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return why jobs failed on a commit, upstream's own and those of backends."""
-    return await _of_head(tx, subject.repo, subject.sha)
+    return await _of_head(tx, subject.settings, subject.repo, subject.sha)
 
 
 async def of_backend(tx: Transaction, subject: BackendSubject) -> list[JobLine]:
     """Return the lines that say why jobs of a backend's failed runs failed."""
-    found = await rows.failed_of_runs(tx, [subject.repo], rows.run_keys(subject.runs), limit=SHOWN)
+    reported = Reported(frozenset({subject.repo.lower()}), subject.runs)
+    found = await failed_jobs.of_runs(tx, reported, limit=SHOWN)
     return [_job_line(one, subject.url) for one in found if one["rule"] is not None or not one["public"]]
 
 
@@ -79,29 +89,33 @@ def as_json(verdict: VerdictRow) -> dict[str, Any]:
 
 def log_page(repo: str, job_id: int) -> str:
     """Return the page of a job's log."""
-    return f"/{repo}/job/{job_id}/log"
+    return f"{job_page(repo, job_id)}/log"
 
 
-async def _known(tx: Transaction, subject: JobSubject, found: list[VerdictRow]) -> list[BlockLine]:
-    """Return that the branch fails alike, with the job that shows it; whether that is the cause, nobody says."""
-    job = await rows.job(tx, subject.repository_id, subject.job_id) if found else None
-    workflow = job["workflow_name"] if job else None
-    same = await known.elsewhere(tx, found[0], name=subject.name, workflow=workflow) if found else None
-    if same is None:
+def job_page(repo: str, job_id: int) -> str:
+    """Return the page of a job of GitHub's, or of a log that a backend uploaded."""
+    return f"/{repo}/job/{job_id}" if job_id > 0 else f"/{repo}/upload/{-job_id}"
+
+
+async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
+    """Return what is known of the failure elsewhere, with what shows it; whether that is the cause, nobody says."""
+    failed = await failed_jobs.of_job(tx, subject.repository_id, subject.job_id)
+    if failed is None:
         return []
-    words = f"known: the same job failed with the same captures on {same.branch} at {same.sha[:12]}"
-    return [BlockLine(text=_short(words), url=f"/{subject.repo}/job/{same.job_id}", tone="warn")]
+    head = await baseline_rows.head_of(tx, failed)
+    found = await known.of_jobs(tx, subject.settings, head, [failed]) if head else {}
+    return [BlockLine(text=_short(word.text), url=word.url, tone=word.tone) for word in found.values()]
 
 
-async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
-    own = await rows.failed_on(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
-    backends = await rows.failed_of_backends(tx, repo, sha, limit=SHOWN + 1)
-    lines = [_of_failed(one, repo) for one in own[:SHOWN]] + [
-        _of_failed(one, repo) for one in backends[:SHOWN]
-    ]
+async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> list[Block]:
+    own = await failed_jobs.on_commit(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
+    backends = await failed_jobs.of_backends(tx, repo, sha, limit=SHOWN + 1)
+    shown = [*own[:SHOWN], *backends[:SHOWN]]
+    words = await known.of_jobs(tx, settings, Head(repo, sha), [one for one in shown if one["public"]])
+    lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))
-    if any(one["public"] for one in (*own, *backends)):
+    if any(one["public"] for one in shown):
         lines.append(BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs"))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
@@ -116,24 +130,22 @@ def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
     )
 
 
-def _of_failed(failed: FailedJob, repo: str) -> BlockLine:
+def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
-    name = _short(failed["name"] or "job")
+    name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
     if not failed["public"]:
         return BlockLine(text=f"{whose}{name}: the log is private", tone="idle")
     if failed["rule"] is None or failed["line_num"] is None:
-        return BlockLine(
-            text=f"{whose}{name}: no rule matches",
-            url=f"/{failed['repo']}/job/{failed['job_id']}",
-            tone="idle",
-        )
+        return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
     text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · line {failed['line_num']:,}"
-    return BlockLine(text=text, url=f"/{failed['repo']}/job/{failed['job_id']}", tone="bad")
+    return BlockLine(
+        text=f"{text} · {word.text}" if word else text, url=page, tone=word.tone if word else "bad"
+    )
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:
     key: Any = {
-        "run_id": str(failed["run_id"]),
+        "run_id": failed["run_id"],
         "run_attempt": failed["run_attempt"],
         "job": failed["name"] or "",
     }

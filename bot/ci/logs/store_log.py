@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
-from bot.ci.logs import rows, ruleset_rows, visibility
+from bot.ci.logs import failed_jobs, rows, ruleset_rows, visibility
 from bot.ci.logs.parsed import Options, ParsedLog
 from bot.ci.logs.steps import steps_of
 from bot.ci.trunk import failing_lines
@@ -93,7 +93,7 @@ async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Foun
         await rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
         return
     await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
-    await rows.request_publish_of(tx, repository_id, [job_id])
+    await failed_jobs.request_publish_of(tx, repository_id, [job_id])
     first = found[0]
     await failing_lines.write(tx, repository_id, job_id, signature=first["signature"], line=first["line"])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.logs import failure_counts, rows
+from bot.ci.logs import failed_jobs, failure_counts, rows
 from bot.ci.logs.tables import FIRST, ci_signature, ci_verdict
 from bot.core.errors import GiveUp
 from bot.ingest.tables import records
@@ -81,7 +81,7 @@ async def _move(tx: Transaction, repository_id: int) -> bool:
         await failure_counts.count_again(
             tx, {(signature, whose, day) for signature, day in concerned}, titles
         )
-    await rows.request_publish_of(tx, repository_id, jobs)
+    await failed_jobs.request_publish_of(tx, repository_id, jobs)
     return True
 
 

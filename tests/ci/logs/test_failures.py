@@ -5,7 +5,14 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from bot.ingest.tables import records
+from tests.ci.trunk.branch import push
 from tests.harness import L3, UPSTREAM
+
+
+async def pushed(bot, sha, *, at):
+    event, body = push(bot, sha, at=at)
+    await bot.send(event, body)
+    await bot.settle(horizon=15)
 
 
 async def test_failures_that_are_the_same_stand_together(bot, logs):
@@ -58,3 +65,38 @@ async def test_a_repository_that_turns_private_takes_its_failures_along(bot, git
     assert {one["repo"] for one in answer["samples"]} == {UPSTREAM}
     for path in ("/failures/", "/api/ci/failures/"):
         assert (await bot.get(path + signatures["unannounced"]))[0] == 404
+
+
+async def test_a_failure_says_where_it_happens_and_between_which_commits_it_began(bot, github, logs):
+    good = await github.start_run(UPSTREAM, event="push")
+    passed = await github.start_job(good, "build / test (default, 1, 2, a.linux)")
+    await github.finish_job(passed, "success")
+    await pushed(bot, good.head_sha, at=-10)
+    first = await github.push(UPSTREAM)
+    await bot.settle(horizon=15)
+    run = await github.start_run(UPSTREAM, event="push", head_sha=first)
+    job = await github.start_job(run, "build / test (default, 1, 2, a.linux)")
+    await github.finish_job(job, "failure", log="FAILED t.py::test_x\n")
+    await logs.arrives("FAILED t.py::test_x\n", repo=L3)  # of a job that names no runner
+    signature = (await bot.get("/api/ci/failures"))[1]["failures"][0]["signature"]
+    _, answer = await bot.get(f"/api/ci/failures/{signature}")
+    assert answer["began"] == [
+        {
+            "repo": UPSTREAM, "job": "CI / build / test (default)", "upstream": UPSTREAM, "branch": "main",
+            "last_good": good.head_sha, "first_bad": first,
+        }
+    ]  # fmt: skip
+    assert {one["name"]: one["trusted_jobs"] for one in answer["by_repo"]} == {UPSTREAM: 1, L3: 0}
+    assert {one["name"] for one in answer["by_job"]} == {
+        "CI / build / test (default)", "CI / build / test (default, linux)"
+    }  # fmt: skip
+    assert sum(one["jobs"] for one in answer["by_label"]) == 2
+    _, page = await bot.get(f"/failures/{signature}")
+    assert f'between <a href="/{UPSTREAM}/commit/{good.head_sha}">' in page
+    await github.finish_job(
+        await github.start_job(good, "build / test (default, 1, 2, b.linux)"), "failure", log="x\n"
+    )
+    await bot.settle(horizon=15)
+    assert (await bot.get(f"/api/ci/failures/{signature}"))[1][
+        "began"
+    ] == []  # it failed before, for what reason ever

@@ -1,0 +1,180 @@
+"""Failed jobs of a commit or of reported runs, with the verdicts on their logs: GitHub's, or uploaded by a backend."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.collect.tables import ci_upload
+from bot.ci.logs.rows import PUBLIC
+from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
+from bot.ingest import watched
+from bot.ingest.tables import records
+from bot.oot.results.tables import oot_dispatch, oot_workflow_job
+from bot.oot.results.task_keys import request_publish
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from bot.db.transaction import Transaction
+
+RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
+RUNS_MOST = 1_000  # that backends reported for one commit
+JOB, LOG, VERDICT, UPLOAD = records["workflow_job"].c, ci_log.c, ci_verdict.c, ci_upload.c
+REPORTED = oot_workflow_job.c
+LOGS = ci_log.outerjoin(
+    records["workflow_job"], sa.and_(JOB.repository_id == LOG.repository_id, JOB.id == LOG.job_id)
+).outerjoin(ci_upload, UPLOAD.id == -LOG.job_id)
+REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
+NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
+WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
+
+
+class FailedJob(TypedDict):
+    """A job whose log has a verdict."""
+
+    repo: str
+    repository_id: int
+    job_id: int  # below 0: of an upload
+    run_id: str
+    run_attempt: int
+    name: str | None
+    workflow_name: str | None
+    public: bool  # its repository is, and was when the log was read
+    rule: str | None
+    kind: str
+    line: str | None
+    line_num: int | None
+    signature: str | None
+    family: str
+    trusted: bool
+    change: str | None
+    at: int
+
+
+class Reported(NamedTuple):
+    """The runs that backends reported for a commit of upstream."""
+
+    repos: frozenset[str]  # in lower case
+    runs: tuple[tuple[str, int], ...]  # id and attempt
+
+
+async def on_commit(
+    tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
+) -> list[FailedJob]:
+    """Return the verdicts on a repository's own jobs of a commit."""
+    concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
+    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+
+
+async def of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
+    """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
+    return await of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
+
+
+async def of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[FailedJob]:
+    """Return the verdicts on jobs of reported runs."""
+    concerned = await logs_of(tx, reported)
+    if concerned is None:
+        return []
+    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+
+
+async def of_job(tx: Transaction, repository_id: int, job_id: int) -> FailedJob | None:
+    """Return the verdict on one job."""
+    query = _failed().where(LOG.repository_id == repository_id, LOG.job_id == job_id)
+    return await tx.row_as(FailedJob, query)
+
+
+async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool] | None:
+    """Return the condition of logs that are of reported runs, None where there can be none."""
+    if not reported.runs:
+        return None
+    ids = sorted({one for repo in reported.repos for one in await watched.ids(tx, repo)})
+    keys = run_keys(reported.runs)
+    conditions = []
+    if ids and keys:
+        same = tx.among((LOG.run_id, LOG.run_attempt), keys)
+        conditions.append(
+            sa.and_(LOG.repository_id.in_(ids), LOG.run_id.in_(sorted({run for run, _ in keys})), same)
+        )
+    of_run = sa.select(UPLOAD.repository_id, UPLOAD.id).where(
+        UPLOAD.backend_key.in_(sorted(reported.repos)),
+        UPLOAD.kind == "log",
+        tx.among((UPLOAD.run_id, UPLOAD.run_attempt), list(reported.runs)),
+    )
+    if uploads := [(row.repository_id, -row.id) for row in await tx.run(of_run.limit(RUNS_MOST))]:
+        conditions.append(tx.among((LOG.repository_id, LOG.job_id), uploads))
+    return sa.or_(*conditions) if conditions else None
+
+
+async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:
+    """Return the runs that backends reported for a commit of upstream."""
+    query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
+        sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha
+    )
+    runs = await tx.rows(query.distinct().limit(RUNS_MOST))
+    keys = tuple((str(row["run_id"]), int(row["run_attempt"])) for row in runs)
+    return Reported(frozenset(str(row["downstream_repo"]).lower() for row in runs), keys)
+
+
+def run_keys(reported: Iterable[tuple[str, int]]) -> list[tuple[int, int]]:
+    """Return those of reported runs that can be runs of GitHub's."""
+    return [(int(run_id), attempt) for run_id, attempt in reported if RUN_ID.fullmatch(run_id)]
+
+
+async def request_publish_of(tx: Transaction, repository_id: int, job_ids: Collection[int]) -> None:
+    """Bring up to date what pull requests say of jobs, where backends reported the runs of these, in that attempt."""
+    query = sa.select(JOB.repo, JOB.run_id, JOB.run_attempt).distinct()
+    mine = query.where(JOB.repository_id == repository_id, JOB.id.in_(sorted(set(job_ids))))
+    runs = {(row.repo.casefold(), str(row.run_id), row.run_attempt) for row in await tx.run(mine)}
+    found = await tx.run(
+        sa.select(
+            REPORTED.downstream_repo,
+            REPORTED.run_id,
+            REPORTED.run_attempt,
+            REPORTED.upstream_repo,
+            REPORTED.pr_number,
+        )
+        .where(REPORTED.run_id.in_(sorted({run for _, run, _ in runs})), REPORTED.pr_number.is_not(None))
+        .distinct()
+    )
+    pulls = {
+        (row.upstream_repo, row.pr_number)
+        for row in found
+        if (row.downstream_repo.casefold(), row.run_id, row.run_attempt) in runs
+    }
+    for repo, number in sorted(pulls | await _pulls_of_uploads(tx, [-one for one in job_ids if one < 0])):
+        request_publish(tx, repo, number)
+
+
+async def _pulls_of_uploads(tx: Transaction, uploads: Sequence[int]) -> set[tuple[str, int]]:
+    dispatch = oot_dispatch.c
+    query = (
+        sa.select(dispatch.upstream_repo, dispatch.pr_number)
+        .join(ci_upload, UPLOAD.dispatch_id == dispatch.id)
+        .where(UPLOAD.id.in_(sorted(uploads)), dispatch.pr_number.is_not(None))
+        .distinct()
+    )
+    return {(row.upstream_repo, row.pr_number) for row in await tx.run(query)} if uploads else set()
+
+
+def _failed() -> sa.Select[Any]:
+    repository = records["repository"].c
+    public = sa.exists().where(
+        repository.repository_id == LOG.repository_id, repository.private.is_(False), VERDICT.family == PUBLIC
+    )
+    of_log = sa.and_(VERDICT.repository_id == LOG.repository_id, VERDICT.job_id == LOG.job_id)
+    run_id = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text)).label("run_id")
+    return (
+        sa.select(
+            REPO, LOG.repository_id, LOG.job_id, run_id, LOG.run_attempt, NAME, WORKFLOW, public.label("public"),
+            VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.signature, VERDICT.family,
+            VERDICT.trusted, VERDICT.change, VERDICT.at,
+        )
+        .select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
+        .where(REPO.is_not(None))
+        .order_by(NAME, LOG.job_id)
+    )  # fmt: skip
