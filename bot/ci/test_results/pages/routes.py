@@ -1,0 +1,29 @@
+"""The routes of test results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiohttp import web
+
+from bot.ci.test_results.pages import failing, head_json, head_pages, test_page
+from bot.web import html
+
+TEMPLATES = Path(__file__).parent / "templates"
+OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # other addresses begin with these
+DIGEST = r"{digest:[0-9a-f]{16}}"
+
+
+def setup(app: web.Application) -> None:
+    """Add pages and JSON."""
+    html.add_templates(app, TEMPLATES, values=failing.VALUES)
+    app.add_routes(
+        [
+            web.get(f"/{OWNER}/{{repo}}/commit/{{sha}}/tests", head_pages.commit),
+            web.get(rf"/{OWNER}/{{repo}}/run/{{id:\d+}}/tests", head_pages.run),
+            web.get(f"/{OWNER}/{{repo}}/test/{DIGEST}", test_page.test),
+            web.get(f"/api/ci/tests/{{owner}}/{{repo}}/{DIGEST}", test_page.test_json),
+            web.get(r"/api/ci/runs/{owner}/{repo}/{id:\d+}/tests", head_json.run_json),
+            web.get("/api/ci/compare/{owner}/{repo}", head_json.compare_json),
+        ]
+    )

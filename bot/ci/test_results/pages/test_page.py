@@ -1,0 +1,231 @@
+"""GET /{owner}/{repo}/test/{id} and /api/ci/tests/{owner}/{repo}/{id}: one test, everywhere it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.ci.test_results import identity
+from bot.ci.test_results.pages import heads, history, result_rows
+from bot.ci.test_results.pages.failing import Named, outcome
+from bot.core.errors import Rejected
+from bot.web import access, parameters
+from bot.web.answers import Answer, Time, send, time
+from bot.web.app_keys import CONTEXT
+from bot.web.html import page, render
+from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bot.ci.test_results.pages.history import Line
+    from bot.ci.test_results.pages.result_rows import FailureOfTest, StateRow
+    from bot.ci.test_results.rows import TestRow
+
+DAY = 86_400_000  # milliseconds
+FAILURES = 200
+MOST_SAME = 20  # tests that are the same on other devices, in all repositories
+GROUPS = 10  # of failures that say the same, on the page
+
+
+class TestIdentity(Struct, frozen=True, kw_only=True):
+    """A test."""
+
+    test: Annotated[str, Meta(description="the first 16 digits of its digest, as in its page's address")]
+    repo: str
+    file: str
+    suite: str
+    name: str
+    first_at: Time
+    last_at: Annotated[Time, Meta(description="the day on which it was last seen")]
+
+
+class TestStateAnswer(Struct, frozen=True, kw_only=True):
+    """What a test is held to be in a group of environments."""
+
+    env_group: str
+    state: str
+    since: Time
+    issue: str | None
+    by: str
+
+
+class TestResult(Struct, frozen=True, kw_only=True):
+    """What one job said of a test."""
+
+    outcome: str
+    attempts: int
+    time_ms: int | None
+    sha: Annotated[
+        str, Meta(description="of the commit that was tested: upstream's where a backend tested one")
+    ]
+    job_id: int | None
+    at: Time
+
+
+class TestLine(Struct, frozen=True, kw_only=True):
+    """The newest results of a test in one group of environments."""
+
+    backend: Annotated[str | None, Meta(description="null: the repository's own CI")]
+    env_group: str
+    status: str
+    results: list[TestResult]
+
+
+class TestFailure(Struct, frozen=True, kw_only=True):
+    """A failure of a test."""
+
+    outcome: str
+    attempts: int
+    failed_attempts: int
+    verdict: str | None
+    message: str
+    sha: str
+    run_id: int | None
+    job_id: int | None
+    pr: int | None
+    at: Time
+
+
+class TestAnswer(Answer, frozen=True, kw_only=True):
+    """One test, everywhere it runs"""
+
+    test: TestIdentity
+    states: list[TestStateAnswer]
+    lines: list[TestLine]
+    failures: list[TestFailure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What is known of a test."""
+
+    row: TestRow
+    states: list[StateRow]
+    lines: list[Line]
+    failures: list[FailureOfTest]
+    days: int
+
+
+@page
+async def test(request: web.Request) -> web.Response:
+    """Show one test."""
+    found, repo = await _find(request), parameters.repo(request)
+    return render(
+        request,
+        "test.html",
+        fresh=parameters.of(request),
+        repo=repo,
+        test=Named.of(found.row),
+        row=found.row,
+        states=found.states,
+        lines=found.lines,
+        failures=found.failures,
+        alike=history.alike(found.failures)[:GROUPS],
+        outcome_of=lambda one: outcome(one["outcome"], flaky=one["flaky"]),
+        days=found.days,
+        windows=parameters.windows(found.days),
+        json_url=f"/api/ci/tests/{repo}/{identity.shown(found.row['digest'])}?days={found.days}",
+    )
+
+
+@in_render_thread
+async def test_json(request: web.Request) -> web.Response:
+    """Answer with one test."""
+    found = await _find(request)
+    row = found.row
+    return send(
+        TestAnswer(
+            test=TestIdentity(
+                test=identity.shown(row["digest"]),
+                repo=parameters.repo(request),
+                file=row["file"],
+                suite=row["suite"],
+                name=row["name"],
+                first_at=_time(row["first_at"]),
+                last_at=_time(row["last_at"]),
+            ),
+            states=[
+                TestStateAnswer(
+                    env_group=one["env_group"],
+                    state=one["state"],
+                    since=_time(one["since"]),
+                    issue=one["issue"],
+                    by=one["by"],
+                )
+                for one in found.states
+            ],
+            lines=[_line(line) for line in found.lines],
+            failures=[_failure(one) for one in found.failures],
+        )
+    )
+
+
+async def _find(request: web.Request) -> _Found:
+    days = parameters.days(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        owners = await heads.owners(request, tx)
+        row = await result_rows.test_by_digest(tx, owners, request.match_info["digest"])
+        if row is None:
+            raise Rejected(404, "unknown_test", f"no test of that id is known in {parameters.repo(request)}")
+        same = await result_rows.same_tests(tx, [row["canonical"]], limit=MOST_SAME)
+        others = {one["repository_id"] for one in same if one["repository_id"] not in owners}
+        shown = others if access.reads_private(request) else await result_rows.public(tx, others)
+        tests = [
+            row,
+            *(one for one in same if one["id"] != row["id"] and one["repository_id"] in shown | owners),
+        ]
+        return _Found(
+            row=row,
+            states=await result_rows.states_of(tx, [row["id"]]),
+            lines=await history.lines(tx, tests),
+            failures=await result_rows.failures_of(
+                tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES
+            ),
+            days=days,
+        )
+
+
+def _line(line: Line) -> TestLine:
+    return TestLine(
+        backend=line.whose or None,
+        env_group=line.env_group,
+        status=line.word,
+        results=[
+            TestResult(
+                outcome=one.word,
+                attempts=one.attempts,
+                time_ms=one.time_ms,
+                sha=one.job["upstream_sha"] or one.job["head_sha"],
+                job_id=_github(one.job["job_id"]),
+                at=_time(one.job["at"]),
+            )
+            for one in line.results
+        ],
+    )
+
+
+def _failure(one: FailureOfTest) -> TestFailure:
+    return TestFailure(
+        outcome=outcome(one["outcome"], flaky=one["flaky"]),
+        attempts=one["attempts"],
+        failed_attempts=one["failed_attempts"],
+        verdict=one["verdict"],
+        message=one["message"],
+        sha=one["head_sha"],
+        run_id=_github(one["run_id"]),
+        job_id=_github(one["job_id"]),
+        pr=one["pr_number"],
+        at=_time(one["at"]),
+    )
+
+
+def _github(number: int) -> int | None:
+    """Return one of GitHub's ids; ours, for what GitHub does not know, are below 0."""
+    return number if number > 0 else None
+
+
+def _time(at: Any) -> str:
+    return time(at) or ""
