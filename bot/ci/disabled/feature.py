@@ -10,8 +10,10 @@ FEATURE = Feature(
     tasks={
         "disabled": "bot.ci.disabled.generate:run",
         "disabled_check": "bot.ci.disabled.generate:check",
+        "disabled_issues": "bot.ci.disabled.list_issues:run",
         "pull_closes": "bot.ci.disabled.pull_commits:run",
     },
+    background=frozenset({"disabled_issues"}),
     prune="bot.ci.disabled.pull_commits:prune",
     periodic="bot.ci.disabled.generate:periodic",
     before_commit="bot.ci.disabled.changes:note",

@@ -40,10 +40,11 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def check(context: Context, _task: Task) -> None:
-    """Have the lists of every repository made anew."""
+    """Have issues and pull requests that were missed read, and the lists of every repository made anew."""
     async with context.store.transaction() as tx:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
+            tx.enqueue("disabled_issues", str(identifier))
             for pull in await pull_rows.unread(tx, identifier):
                 pull_commits.request(tx, pull["repository_id"], pull["number"])
 

@@ -52,6 +52,7 @@ class Repo:
     branches: dict[str, str] = field(default_factory=dict, repr=False)  # name -> head
     commits: dict[str, Commit] = field(default_factory=dict, repr=False)
     pulls: dict[int, Pull] = field(default_factory=dict, repr=False)
+    issues: dict[int, Issue] = field(default_factory=dict, repr=False)
     comments: dict[int, Comment] = field(default_factory=dict, repr=False)
     check_runs: dict[int, CheckRun] = field(default_factory=dict, repr=False)
     suites: dict[int, CheckSuite] = field(default_factory=dict, repr=False)
@@ -66,6 +67,29 @@ class Repo:
     def full_name(self) -> str:
         """The name as `owner/name`."""
         return f"{self.owner}/{self.name}"
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next pull request or issue."""
+        return 1 + max((*self.pulls, *self.issues), default=0)
+
+
+@dataclass(kw_only=True, eq=False)
+class Issue:
+    """An issue; pull requests, which are issues too, are kept apart."""
+
+    id: int
+    repo: Repo = field(repr=False)
+    number: int
+    title: str
+    body: str
+    author: str
+    author_association: str
+    created_at: int
+    updated_at: int
+    labels: list[str] = field(default_factory=list)
+    state: str = "open"
+    closed_at: int | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -110,10 +134,10 @@ class Reaction:
 
 @dataclass(kw_only=True, eq=False)
 class Comment:
-    """A comment on a pull request; `app` is set when an App wrote it."""
+    """A comment on a pull request or an issue; `app` is set when an App wrote it."""
 
     id: int
-    pull: Pull = field(repr=False)
+    pull: Pull | Issue = field(repr=False)
     body: str
     user: User
     author_association: str

@@ -80,6 +80,7 @@ class Pages:
         add("POST", "/{owner}/{repo}/pulls", self.open_pull)
         add("GET", "/{owner}/{repo}/pull/{number}", self.pull)
         add("POST", "/{owner}/{repo}/pull/{number}/{action}", self.act)
+        add("GET", "/{owner}/{repo}/issues/{number}", self.issue)
         add("GET", "/{owner}/{repo}/runs/{run}", self.check_run)
         add("POST", "/{owner}/{repo}/runs/{run}/rerequest", self.rerequest)
         add("POST", "/{owner}/{repo}/runs/{run}/action", self.request_action)
@@ -127,6 +128,11 @@ class Pages:
             runs=runs,
             summary=_summary(runs),
         )
+
+    async def issue(self, request: web.Request) -> web.Response:
+        """Show an issue and its comments."""
+        found = _found(self._repo(request).issues, request.match_info["number"])
+        return self.page("issue.html", issue=found, comments=self._github.comments(found))
 
     async def check_run(self, request: web.Request) -> web.Response:
         """Show the whole output of a check run."""

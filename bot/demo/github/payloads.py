@@ -10,7 +10,7 @@ from bot.demo.github.serializers import actions, pull, repository
 
 if TYPE_CHECKING:
     from bot.demo.github.accounts import App, Installation
-    from bot.demo.github.models import CheckRun, CheckSuite, Comment, Pull, Repo, Run, WorkflowJob
+    from bot.demo.github.models import CheckRun, CheckSuite, Comment, Issue, Pull, Repo, Run, WorkflowJob
     from bot.demo.github.state import GitHubState
 
 
@@ -36,11 +36,17 @@ def pull_request(state: GitHubState, which: Pull, action: str, sender: str, **ex
     return Event(name="pull_request", action=action, repo=which.repo, sender=sender, body=body)
 
 
+def issues(state: GitHubState, which: Issue, action: str, sender: str, **extra: Any) -> Event:
+    """Return the event of an action on an issue."""
+    body = {"issue": pull.plain_issue(state, which), **extra}
+    return Event(name="issues", action=action, repo=which.repo, sender=sender, body=body)
+
+
 def issue_comment(state: GitHubState, which: Comment, action: str, sender: str, **extra: Any) -> Event:
     """Return the event of an action on a comment."""
     body = {
         **extra,
-        "issue": pull.issue(state, which.pull),
+        "issue": pull.any_issue(state, which.pull),
         "comment": pull.comment(state, which),
     }
     return Event(name="issue_comment", action=action, repo=which.pull.repo, sender=sender, body=body)

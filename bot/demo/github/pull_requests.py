@@ -38,7 +38,7 @@ class PullRequests(GitHubBase):
         """Open a pull request of one commit against the default branch."""
         where, now = self.state.repo(repo), self.state.now()
         base = where.branches[where.default_branch]
-        number = 1 + max(where.pulls, default=0)
+        number = where.next_number
         head = self._commit(where, base, title, author, files)
         pull = Pull(
             id=self.state.new_id(),

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bot.demo.github import auth
 from bot.demo.github.accounts import App, Token
-from bot.demo.github.api import actions, apps, artifacts, checks, comments, dispatches, repos
+from bot.demo.github.api import actions, apps, artifacts, checks, comments, dispatches, issues, repos
 from bot.demo.github.api.call import ApiCall, Route, json_response
 from bot.demo.github.faults import ApiError, not_found
 from bot.demo.github.models import Call
@@ -32,6 +32,7 @@ ROUTES = (
     *apps.ROUTES,
     *checks.ROUTES,
     *comments.ROUTES,
+    *issues.ROUTES,
     *dispatches.ROUTES,
     *actions.ROUTES,
     *artifacts.ROUTES,

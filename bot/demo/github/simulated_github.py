@@ -9,7 +9,8 @@ from aiohttp import web
 from bot.demo.github import git
 from bot.demo.github.auth import private_key
 from bot.demo.github.faults import RateLimit
-from bot.demo.github.models import Comment, Pull
+from bot.demo.github.issues import Issues
+from bot.demo.github.models import Comment, Issue, Pull
 from bot.demo.github.pages import Pages
 from bot.demo.github.pull_requests import PullRequests, as_bytes
 from bot.demo.github.registration import Installations, Registration
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 LARGEST_BODY = 10 * 1024 * 1024  # bytes of an API request
 
 
-class SimulatedGitHub(PullRequests, Installations, Workflows):
+class SimulatedGitHub(PullRequests, Issues, Installations, Workflows):
     """A GitHub on 127.0.0.1 that enforces what GitHub enforces.
 
     `alice` is an administrator of every repository; everyone else may read public ones, unless `set_permission`
@@ -175,9 +176,9 @@ class SimulatedGitHub(PullRequests, Installations, Workflows):
         runs = self.state.repo(repo).check_runs.values()
         return [run for run in runs if sha is None or run.head_sha == sha]
 
-    def comments(self, of: Pull | Repo | str, number: int | None = None) -> list[Comment]:
-        """Return the comments of a pull request, or of a repository's pull request `number`."""
-        if isinstance(of, Pull):
+    def comments(self, of: Pull | Issue | Repo | str, number: int | None = None) -> list[Comment]:
+        """Return the comments of a pull request or issue, or of a repository's `number`."""
+        if isinstance(of, Pull | Issue):
             return [each for each in of.repo.comments.values() if each.pull is of]
         found = self.state.repo(of).comments.values()
         return [each for each in found if number is None or each.pull.number == number]

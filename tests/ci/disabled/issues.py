@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.ci.disabled import generate
 from bot.core.json_fields import iso_time
 from tests.harness import START, UPSTREAM
 
@@ -45,6 +46,12 @@ async def told(bot, *deliveries):
     for event, body in deliveries:
         await bot.send(event, body)
     await bot.settle(horizon=5)
+
+
+async def half_hour(bot):
+    """Let the bot look after everything once more."""
+    await bot.wait(2 * generate.EVERY)
+    await bot.settle(horizon=30)
 
 
 async def lists(bot, repo=UPSTREAM, query=""):

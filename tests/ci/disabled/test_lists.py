@@ -7,9 +7,8 @@ import itertools
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.disabled import generate
 from bot.ingest.tables import records
-from tests.ci.disabled.issues import about, issue, lists, may_write, platforms, told, url
+from tests.ci.disabled.issues import about, half_hour, issue, lists, may_write, platforms, told, url
 from tests.harness import L1, L2, L3, UPSTREAM
 
 X, Y = "test_x (__main__.TestX)", "test_y (__main__.TestY)"
@@ -168,7 +167,7 @@ async def test_who_loses_write_access_disables_nothing_from_then_on(bot):
     may_write(bot, "erin")
     await told(bot, issue(bot, 1, f"DISABLED {X}"))
     bot.github.state.repo(UPSTREAM).permissions["erin"] = "read"
-    await bot.wait(2 * generate.EVERY)
+    await half_hour(bot)
     assert await platforms(bot) == {}
 
 
@@ -177,7 +176,7 @@ async def test_a_repository_without_such_issues_has_empty_lists(bot):
     await told(bot, issue(bot, 1, "Something else"))
     status, answer = await bot.get(f"/api/ci/{UPSTREAM}/disabled-jobs.json")
     assert (status, answer["error"]) == (404, "no_list")
-    await bot.wait(2 * generate.EVERY)
+    await half_hour(bot)
     assert await lists(bot) == [{}, {}, {}]
 
 
@@ -186,14 +185,14 @@ async def test_issues_stored_by_an_older_version_appear_by_themselves(bot):
     await told(bot, issue(bot, 1, "Fixed?"))
     async with bot.store.transaction() as tx:  # as if an older version, which had no lists, had stored it
         await tx.run(sa.update(records["issue"]).values(title=f"DISABLED {X}"))
-    await bot.wait(2 * generate.EVERY)
+    await half_hour(bot)
     assert sorted(await platforms(bot)) == [X]
 
 
 async def test_nothing_of_private_repositories_is_shown(bot):
     may_write(bot, "carol", repo=L3)
     await told(bot, issue(bot, 1, f"DISABLED {X}", repo=L3, by="carol"), issue(bot, 1, "Something"))
-    await bot.wait(2 * generate.EVERY)
+    await half_hour(bot)
     assert sorted(await platforms(bot, f"?backend={L3}")) == [X]
     hidden = about(bot, L3, private=True, updated_at="2030-01-01T00:00:00Z")
     await told(bot, ("repository", {"action": "privatized", "repository": hidden}))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.disabled import generate
-from tests.ci.disabled.issues import issue, may_write, platforms, told
+from tests.ci.disabled.issues import half_hour, issue, may_write, platforms, told
 from tests.harness import L3, UPSTREAM
 
 
@@ -50,7 +49,7 @@ async def test_pull_requests_opened_before_the_issue_are_read_too(bot, github):
     await bot.settle()
     may_write(bot, "erin")
     await told(bot, issue(bot, 101, "DISABLED test_a (C)"))
-    await bot.wait(2 * generate.EVERY)
+    await half_hour(bot)
     assert await enabled(bot, pull) == ["test_a (C)"]
 
 

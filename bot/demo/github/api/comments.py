@@ -1,4 +1,4 @@
-"""Endpoints of comments, reactions and labels of pull requests."""
+"""Endpoints of comments, reactions and labels of pull requests and issues."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bot.demo.github.times import from_iso
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.demo.github.models import Pull
+    from bot.demo.github.models import Issue, Pull
 
 # In characters. The other known limit, 262,144 bytes, follows: a character has at most four bytes.
 MAX_LENGTH = 65_536
 
 
 async def list_comments(call: ApiCall) -> web.Response:
-    """List the comments of a pull request, oldest first."""
-    pull = _pull(call)
+    """List the comments of a pull request or issue, oldest first."""
+    pull = _subject(call)
     since = _since(call)
     rows = [each for each in call.repo.comments.values() if each.pull is pull and each.updated_at >= since]
     return paginated(call, rows, serializers.comment)
@@ -30,7 +30,7 @@ async def list_comments(call: ApiCall) -> web.Response:
 
 async def create(call: ApiCall) -> web.Response:
     """Create a comment."""
-    pull = _pull(call)
+    pull = _subject(call)
     comment = Comment(
         id=call.state.new_id(),
         pull=pull,
@@ -102,8 +102,8 @@ async def delete_reaction(call: ApiCall) -> web.Response:
 
 
 async def labels(call: ApiCall) -> web.Response:
-    """List the labels of a pull request."""
-    pull = _pull(call)
+    """List the labels of a pull request or issue."""
+    pull = _subject(call)
     return paginated(call, pull.labels, lambda state, name: serializers.label(state, pull.repo, name))
 
 
@@ -115,11 +115,12 @@ def _since(call: ApiCall) -> int:
         raise ApiError(422, f"since: {text} is not an ISO 8601 time") from None
 
 
-def _pull(call: ApiCall) -> Pull:
-    pull = call.repo.pulls.get(call.path_number("number"))
-    if pull is None:
+def _subject(call: ApiCall) -> Pull | Issue:
+    number = call.path_number("number")
+    found = call.repo.pulls.get(number) or call.repo.issues.get(number)
+    if found is None:
         raise not_found()
-    return pull
+    return found
 
 
 def _comment(call: ApiCall) -> Comment:

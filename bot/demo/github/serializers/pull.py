@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from bot.demo.github.models import Issue
 from bot.demo.github.serializers.repository import api_of, app, html_of, minimal, node_id, repository, user
 from bot.demo.github.times import iso
 
@@ -146,13 +147,55 @@ def issue(state: GitHubState, pull: Pull) -> dict[str, Any]:
     }
 
 
+def plain_issue(state: GitHubState, which: Issue) -> dict[str, Any]:
+    """Return an issue that is no pull request."""
+    repo = which.repo
+    api = f"{api_of(state, repo)}/issues/{which.number}"
+    return {
+        "url": api,
+        "repository_url": api_of(state, repo),
+        "labels_url": f"{api}/labels{{/name}}",
+        "comments_url": f"{api}/comments",
+        "events_url": f"{api}/events",
+        "timeline_url": f"{api}/timeline",
+        "html_url": f"{html_of(state, repo)}/issues/{which.number}",
+        "id": which.id,
+        "node_id": node_id("Issue", which.id),
+        "number": which.number,
+        "title": which.title,
+        "user": user(state, which.author),
+        "labels": [label(state, repo, name) for name in which.labels],
+        "state": which.state,
+        "state_reason": "completed" if which.state == "closed" else None,
+        "locked": False,
+        "active_lock_reason": None,
+        "assignee": None,
+        "assignees": [],
+        "milestone": None,
+        "comments": sum(each.pull is which for each in repo.comments.values()),
+        "created_at": iso(which.created_at),
+        "updated_at": iso(which.updated_at),
+        "closed_at": iso(which.closed_at),
+        "author_association": which.author_association,
+        "body": which.body or None,
+        "reactions": _rollup(api, []),
+        "performed_via_github_app": None,
+    }
+
+
+def any_issue(state: GitHubState, which: Pull | Issue) -> dict[str, Any]:
+    """Return an issue or a pull request as the issue that it is."""
+    return plain_issue(state, which) if isinstance(which, Issue) else issue(state, which)
+
+
 def comment(state: GitHubState, which: Comment) -> dict[str, Any]:
     """Return a comment."""
     repo, number = which.pull.repo, which.pull.number
+    page = "issues" if isinstance(which.pull, Issue) else "pull"
     api = f"{api_of(state, repo)}/issues/comments/{which.id}"
     return {
         "url": api,
-        "html_url": f"{html_of(state, repo)}/pull/{number}#issuecomment-{which.id}",
+        "html_url": f"{html_of(state, repo)}/{page}/{number}#issuecomment-{which.id}",
         "issue_url": f"{api_of(state, repo)}/issues/{number}",
         "id": which.id,
         "node_id": node_id("IssueComment", which.id),
