@@ -13,6 +13,7 @@ import struct
 import sys
 import zlib
 from array import array
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ import msgspec
 from bot.ci.utilization.columns import RECORDS_MOST, SERIES_MOST, unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bot.ci.utilization.usage_log import UsageLog
 
 FORMAT = 1
@@ -35,16 +38,45 @@ class DamagedBlob(Exception):
     """These bytes are no blob of a log."""
 
 
+class Columns(Mapping[str, Any]):
+    """Arrays of numbers by series, each made when it is asked for."""
+
+    def __init__(self, plain: memoryview, records: int, start: int, typecodes: Mapping[str, str]) -> None:
+        self._plain, self._records = plain, records
+        self._places: dict[str, tuple[str, int]] = {}
+        self._made: dict[str, Any] = {}
+        for name, typecode in typecodes.items():
+            self._places[name] = typecode, start
+            start += records * array(typecode).itemsize
+        if start > len(plain):
+            raise ValueError("it ends too early")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            typecode, at = self._places[name]
+            stored = _array(typecode, self._plain, at, self._records)
+            percents = typecode == "H"
+            self._made[name] = array("d", map(_PERCENTS.__getitem__, stored)) if percents else stored
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """A log's numbers, read back. NaN is none."""
 
     metadata: dict[str, Any]
     commands: list[str]
+    details: dict[str, Any]  # what else was said of the log when it was read
     timestamps: Any
-    series: dict[str, Any]
+    series: Any  # Columns
 
 
-def encode(log: UsageLog) -> bytes:
+def encode(log: UsageLog, details: Mapping[str, Any] | None = None) -> bytes:
     """Return the blob of a log."""
     units = [unit(name) for name in log.series]
     header = {
@@ -54,6 +86,7 @@ def encode(log: UsageLog) -> bytes:
         "units": units,
         "metadata": msgspec.to_builtins(log.metadata) if log.metadata else {},
         "commands": log.commands,
+        "details": {**(details or {})},
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     packer = zlib.compressobj(6)
@@ -79,16 +112,17 @@ def _decoded(plain: memoryview) -> Stored:
     if header["format"] != FORMAT:
         raise ValueError(f"format {header['format']}")
     records = header["records"]
-    deltas, at = _array("I", plain, at, records)
-    series = {}
-    for name, counted_in in zip(header["ids"], header["units"], strict=True):
-        stored, at = _array("H" if counted_in == "percent" else "f", plain, at, records)
-        series[name] = array("d", map(_PERCENTS.__getitem__, stored)) if counted_in == "percent" else stored
+    deltas = _array("I", plain, at, records)
+    typecodes = {
+        name: "H" if counted_in == "percent" else "f"
+        for name, counted_in in zip(header["ids"], header["units"], strict=True)
+    }
     return Stored(
         metadata=header["metadata"],
         commands=header["commands"],
+        details=header["details"],
         timestamps=array("q", accumulate(deltas)),
-        series=series,
+        series=Columns(plain, records, at + records * deltas.itemsize, typecodes),
     )
 
 
@@ -113,12 +147,11 @@ def _bytes(values: array[Any]) -> bytes:
     return values.tobytes()
 
 
-def _array(typecode: str, plain: memoryview, at: int, count: int) -> tuple[array[Any], int]:
+def _array(typecode: str, plain: memoryview, at: int, count: int) -> array[Any]:
     values: array[Any] = array(typecode)
-    end = at + count * values.itemsize
-    values.frombytes(plain[at:end])
+    values.frombytes(plain[at : at + count * values.itemsize])
     if len(values) != count:
         raise ValueError("it ends too early")
     if sys.byteorder == "big":
         values.byteswap()
-    return values, end
+    return values

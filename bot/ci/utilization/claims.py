@@ -5,29 +5,54 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parsed import ParsedUsage
+    from bot.ci.utilization.rows import JobRow
 
 AROUND = 3600  # seconds before and after the run in which a record may still belong to it
+SEVERAL = "several_logs"
 
 
 def flags(
-    log: UsageLog, *, run_id: int, job_id: int, started_at: int | None, completed_at: int | None
+    log: ParsedUsage, *, run_id: str, job_id: str, started_at: int | None, completed_at: int | None
 ) -> list[str]:
-    """Return what of a log does not fit its run; times in seconds. The run's own ids are used all the same."""
+    """Return what of a log does not fit its run; times in seconds. The run's own ids are used all the same.
+
+    An id that is not known is empty.
+    """
     found = []
-    said = log.metadata
-    claimed = ((said.workflow_id, str(run_id)), (said.job_id, str(job_id))) if said else ()
-    if any(theirs and theirs != ours for theirs, ours in claimed):
+    claimed = ((log.workflow_id, run_id), (log.job_id, job_id))
+    if any(theirs and ours and theirs != ours for theirs, ours in claimed):
         found.append("foreign_ids")
-    early = started_at is not None and log.timestamps and log.timestamps[0] < started_at - AROUND
-    late = completed_at is not None and log.timestamps and log.timestamps[-1] > completed_at + AROUND
-    if early or late:
-        found.append("outside_run")
+    if log.first_at is not None:
+        early = started_at is not None and log.first_at < started_at - AROUND
+        late = completed_at is not None and log.end_at > completed_at + AROUND
+        if early or late:
+            found.append("outside_run")
     return found
 
 
-def preferred(logs: Iterable[tuple[int, UsageLog]]) -> tuple[int, UsageLog]:
-    """Return the one of several logs of a job to be used, each given with its artifact's id: the fuller, the later."""
-    return max(logs, key=lambda one: (one[1].records if one[1].status == "ok" else 0, one[0]))
+def preferred(before: JobRow | None, found: JobRow) -> JobRow:
+    """Return the log of a job that is used: the one with more valid records, then the later artifact.
+
+    That there are several is a flag of the one that is used. The same file twice is one.
+    """
+    if before is None:
+        return found
+    if before["source_id"] != found["source_id"]:
+        if before["digest"] and before["digest"] == found["digest"]:
+            return before
+        chosen = max(before, found, key=_rank)
+        return {**chosen, "flags": sorted({*chosen["flags"], SEVERAL})}
+    again: JobRow = {**found, "received_at": before["received_at"]}
+    if SEVERAL in before["flags"]:
+        again["flags"] = sorted({*found["flags"], SEVERAL})
+    return again
+
+
+def _rank(row: JobRow) -> tuple[int, bool, int]:
+    """Return how good a log is; of two uploads, whose ids count down, the later one."""
+    return (
+        row["records"] if row["status"] == "ok" else 0,
+        row["source_id"] > 0,
+        abs(row["source_id"]),
+    )

@@ -6,5 +6,17 @@ from bot.core.feature import Feature
 
 FEATURE = Feature(
     name="utilization",
+    tables="bot.ci.utilization.tables",
+    parsers={"usage": "bot.ci.utilization.parse_usage:parse"},
+    receivers={"usage": "bot.ci.utilization.store_usage:RECEIVER"},
+    prune="bot.ci.utilization.prune:prune",
+    routes="bot.ci.utilization.pages:setup",
+    openapi="bot.ci.utilization.openapi:OPERATIONS",
+    sections={
+        "job": "bot.ci.utilization.sections:of_job",
+        "run": "bot.ci.utilization.sections:of_run",
+        "pull": "bot.ci.utilization.sections:of_pull",
+        "commit": "bot.ci.utilization.sections:of_commit",
+    },
     commands={"utilization": "bot.console.utilization:utilization"},
 )

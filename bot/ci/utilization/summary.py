@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     memory_avg: float | None
     idle_gpu_s: float  # of all accelerators together
     gpus: int  # that were seen
+    gpu_s: float  # observed, of all accelerators together, also of those that were not seen
     idle_share: float | None
 
 
@@ -58,9 +60,13 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     oom_risk: bool
 
 
-def summaries(log: UsageLog) -> dict[str, Summary]:
-    """Return the summary of every series that has points."""
-    found = {series: summary(column, unit(series)) for series, column in log.series.items()}
+def summaries(log: UsageLog, *, ends: str = "") -> dict[str, Summary]:
+    """Return the summary of every series that has points and whose id ends like this."""
+    found = {
+        series: summary(column, unit(series))
+        for series, column in log.series.items()
+        if series.endswith(ends)
+    }
     return {series: one for series, one in found.items() if one}
 
 
@@ -70,16 +76,19 @@ def summary(column: Iterable[float], counted_in: str = "percent") -> Summary | N
     if not points:
         return None
     n = len(points)
-    p10, p50, p90 = (points[min(n - 1, n * percent // 100)] for percent in (10, 50, 90))
-    spikes = sum(1 for value in points if value >= SPIKE) / n
     return Summary(
         avg=math.fsum(points) / n,
-        p10=p10,
-        p50=p50,
-        p90=p90,
+        p10=percentile(points, 10),
+        p50=percentile(points, 50),
+        p90=percentile(points, 90),
         max=points[-1],
-        spike_share=spikes if counted_in == "percent" else None,
+        spike_share=(n - bisect_left(points, SPIKE)) / n if counted_in == "percent" else None,
     )
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """Return the point at this place of ascending ones."""
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def weights(timestamps: Sequence[int]) -> tuple[list[float], float, list[bool]]:
@@ -122,6 +131,7 @@ def times(log: UsageLog) -> Times:
         memory_avg=mean(log.series.get("memory|avg"), weight),
         idle_gpu_s=idle,
         gpus=len(accelerators),
+        gpu_s=count * observed if accelerators else 0.0,
         idle_share=idle / (count * observed) if count and observed and accelerators else None,
     )
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.ci.utilization import usage_log
-from bot.ci.utilization.histogram import Histogram
+from bot.ci.utilization.histogram import Histogram, decoded, encoded, packed, unpacked
 from bot.ci.utilization.overlap import overlap
 from bot.ci.utilization.segments import segments, shown_name
 from bot.ci.utilization.summary import peak, summaries, times
@@ -219,18 +219,23 @@ def test_as_a_second_implementation_finds_it(tmp_path_factory, made, gap):
     ]
 
 
-@given(st.lists(st.lists(st.floats(0, 10_000), max_size=30), max_size=6))
+@given(st.lists(st.lists(st.floats(0, 10_000), max_size=30), min_size=1, max_size=6))
 def test_merged_histograms_are_those_of_all_values(parts):
-    merged = sum((Histogram.of(part) for part in parts), Histogram())
+    each = [Histogram.of(part) for part in parts]
     values = sorted(value for part in parts for value in part)
     again = Histogram.of(values)
-    assert (merged.bins, merged.count) == (again.bins, len(values))
-    stored = Histogram.decoded(merged.encoded(), merged.total)
-    assert (stored.bins, stored.total) == (merged.bins, merged.total)
+    number = sum(packed([one, one]) for one in each)
+    total = sum(one.total for one in each)
+    first, merged = unpacked(decoded(encoded(number, 2), 2), [total, total])
+    assert first == merged == again
+    assert merged.points == len(values)
+    assert number - packed([each[0], each[0]]) == sum(packed([one, one]) for one in each[1:])
+    shares = (0.01, 0.5, 0.9, 0.98, 1)
     if values:
-        assert merged.mean == pytest.approx(statistics.fmean(values))
-        for share in (0.01, 0.5, 0.9, 0.98, 1):
+        assert merged.mean == pytest.approx(statistics.fmean(values), abs=0.01)
+        for share, found in zip(shares, merged.quantiles(*shares), strict=True):
             exact = min(100, values[max(0, -int(-share * len(values) // 1) - 1)])
-            assert exact - 1 < merged.quantile(share) <= exact
+            assert exact - 1 < found <= exact
     else:
-        assert merged.mean is merged.quantile(0.5) is None
+        assert merged.mean is None
+        assert merged.quantiles(*shares) == [None] * len(shares)

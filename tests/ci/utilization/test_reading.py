@@ -9,7 +9,7 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from bot.ci.utilization import blob, claims, usage_log
+from bot.ci.utilization import blob, usage_log
 from bot.console.utilization import utilization
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
 
@@ -185,23 +185,6 @@ def test_error_beside_data_is_an_error_record(read):
 
 def log_of(*lines):
     return usage_log.read(io.BytesIO(text(*lines).encode()))
-
-
-def test_claims_of_another_job_and_records_outside_the_run_are_noticed():
-    log = log_of(metadata(), record(5), record(7300))
-    fits = {"run_id": 991, "job_id": 77, "started_at": START, "completed_at": START + 4000}
-    assert claims.flags(log, **fits) == []
-    assert claims.flags(log, **fits | {"job_id": 78}) == ["foreign_ids"]
-    assert claims.flags(log, **fits | {"completed_at": START + 3000}) == ["outside_run"]
-    assert claims.flags(log, **fits | {"started_at": START + 4000, "completed_at": None}) == ["outside_run"]
-    assert claims.flags(log_of(metadata(workflow_id="", job_id="")), **fits) == []
-
-
-def test_of_two_logs_the_one_with_more_records_is_used():
-    short, long = log_of(metadata(), record(5)), log_of(metadata(), record(5), record(10))
-    assert claims.preferred([(2, short), (1, long)]) == (1, long)
-    assert claims.preferred([(2, short), (3, short), (1, short)])[0] == 3
-    assert claims.preferred([(9, log_of(metadata())), (1, short)])[0] == 1
 
 
 def test_a_blob_holds_what_charts_need():

@@ -1,0 +1,130 @@
+"""Whose log is it? By GitHub's word, or by our row of an upload; what the log says only selects among a run's jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from bot.ci.collect import job_names
+from bot.ci.collect import rows as collected
+from bot.ci.collect.attribution import Job, reported_job
+from bot.ci.collect.tables import ci_upload
+from bot.ci.trunk.cell_index import runner_label
+from bot.ingest import watched
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.ci.collect.receiving import Fetched
+    from bot.ci.utilization.parsed import ParsedUsage
+    from bot.db.transaction import Transaction
+    from bot.ingest.rows import WorkflowJobRow
+
+ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
+UNKNOWN = "unknown"  # a runner without label
+UPLOAD = ci_upload.c
+
+
+class Origin(NamedTuple):
+    """A job, and what is known of it. Times are milliseconds."""
+
+    key: tuple[int, int, int, int]  # repository, run, attempt, job
+    repo: str
+    claims: tuple[str, str]  # what the log should say: ids of run and job, empty where they are not known
+    workflow_name: str = ""
+    job_name: str = ""
+    base_name: str = ""
+    config: str = ""
+    runner_label: str = UNKNOWN
+    head_sha: str = ""
+    head_branch: str = ""
+    started_at: int | None = None
+    completed_at: int | None = None
+
+
+def number_elsewhere(*parts: str) -> int:
+    """Return the id by which we know a run or job of another CI."""
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
+    return ELSEWHERE + int.from_bytes(digest[:8], "big") % ELSEWHERE
+
+
+def run_elsewhere(repo: str, run_id: str) -> int:
+    """Return the id by which we know a backend's run on another CI."""
+    return number_elsewhere(repo.casefold(), run_id)
+
+
+async def find(tx: Transaction, fetched: Fetched, log: ParsedUsage) -> Origin:
+    """Return the job that a log is of; without one, the run, and an id below 0."""
+    if fetched.source == "upload":
+        return await _of_upload(tx, fetched)
+    jobs = await collected.jobs(tx, fetched.repository_id, fetched.run_id)
+    job_id = fetched.job_id
+    if job_id is None:
+        known = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
+        job_id = reported_job(log.job_id, known).job_id
+    job = next((one for one in jobs if one["id"] == job_id), None)
+    if job is not None:
+        return _of_job(job, jobs)
+    run = await collected.run(tx, fetched.run_id, fetched.run_attempt)
+    return Origin(
+        key=(fetched.repository_id, fetched.run_id, fetched.run_attempt, -fetched.object_id),
+        repo=fetched.repo,
+        claims=(str(fetched.run_id), ""),
+        workflow_name=(run and run["name"]) or "",
+        job_name=fetched.name,
+        base_name=fetched.name,
+        head_sha=fetched.head_sha,
+        head_branch=(run and run["head_branch"]) or "",
+        started_at=run and run["run_started_at"],
+        completed_at=run and run["updated_at"],
+    )
+
+
+def _of_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> Origin:
+    attempt = job["run_attempt"] or 1
+    beside = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
+    names = job_names.resolve(job_names.parse(one["workflow_name"], one["name"] or "") for one in beside)
+    name = next(name for name, one in zip(names, beside, strict=True) if one["id"] == job["id"])
+    return Origin(
+        key=(job["repository_id"], job["run_id"] or 0, attempt, job["id"]),
+        repo=job["repo"],
+        claims=(str(job["run_id"]), str(job["id"])),
+        workflow_name=name.workflow,
+        job_name=name.name,
+        base_name=name.job,
+        config=name.config,
+        runner_label=runner_label(job["labels"] or []) or name.runner or UNKNOWN,
+        head_sha=job["head_sha"] or "",
+        head_branch=job["head_branch"] or "",
+        started_at=job["started_at"],
+        completed_at=job["completed_at"],
+    )
+
+
+async def _of_upload(tx: Transaction, fetched: Fetched) -> Origin:
+    """Return the job of an uploaded log: GitHub's, where the run is one there with a job of that name."""
+    upload = await tx.row(sa.select(ci_upload).where(UPLOAD.id == -fetched.object_id))
+    assert upload
+    owners = {upload["repository_id"]} if upload["repository_id"] else await watched.ids(tx, fetched.repo)
+    repository_id = max(owners, default=0)
+    run_id, attempt = upload["run_id"], upload["run_attempt"]
+    if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
+        jobs = await collected.jobs(tx, repository_id, int(run_id))
+        same = [one for one in jobs if one["name"] == upload["job"] and (one["run_attempt"] or 1) == attempt]
+        if len(same) == 1:
+            return _of_job(same[0], jobs)
+    name = job_names.parse(upload["workflow"], upload["job"])
+    job = number_elsewhere(fetched.repo.casefold(), run_id, upload["workflow"], upload["job"])
+    return Origin(
+        key=(repository_id, run_elsewhere(fetched.repo, run_id), attempt, job),
+        repo=fetched.repo,
+        claims=(run_id, ""),
+        workflow_name=upload["workflow"],
+        job_name=upload["job"],
+        base_name=name.job,
+        config=name.config,
+        runner_label=name.runner or UNKNOWN,
+        completed_at=upload["received_at"],
+    )

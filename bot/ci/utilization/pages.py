@@ -1,0 +1,58 @@
+"""The routes of utilization, and what its templates use."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.ci.utilization import job_api, job_page, words
+from bot.ci.utilization.job_page import TEMPLATES
+from bot.web import html
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+FLAGS = {
+    "broken_lines": "some lines are broken and left out",
+    "commands_left_out": "some commands are left out",
+    "foreign_ids": "the log names another run or job than its own",
+    "invalid_values": "some numbers cannot be and are left out",
+    "milliseconds": "times were in milliseconds",
+    "outside_run": "some records are from another time than the run",
+    "secrets_masked": "a token on a command line was masked",
+    "segments_left_out": "the shortest of very many pieces of commands are left out",
+    "series_left_out": "some series are left out",
+    "several_logs": "the job left several logs; the fullest is shown",
+    "thinned": "of very many records, some are left out",
+    "thinned_gpus": "of very many accelerators, some are left out",
+    "torn_last_line": "the last line was cut off",
+    "unordered": "records were not in order",
+}
+
+
+def percent(value: float | None) -> str:
+    """Return a number of percent, to a tenth where it is small."""
+    if value is None:
+        return "–"  # noqa: RUF001 - a dash stands for no value
+    return f"{value:.1f} %" if 0 < value < 10 and round(value, 1) % 1 else f"{value:.0f} %"
+
+
+def clock(seconds: int) -> str:
+    """Return a time of day, UTC; hostile logs may name any."""
+    return f"{datetime.fromtimestamp(min(seconds, 2**33), UTC):%H:%M:%S}"
+
+
+def setup(app: web.Application) -> None:
+    """Add the pages and their JSON."""
+    filters = {"pc": percent, "clock": clock, "command": words.command}
+    html.add_templates(app, TEMPLATES, filters=filters, values={"FLAGS": FLAGS})
+    job = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
+    found: tuple[tuple[str, Handler], ...] = (
+        (r"/{owner}/{repo}/job/{id:\d+}/utilization", job_page.job),
+        (f"{job}.csv", job_api.job_csv),
+        (job, job_api.job),
+        (r"/api/ci/utilization/{owner}/{repo}/runs/{run:\d+}", job_api.run),
+    )
+    app.add_routes([web.get(path, handler) for path, handler in found])

@@ -1,0 +1,151 @@
+"""Rows of jobs whose machine was watched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.utilization.tables import utilization_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bot.db.transaction import Transaction
+
+J = utilization_job.c
+KEY = ("repository_id", "run_id", "run_attempt", "job_id")
+
+
+class Peak(TypedDict):
+    """The record with the most memory in use."""
+
+    at: int  # seconds
+    percent: float
+    commands: list[str]
+
+
+class JobSummary(TypedDict):
+    """A job, without what only its own page needs."""
+
+    repository_id: int
+    run_id: int
+    run_attempt: int
+    job_id: int
+    repo: str
+    workflow_name: str
+    job_name: str
+    base_name: str
+    config: str
+    runner_label: str
+    head_sha: str
+    head_branch: str
+    trusted: bool
+    status: str
+    reason: str
+    flags: list[str]
+    gpu_count: int | None
+    cpu_count: int | None
+    gpu_type: str | None
+    start_at: int
+    end_at: int
+    records: int
+    error_records: int
+    cpu_avg: float | None
+    cpu_p90: float | None
+    cpu_max: float | None
+    mem_avg: float | None
+    mem_p90: float | None
+    mem_max: float | None
+    gpu_avg: float | None
+    gpu_p90: float | None
+    gpu_max: float | None
+    gpu_bw_avg: float | None
+    gpu_bw_p90: float | None
+    gpu_bw_max: float | None
+    gpu_alloc_avg: float | None
+    gpu_alloc_p90: float | None
+    gpu_alloc_max: float | None
+    observed_s: float
+    idle_gpu_s: float
+    gpu_s: float
+    no_data_s: float
+    saturated_s: float
+    oom_risk: bool
+    peak: Peak | None
+    blob: str | None
+
+
+class JobRow(JobSummary):
+    """A job."""
+
+    source_id: int
+    digest: str
+    collect_interval: float | None
+    model_version: str | None
+    segments: list[tuple[str, int, int]]
+    histograms: bytes
+    totals: list[int]
+    machine_s: int
+    day: int
+    received_at: int
+
+
+SUMMARY = [J[name] for name in JobSummary.__annotations__]
+
+
+async def job(
+    tx: Transaction, repository_ids: Collection[int], job_id: int, attempt: int | None = None
+) -> JobRow | None:
+    """Return a job of one of some repositories, of the newest attempt unless one is named."""
+    query = sa.select(utilization_job).where(J.repository_id.in_(sorted(repository_ids)), J.job_id == job_id)
+    if attempt is not None:
+        query = query.where(J.run_attempt == attempt)
+    return await tx.row_as(JobRow, query.order_by(J.run_attempt.desc()).limit(1))
+
+
+async def held(tx: Transaction, key: Sequence[int]) -> JobRow | None:
+    """Return the job of a key, which nobody else changes before this transaction ends."""
+    if not tx.sqlite:
+        text = "/".join(map(str, ("utilization", *key)))
+        await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(text))))
+    conditions = [J[name] == value for name, value in zip(KEY, key, strict=True)]
+    return await tx.row_as(JobRow, sa.select(utilization_job).where(*conditions))
+
+
+async def put(tx: Transaction, row: JobRow) -> None:
+    """Store a job, in place of what was known of it."""
+    values: dict[str, Any] = {**row}
+    statement = tx.insert(utilization_job).values(values)
+    await tx.run(statement.on_conflict_do_update(index_elements=list(KEY), set_=values))
+
+
+async def of_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[JobSummary]:
+    """Return the jobs of all attempts of a run."""
+    query = sa.select(*SUMMARY).where(J.repository_id == repository_id, J.run_id == run_id)
+    return await tx.rows_as(JobSummary, query.order_by(J.run_attempt.desc(), J.job_id).limit(limit))
+
+
+async def of_head(
+    tx: Transaction, repository_ids: Collection[int], sha: str, *, limit: int
+) -> list[JobSummary]:
+    """Return the jobs of a repository's own runs on a commit."""
+    query = sa.select(*SUMMARY).where(J.head_sha == sha, J.repository_id.in_(sorted(repository_ids)))
+    return await tx.rows_as(JobSummary, query.order_by(J.job_id).limit(limit))
+
+
+async def of_runs(
+    tx: Transaction, repos: Collection[str], keys: Sequence[tuple[int, int]], *, limit: int
+) -> list[JobSummary]:
+    """Return the jobs of some runs, by id and attempt, of repositories of these names in lower case."""
+    if not keys:
+        return []
+    named = sa.func.lower(J.repo).in_(sorted(repos))
+    query = sa.select(*SUMMARY).where(tx.among((J.run_id, J.run_attempt), keys), named)
+    return await tx.rows_as(JobSummary, query.order_by(J.repo, J.job_id).limit(limit))
+
+
+async def newest(tx: Transaction, repository_ids: Collection[int], *, limit: int) -> list[JobSummary]:
+    """Return the jobs that were measured last."""
+    query = sa.select(*SUMMARY).where(J.repository_id.in_(sorted(repository_ids)), J.status == "ok")
+    return await tx.rows_as(JobSummary, query.order_by(J.received_at.desc()).limit(limit))

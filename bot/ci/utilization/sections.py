@@ -1,0 +1,117 @@
+"""What utilization adds to the pages of jobs, runs, commits, pull requests and backends: a line for each job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.collect import rows as collected
+from bot.ci.utilization import job_reads, origin, rows, words
+from bot.core import escaping
+from bot.ingest import watched
+from bot.oot.results.tables import oot_workflow_job
+from bot.web.blocks import Block, BlockLine
+
+if TYPE_CHECKING:
+    from bot.ci.utilization.rows import JobSummary
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import CommitSubject, JobSubject, PullSubject, RunSubject
+
+HEADING = "Utilization"
+SHOWN = 30  # jobs of one section
+READ_MOST = 500
+RUNS_MOST = 1_000  # that backends reported for one commit
+NAME_MOST = 160
+REPORTED = oot_workflow_job.c
+
+
+async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return what a job's machine did, or why nobody knows."""
+    row = await rows.job(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
+    page = job_page(subject.repo, subject.job_id)
+    if row is not None:
+        return [
+            Block(heading=HEADING, lines=(BlockLine(text=words.line(row), url=page, tone=words.tone(row)),))
+        ]
+    job = await collected.job_of(tx, [subject.repository_id], subject.job_id)
+    if job is None or subject.conclusion is None:
+        return []
+    text = f"not measured: {await job_reads.absence(tx, job)}"
+    return [Block(heading=HEADING, lines=(BlockLine(text=text, url=page, tone="idle"),))]
+
+
+async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return that there is a page about a run's machines."""
+    found = await rows.of_run(tx, subject.repository_id, subject.run_id, limit=READ_MOST)
+    if not found:
+        return []
+    lines = [BlockLine(text="all measured jobs", url=f"/{subject.repo}/run/{subject.run_id}/utilization")]
+    return [Block(heading=HEADING, lines=(*_lines(found[:SHOWN], subject.repo), *lines))]
+
+
+async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return what machines did for the shown head, upstream's and those of backends."""
+    return [] if subject.head_sha is None else await _of_head(tx, subject.repo, subject.head_sha)
+
+
+async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    """Return what machines did for a commit, upstream's and those of backends."""
+    return await _of_head(tx, subject.repo, subject.sha)
+
+
+def job_page(repo: str, job_id: int) -> str:
+    """Return the page of a job's utilization."""
+    return f"/{repo}/job/{job_id}/utilization"
+
+
+async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
+    own = await rows.of_head(tx, await watched.ids(tx, repo), sha, limit=READ_MOST)
+    repos, keys = await _reported_runs(tx, repo, sha)
+    found = [*own, *await rows.of_runs(tx, repos, keys, limit=READ_MOST)]
+    public = [
+        one for one in found if (await collected.repository(tx, one["repository_id"]))["private"] is False
+    ]
+    public.sort(key=_urgency)
+    lines = _lines(public[:SHOWN], repo)
+    if len(public) > SHOWN:
+        lines.append(BlockLine(text=f"and {len(public) - SHOWN} more"))
+    return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
+
+
+async def _reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str], list[tuple[int, int]]]:
+    """Return the backends that reported runs for a commit, in lower case, and run and attempt of each."""
+    query = (
+        sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt)
+        .where(sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha)
+        .distinct()
+        .limit(RUNS_MOST)
+    )
+    names, keys = set(), []
+    for name, run_id, attempt in await tx.run(query):
+        names.add(name.lower())
+        keys.append((origin.run_elsewhere(name, run_id), attempt))
+        if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
+            keys.append((int(run_id), attempt))
+    return names, keys
+
+
+def _lines(found: list[JobSummary], repo: str) -> list[BlockLine]:
+    return [_line(one, repo) for one in found]
+
+
+def _line(one: JobSummary, repo: str) -> BlockLine:
+    whose = "" if one["repo"].casefold() == repo.casefold() else f"{one['repo']} · "
+    name = escaping.shorten(escaping.one_line(one["job_name"]), NAME_MOST)
+    page = job_page(one["repo"], one["job_id"]) if one["job_id"] > 0 else None
+    return BlockLine(text=f"{whose}{name}: {words.line(one)}", url=page, tone=words.tone(one))
+
+
+def _urgency(one: JobSummary) -> tuple[bool, bool, float, float]:
+    """Return the place of a job in a list: full memory first, then the idlest accelerators."""
+    return (
+        one["status"] != "ok",
+        not one["oom_risk"],
+        -(words.idle_share(one) or 0.0),
+        -(one["mem_max"] or 0.0),
+    )

@@ -1,0 +1,63 @@
+"""Which series are shown, and what are they called there?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+SHOWN_MOST = 6  # at once
+FIELDS = {
+    "util_percent": "util",
+    "mem_util_percent": "mem_bandwidth",
+    "allocated_mem_percent": "allocated_mem_percent",
+}
+
+
+class Shown(NamedTuple):
+    """A series that can be charted: its short name, and the ids of its two halves."""
+
+    name: str  # such as gpu_0_util
+    most: str  # id of the maxima
+    mean: str  # id of the means; the log may not have it
+
+
+def charted(ids: Iterable[str]) -> list[Shown]:
+    """Return what can be charted of a log's series, in their order; a second accelerator of one place gets a number."""
+    found: dict[str, Shown] = {}
+    for series in ids:
+        name = _name(series)
+        if name is None:
+            continue
+        numbered, at = name, 1
+        while numbered in found:
+            at += 1
+            numbered = f"{name}_{at}"
+        found[numbered] = Shown(numbered, series, series.removesuffix("max") + "avg")
+    return list(found.values())
+
+
+def chosen(known: Sequence[Shown], asked: str, peaks: Mapping[str, Sequence[float]]) -> list[Shown]:
+    """Return the series asked for, by name with commas between; else cpu, memory, and the worst of accelerators.
+
+    `peaks` holds by id whatever is to be compared of a series, the greater the worse.
+    """
+    by_name = {one.name: one for one in known}
+    names = [name for name in dict.fromkeys(asked.split(",")) if name in by_name]
+    if not names:
+        names = [name for name in ("cpu", "memory") if name in by_name]
+        for end in ("_util", "_allocated_mem_percent"):
+            of_kind = [one for one in known if one.name.startswith("gpu_") and end in one.name]
+            if of_kind:
+                names.append(max(of_kind, key=lambda one: tuple(peaks.get(one.most, ()))).name)
+    return [by_name[name] for name in names[:SHOWN_MOST]]
+
+
+def _name(series: str) -> str | None:
+    parts = series.split("|")
+    if parts in (["cpu", "max"], ["memory", "max"]):
+        return parts[0]
+    if len(parts) < 4 or parts[0] != "gpu_usage" or parts[-1] != "max" or parts[-2] not in FIELDS:
+        return None
+    return f"gpu_{parts[1]}_{FIELDS[parts[-2]]}"

@@ -1,0 +1,60 @@
+"""Usage logs that backends on another CI upload."""
+
+from __future__ import annotations
+
+import io
+
+from bot.ci.collect import uploads
+from bot.ci.utilization.origin import ELSEWHERE
+from tests.ci.utilization.test_stored import busy
+from tests.harness import L3, UPSTREAM
+
+
+async def send(bot, github, dispatch, log, **query):
+    payload = dispatch.client_payload
+    wanted = {
+        "kind": "usage",
+        "delivery_id": payload["delivery_id"],
+        "run_id": "build-900",
+        "workflow": "Nightly",
+        "job": "test (1, 2)",
+    } | query
+    bearer = bot.issuer.mint(repository=L3, repository_id=github.state.repo(L3).id, run_id=wanted["run_id"])
+    sent = {"Authorization": f"Bearer {bearer}", uploads.TOKEN_HEADER: payload["callback_token"]}
+    status, answer = await bot.request(
+        "POST", "/api/oot/uploads", params=wanted, data=io.BytesIO(log.encode()), headers=sent
+    )
+    assert status == 202, answer
+    await bot.settle()
+
+
+async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    await send(bot, github, dispatch, busy(gpu=2.0))
+    (row,) = await bot.rows("utilization_job")
+    assert (row["repo"], row["workflow_name"], row["job_name"], row["trusted"]) == (
+        L3, "Nightly", "test (1, 2)", False,
+    )  # fmt: skip
+    assert ELSEWHERE <= row["job_id"] < 2 * ELSEWHERE
+    assert row["blob"].startswith("util/")
+    before = await bot.rows("utilization_job"), await bot.rows("utilization_day")
+    await send(bot, github, dispatch, busy(gpu=2.0))
+    assert (await bot.rows("utilization_job"), await bot.rows("utilization_day")) == before
+    await send(bot, github, dispatch, busy(gpu=2.0, seconds=400))
+    (row,) = await bot.rows("utilization_job")
+    assert (row["records"], row["flags"]) == (80, ["several_logs"])
+    assert {day["jobs"] for day in await bot.rows("utilization_day")} == {1}
+
+
+async def test_an_uploaded_log_of_a_job_of_githubs_is_that_jobs(bot, github, usage):
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    job = await usage.start(repo=L3)
+    usage.leave(job, busy(seconds=100))
+    await usage.finish(job)
+    await send(bot, github, dispatch, busy(), run_id=str(job.run.id), workflow="CI", job=job.name)
+    (row,) = await bot.rows("utilization_job")
+    assert (row["job_id"], row["records"], row["flags"]) == (job.id, 60, ["several_logs"])
