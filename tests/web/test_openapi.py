@@ -25,6 +25,7 @@ DRAWN = 12  # requests for each door and database, two thirds of them spoilt: ov
 PAGES = {
     "/{owner}/{repo}/commit/{sha}/logs", "/{owner}/{repo}/job/{id}", "/{owner}/{repo}/job/{id}/log", "/{owner}/{repo}/job/{id}/log.txt", "/failures", "/failures/{signature}", "/{owner}/{repo}/run/{id}", "/hud", "/hud/{owner}/{repo}", "/{owner}/{repo}/metrics", "/{owner}/{repo}/reliability", "/{owner}/{repo}/queue", "/{owner}/{repo}/disabled", "/{owner}/{repo}/commit/{sha}/tests", "/{owner}/{repo}/run/{id}/tests", "/{owner}/{repo}/test/{digest}",
     "/{owner}/{repo}/job/{id}/utilization",
+    "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",

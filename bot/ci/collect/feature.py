@@ -22,11 +22,12 @@ FEATURE = Feature(
         "artifacts": "bot.ci.collect.list_artifacts:run",
         "collect": "bot.ci.collect.fetch_artifact:run",
         "log": "bot.ci.collect.fetch_log:run",
-        "upload": "bot.ci.collect.uploads:run",
+        "upload": "bot.ci.collect.read_upload:run",
         "ci_sweep": "bot.ci.collect.sweep:run",
     },
     background=frozenset({"artifacts", "collect", "log", "upload"}),
     periodic="bot.ci.collect.feature:periodic",
+    before_commit="bot.ci.collect.read_upload:note",
     routes="bot.ci.collect.pages:setup",
     openapi="bot.ci.collect.openapi:OPERATIONS",
     sections={

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows, scope
+from bot.ci.collect import rows, scope, upload_rows
 from bot.ci.collect.states import State, reason
 from bot.core.errors import Rejected
 from bot.core.json_fields import Kind, read
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.collect.rows import FetchRow
+    from bot.ci.collect.upload_rows import UploadRow
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
 
@@ -79,6 +80,18 @@ async def job(request: web.Request, tx: Transaction) -> WorkflowJobRow:
     return found
 
 
+async def upload(request: web.Request, tx: Transaction) -> UploadRow:
+    """Return the uploaded file in the path; raises Rejected 404 where it may not be shown."""
+    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
+    found = await upload_rows.get(tx, identifier)
+    if found is None or found["backend_key"] != repo.casefold():
+        raise not_known("upload")
+    shown = await visible(request, tx, repo)
+    if found["repository_id"] not in shown and not access.reads_private(request):
+        raise not_known("upload")
+    return found
+
+
 async def run(request: web.Request, tx: Transaction) -> list[WorkflowRunRow]:
     """Return the attempts of the run in the path, newest first; raises Rejected 404."""
     repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
@@ -106,6 +119,29 @@ async def log_state(request: web.Request, tx: Transaction, of: WorkflowJobRow) -
 def _state(row: FetchRow) -> LogState:
     words = reason(row["state"], row["error"], tries=row["tries"])
     return LogState(state=row["state"], reason=words, bytes=row["size"])
+
+
+async def upload_state(tx: Transaction, of: UploadRow) -> LogState:
+    """Return how far the reading of an uploaded file has come."""
+    row = await rows.fetch(tx, of["repository_id"], "upload", of["id"])
+    return _state(row) if row else LogState(state=State.WANTED, reason="not read yet", bytes=None)
+
+
+def of_upload(request: web.Request, of: UploadRow) -> JobSubject:
+    """Return the subject of what features add to the job of an uploaded file."""
+    return JobSubject(
+        repo=of["backend"],
+        repository_id=of["repository_id"],
+        job_id=-of["id"],
+        run_id=0,
+        run_attempt=of["run_attempt"],
+        name=of["job"],
+        conclusion=None,
+        steps=None,
+        github=web_url(request.app[CONTEXT].settings.github_api_url),
+        query=dict(request.query),
+        settings=request.app[CONTEXT].settings,
+    )
 
 
 def steps(of: WorkflowJobRow) -> list[Step]:

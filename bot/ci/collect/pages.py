@@ -1,4 +1,4 @@
-"""GET /{owner}/{repo}/job/{id} and /{owner}/{repo}/run/{id}: a job or run of a repository's own CI."""
+"""GET /{owner}/{repo}/job/{id}, .../run/{id} and .../upload/{id}: a job or run of GitHub's, a file from another CI."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aiohttp import web
 
 from bot.ci.collect import api, job_names, job_reads, rows, uploads
 from bot.core.links import web_url
+from bot.oot.results import dispatches
 from bot.web import blocks, html, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import RunSubject
@@ -78,6 +79,27 @@ async def run(request: web.Request) -> web.Response:
     )
 
 
+@page
+async def upload(request: web.Request) -> web.Response:
+    """Show a file that a backend uploaded: what it is of, and what was read."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        found = await job_reads.upload(request, tx)
+        state = await job_reads.upload_state(tx, found)
+        dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+        added = await blocks.gather(context.features, "job", tx, job_reads.of_upload(request, found))
+    return render(
+        request,
+        "upload.html",
+        fresh=parameters.of(request, default=RUNNING if state.state == "wanted" else 0),
+        upload=found,
+        state=state,
+        dispatch=dispatch,
+        blocks=added,
+        json_url="",
+    )
+
+
 def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow]:
     order = {"bad": 0, "wait": 1, "good": 2, "idle": 3}
     chosen = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
@@ -94,5 +116,6 @@ def setup(app: web.Application) -> None:
             *api.routes,
             web.get(r"/{owner}/{repo}/job/{id:\d+}", job),
             web.get(r"/{owner}/{repo}/run/{id:\d+}", run),
+            web.get(r"/{owner}/{repo}/upload/{id:\d+}", upload),
         ]
     )

@@ -35,6 +35,7 @@ class Fetched:
     private: bool  # its repository is private: nothing of it may be shown publicly
     size: int  # bytes as downloaded
     sha256: str
+    failed: bool | None = None  # whether its job failed, of an upload; None: GitHub's record of the job says
 
 
 async def no_options(_context: Context, _fetched: Fetched) -> Any:

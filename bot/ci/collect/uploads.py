@@ -1,4 +1,4 @@
-"""POST /api/oot/uploads: files from a backend on another CI, which GitHub does not keep; and the task that reads them.
+"""POST /api/oot/uploads: files from a backend on another CI, which GitHub does not keep.
 
 Whoever may report on a dispatch may upload for it: the same token, the same callback token.
 """
@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import IO, TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import sqlalchemy as sa
 from aiohttp import web
 from msgspec import Meta
 
-from bot.ci.collect import fetching, rows
-from bot.ci.collect.blob_store import copy_to
+from bot.ci.collect import fetching, rows, upload_rows
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.fetching import Wanted
-from bot.ci.collect.receiving import Fetched
-from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_upload
 from bot.ci.collect.workspace import WORKSPACE
-from bot.core.errors import GiveUp, Rejected
+from bot.core.errors import Rejected
 from bot.core.json_fields import clean
 from bot.db import secrets
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
@@ -36,11 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.context import Context
-    from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.reports.oidc import Claims
     from bot.oot.results.rows import DispatchRow
-    from bot.queue.tasks import Task
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB  # bytes of one file
@@ -62,26 +56,6 @@ class Uploaded(Answer, frozen=True, kw_only=True):
     """It is kept, and will be read"""
 
     upload: Annotated[int, Meta(description="its id")]
-
-
-class UploadRow(TypedDict):
-    """An uploaded file; identity is the token's and our dispatch's, names are the backend's."""
-
-    id: int
-    backend: str
-    backend_key: str
-    repository_id: int
-    dispatch_id: str
-    kind: str
-    run_id: str
-    run_attempt: int
-    workflow: str
-    job: str
-    name: str
-    size: int
-    sha256: str
-    blob: str
-    received_at: int
 
 
 async def upload(request: web.Request) -> web.Response:
@@ -141,19 +115,10 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
                 f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
             )
             raise Rejected(403, "forbidden", detail)
-        if await _uploaded(tx, entry.key) >= DAILY:
+        if await upload_rows.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
             detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
             raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
     return entry, dispatch
-
-
-async def _uploaded(tx: Transaction, backend_key: str) -> int:
-    """Return how many bytes a backend has uploaded in the last day."""
-    c = ci_upload.c
-    query = sa.select(sa.func.coalesce(sa.func.sum(c.size), 0)).where(
-        c.backend_key == backend_key, c.received_at > tx.now - DAY
-    )
-    return int((await tx.run(query)).scalar_one())
 
 
 async def _receive(
@@ -177,11 +142,9 @@ async def _receive(
             await context.resource(BLOBS).put(blob, folder / "body")
     finally:
         under_way.discard(this)
-    number = claims.repository_id or ""
     row = {
         "backend": entry.repo,
         "backend_key": entry.key,
-        "repository_id": int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0,
         "dispatch_id": dispatch["id"],
         "kind": given["kind"],
         "run_id": given["run_id"],
@@ -195,6 +158,7 @@ async def _receive(
         "received_at": context.clock.now(),
     }
     async with context.store.transaction() as tx:
+        row["repository_id"] = await upload_rows.repository_of(tx, entry.repo, claims.repository_id)
         done = await tx.run(sa.insert(ci_upload).values(row).returning(ci_upload.c.id))
         identifier = int(done.scalar_one())
         await rows.want(tx, [_intent(identifier, row)])
@@ -250,48 +214,3 @@ def _intent(identifier: int, row: dict[str, Any]) -> dict[str, Any]:
         "job_id": None,
         "blob": row["blob"],
     }
-
-
-async def run(context: Context, task: Task) -> None:
-    """Read an uploaded file; the file itself is deleted once that is over. Key: the upload's id."""
-    if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} names no upload")
-    async with context.store.transaction() as tx:
-        found = await tx.row_as(UploadRow, sa.select(ci_upload).where(ci_upload.c.id == int(task.key)))
-        row = found and await rows.begin_try(tx, found["repository_id"], "upload", found["id"])
-        facts = await rows.repository(tx, found["repository_id"]) if found else None
-        dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])) if found else {}
-    if not found or not row:
-        return
-    head = next((one["head_sha"] for one in dispatch.values()), None)
-    private = facts is None or facts["private"] is not False
-    reader = fetching.reader_of(context, found["kind"])
-    prefix = (reader and reader.receiver.blob_prefix) or "upload-of"
-    wanted = Wanted(fetched=_fetched(found, head or "", private=private), path="", size=found["size"],
-                    digest=None, blob=f"{prefix}/{found['repository_id']}/upload-{found['id']}")  # fmt: skip
-    if reader is None:
-        await fetching.end(context, row, State.SKIPPED, f"nothing reads {found['kind']}")
-    else:
-        async with context.resource(WORKSPACE).folder() as folder:
-            await copy_to(context.resource(BLOBS), found["blob"], folder / "file")
-            await fetching.parse(context, row, wanted, reader, folder)
-    await context.resource(BLOBS).delete(found["blob"])
-
-
-def _fetched(found: UploadRow, head_sha: str, *, private: bool) -> Fetched:
-    return Fetched(
-        repository_id=found["repository_id"],
-        repo=found["backend"],
-        source="upload",
-        kind=found["kind"],
-        object_id=-found["id"],  # never one of GitHub's ids
-        run_id=0,
-        run_attempt=found["run_attempt"],
-        job_id=None,
-        name=found["job"],
-        head_sha=head_sha,
-        trusted=False,
-        private=private,
-        size=found["size"],
-        sha256=found["sha256"],
-    )

@@ -16,7 +16,7 @@ from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from bot.db.transaction import Transaction
 
@@ -146,19 +146,21 @@ async def request_publish_of(tx: Transaction, repository_id: int, job_ids: Colle
         for row in found
         if (row.downstream_repo.casefold(), row.run_id, row.run_attempt) in runs
     }
-    for repo, number in sorted(pulls | await _pulls_of_uploads(tx, [-one for one in job_ids if one < 0])):
+    for repo, number in sorted(pulls | await pulls_of_uploads(tx, [-one for one in job_ids])):
         request_publish(tx, repo, number)
 
 
-async def _pulls_of_uploads(tx: Transaction, uploads: Sequence[int]) -> set[tuple[str, int]]:
+async def pulls_of_uploads(tx: Transaction, uploads: Iterable[int]) -> set[tuple[str, int]]:
+    """Return the pull requests that some uploads are for; what is below 0 is none."""
+    wanted = sorted(one for one in uploads if one > 0)
     dispatch = oot_dispatch.c
     query = (
         sa.select(dispatch.upstream_repo, dispatch.pr_number)
         .join(ci_upload, UPLOAD.dispatch_id == dispatch.id)
-        .where(UPLOAD.id.in_(sorted(uploads)), dispatch.pr_number.is_not(None))
+        .where(UPLOAD.id.in_(wanted), dispatch.pr_number.is_not(None))
         .distinct()
     )
-    return {(row.upstream_repo, row.pr_number) for row in await tx.run(query)} if uploads else set()
+    return {(row.upstream_repo, row.pr_number) for row in await tx.run(query)} if wanted else set()
 
 
 def _failed() -> sa.Select[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.ci.collect import job_reads
@@ -16,19 +17,39 @@ if TYPE_CHECKING:
     from bot.ci.logs.rows import LogRow
     from bot.ci.logs.stored import Index
     from bot.context import Context
-    from bot.ingest.rows import WorkflowJobRow
+    from bot.db.transaction import Transaction
 
 TAIL = 64 * 1024  # bytes read at once from the end of a blob
 
 
-async def found(request: web.Request) -> tuple[WorkflowJobRow, LogRow]:
+@dataclass(frozen=True, kw_only=True)
+class LogOf:
+    """The job that a log is of: GitHub's, or a backend's that uploaded it."""
+
+    repo: str
+    repository_id: int
+    job_id: int  # below 0: of an upload
+    name: str
+
+
+async def found(request: web.Request) -> tuple[LogOf, LogRow]:
     """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
     async with request.app[CONTEXT].store.read() as tx:
-        job = await job_reads.job(request, tx)
-        row = await rows.log(tx, job["repository_id"], job["id"])
+        job = await _job(request, tx)
+        row = await rows.log(tx, job.repository_id, job.job_id)
     if row is None or row["blob"] is None:
         raise Rejected(404, "not_found", "there is no log of this job; its page says why")
     return job, row
+
+
+async def _job(request: web.Request, tx: Transaction) -> LogOf:
+    if "/upload/" in request.path:
+        upload = await job_reads.upload(request, tx)
+        repo, repository_id = upload["backend"], upload["repository_id"]
+        return LogOf(repo=repo, repository_id=repository_id, job_id=-upload["id"], name=upload["job"])
+    job = await job_reads.job(request, tx)
+    repository_id = job["repository_id"]
+    return LogOf(repo=job["repo"], repository_id=repository_id, job_id=job["id"], name=job["name"] or "job")
 
 
 async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> list[bytes]:

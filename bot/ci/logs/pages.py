@@ -1,4 +1,4 @@
-"""GET /{owner}/{repo}/job/{id}/log and .../log.txt: some lines of a job's log, and all of it."""
+"""GET /{owner}/{repo}/job/{id}/log and .../log.txt: some lines of a job's log, and all of it; of an upload's alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs import log_reads, rows
 from bot.ci.logs.coloured import Line, coloured, folds
-from bot.ci.logs.sections import log_page
+from bot.ci.logs.sections import job_page, log_page
 from bot.core.errors import Rejected
 from bot.web import html
 from bot.web.app_keys import CONTEXT
@@ -27,7 +27,7 @@ async def log(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     job, row = await log_reads.found(request)
     async with context.store.read() as tx:
-        verdicts = await rows.verdicts(tx, job["repository_id"], [job["id"]])
+        verdicts = await rows.verdicts(tx, job.repository_id, [job.job_id])
     marked = {one["line_num"]: one["kind"] for one in verdicts if one["line_num"]}
     likeliest = next(iter(marked), row["lines"])
     line = _number(request, "line", default=likeliest, most=max(row["lines"], 1))
@@ -51,8 +51,9 @@ async def log(request: web.Request) -> web.Response:
         gone=gone,
         line=line,
         around=around,
-        page=log_page(job["repo"], job["id"]),
-        json_url=f"/api/ci/jobs/{job['repo']}/{job['id']}",
+        job_page=job_page(job.repo, job.job_id),
+        page=log_page(job.repo, job.job_id),
+        json_url=f"/api/ci/jobs/{job.repo}/{job.job_id}" if job.job_id > 0 else "",
         first=first,
         last=last,
     )
@@ -129,5 +130,7 @@ def setup(app: web.Application) -> None:
             web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", log_api.lines),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log", log),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log.txt", plain),
+            web.get(r"/{owner}/{repo}/upload/{id:\d+}/log", log),
+            web.get(r"/{owner}/{repo}/upload/{id:\d+}/log.txt", plain),
         ]
     )

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
 from bot.ci.logs import patterns, search, search_rows
-from bot.ci.logs.sections import log_page
+from bot.ci.logs.sections import job_page, log_page
 from bot.core.errors import Rejected
 from bot.web import html, parameters
 from bot.web.answers import Answer, send
@@ -70,6 +70,7 @@ async def _page(request: web.Request) -> web.Response:
         total=len(logs),
         pattern=pattern,
         answer=answer,
+        job_page=job_page,
         log_page=log_page,
         json_url=_json_url(request, pattern) if pattern else "",
     )

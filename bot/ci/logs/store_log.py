@@ -45,7 +45,7 @@ async def options(context: Context, fetched: Fetched) -> Any:
     """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
         job = await rows.job(tx, fetched.repository_id, fetched.object_id)
-        failed = job is None or job["conclusion"] in FAILED
+        failed = job["conclusion"] in FAILED if job else fetched.failed is not False
         chosen = await _rules(tx, context.settings, fetched, job) if failed else None
     return msgspec.to_builtins(Options(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
 
@@ -147,6 +147,9 @@ def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | N
 
 async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None) -> str:
     """Return what a run was about: the pull request where it is known, else its branch."""
+    if pulls := await failed_jobs.pulls_of_uploads(tx, [-fetched.object_id]):
+        repo, number = min(pulls)
+        return f"{repo}#{number}"
     reported = oot_workflow_job.c
     query = sa.select(reported.upstream_repo, reported.pr_number).where(
         sa.func.lower(reported.downstream_repo) == fetched.repo.lower(),

@@ -44,6 +44,9 @@ async def test_a_log_is_kept_and_read(bot, dispatch, received):
     status, answer = await send(bot, dispatch)
     assert (status, answer["ok"]) == (202, True)
     await bot.settle()
+    assert received == []  # until it is known whether the job failed
+    await bot.report(dispatch, conclusion="failure")
+    await bot.settle()
     (row,) = await bot.rows("ci_upload")
     assert (row["backend"], row["job"], row["size"], row["id"]) == (L3, "build", len(LOG), answer["upload"])
     (fetched, parsed, blob) = received[-1]
