@@ -48,11 +48,11 @@ class Step:
 
 
 async def visible(request: web.Request, tx: Transaction, repo: str) -> set[int]:
-    """Return the ids of the repository in the path that this request may see; none where it may see none.
+    """Return the ids of a repository that this request may see; none where it may see none.
 
     A repository of which nobody has said whether it is private is treated as one.
     """
-    hidden = await access.hidden_from(request, tx)
+    hidden = await access.hidden_from(request, tx, repo)
     owners = await watched.ids(tx, repo)
     if access.reads_private(request):
         return owners

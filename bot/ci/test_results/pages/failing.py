@@ -13,6 +13,7 @@ from bot.ci.test_results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bot.ci.test_results.pages.list_rows import ListedTest
     from bot.ci.test_results.pages.result_rows import FailingRow
     from bot.ci.test_results.rows import TestJobRow, TestRow
 
@@ -68,7 +69,7 @@ class Named:
     name: str
 
     @classmethod
-    def of(cls, row: TestRow) -> Named:
+    def of(cls, row: TestRow | ListedTest) -> Named:
         """Return a test's name."""
         digest = identity.shown(row["digest"])
         return cls(digest=digest, file=row["file"], suite=row["suite"], name=row["name"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.test_results.pages import head_json, result_rows, test_page
+from bot.ci.test_results.pages import head_json, result_rows, test_list, test_page
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
@@ -15,11 +15,39 @@ from bot.web.answers import matching, one_of
 NO_RUN: op.Refusal = (404, "not_found", "not the name of a repository, or no run of that id may be shown")
 NO_TEST: op.Refusal = (404, "unknown_test", "no test of that id is known there")
 NO_COMMIT: op.Refusal = (404, "unknown_commit", "no test of that commit is known")
+NO_BACKEND: op.Refusal = (404, "unknown_backend", "nothing of `backend` may be shown")
 SHA = Annotated[str, matching(parameters.SHA)]
 
 _read = partial(op.Operation, topic=TOPIC, callers=op.READER)
 
 OPERATIONS = (
+    _read(
+        "GET /api/ci/tests/{owner}/{repo}",
+        "tests",
+        "A repository's tests",
+        test_list.TestList,
+        parameters=[
+            *op.repository(),
+            op.in_query("q", op.Text, "only tests with these words in name, suite or file"),
+            op.in_query("file", op.Text, "only tests of this file"),
+            op.in_query("suite", op.Text, "only tests of this suite"),
+            op.in_query(
+                "state", Annotated[str, one_of(test_list.STATES)], "only tests in this state anywhere"
+            ),
+            op.in_query("env", op.Text, "only failures in this group of environments"),
+            op.in_query("backend", op.Text, "the tests of a backend, owner/repo, instead"),
+            op.whole("days", parameters.MOST_DAYS, "the window of failures", default=test_list.DAYS),
+            op.in_query(
+                "sort",
+                Annotated[str, one_of(test_list.SORTS)],
+                "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
+                default=test_list.SORTS[0],
+            ),
+            op.limit(test_list.ROWS),
+            op.before(),
+        ],
+        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_BACKEND, *op.READING],
+    ),
     _read(
         "GET /api/ci/tests/{owner}/{repo}/{digest}",
         "test",

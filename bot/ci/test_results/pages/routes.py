@@ -6,7 +6,15 @@ from pathlib import Path
 
 from aiohttp import web
 
-from bot.ci.test_results.pages import failing, head_json, head_pages, test_page
+from bot.ci.test_results.pages import (
+    failing,
+    file_page,
+    flaky_page,
+    head_json,
+    head_pages,
+    test_list,
+    test_page,
+)
 from bot.web import html
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -22,6 +30,10 @@ def setup(app: web.Application) -> None:
             web.get(f"/{OWNER}/{{repo}}/commit/{{sha}}/tests", head_pages.commit),
             web.get(rf"/{OWNER}/{{repo}}/run/{{id:\d+}}/tests", head_pages.run),
             web.get(f"/{OWNER}/{{repo}}/test/{DIGEST}", test_page.test),
+            web.get(f"/{OWNER}/{{repo}}/tests", test_list.tests),
+            web.get(f"/{OWNER}/{{repo}}/tests/file/{{path:.+}}", file_page.file),
+            web.get(f"/{OWNER}/{{repo}}/flaky", flaky_page.flaky),
+            web.get("/api/ci/tests/{owner}/{repo}", test_list.tests_json),
             web.get(f"/api/ci/tests/{{owner}}/{{repo}}/{DIGEST}", test_page.test_json),
             web.get(r"/api/ci/runs/{owner}/{repo}/{id:\d+}/tests", head_json.run_json),
             web.get("/api/ci/compare/{owner}/{repo}", head_json.compare_json),

@@ -1,0 +1,109 @@
+"""A repository's tests in lists: by failures, flakiness, time; of a file; and what flaky ones cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ci.test_results.reported import case, ran, xml
+from tests.harness import UPSTREAM
+from tests.serving import SQLITE
+
+HORIZON = 120
+LISTS = f"/api/ci/tests/{UPSTREAM}"
+
+
+@pytest.fixture
+async def runs(bot, github):
+    """Three pushes with a test that fails each time, one that fails once, a flaky one, a slow one and a good one."""
+    for number in range(3):
+        files = {
+            "a.xml": xml(
+                case("test_add", "failed", message="3 != 4"),
+                case("test_mul", "failed" if number == 1 else "passed"),
+                case("test_div", "flaky"),
+                case("test_slow", time="61.5"),
+                case("test_100%", file="other.py", suite="TestOther", outcome="skipped"),
+            )
+        }
+        await ran(github, files, conclusion="failure")
+        await bot.settle(horizon=HORIZON)
+        bot.clock.advance(3600)
+        await github.push(UPSTREAM)
+
+
+async def names(bot, query=""):
+    status, answer = await bot.get(f"{LISTS}?{query}")
+    assert status == 200, answer
+    return [one["name"] for one in answer["tests"]]
+
+
+async def test_lists_have_an_order_and_go_on_page_by_page(bot, runs):
+    assert await names(bot) == ["test_add", "test_mul"]
+    assert await names(bot, "sort=flaky") == ["test_div"]
+    assert await names(bot, "sort=recent") == ["test_add", "test_div", "test_mul"]
+    assert await names(bot, "sort=slow") == ["test_slow"]
+    assert sorted(await names(bot, "sort=name")) == [
+        "test_100%",
+        "test_add",
+        "test_div",
+        "test_mul",
+        "test_slow",
+    ]
+    _, answer = await bot.get(f"{LISTS}?limit=1")
+    (first,) = answer["tests"]
+    assert (first["failures"], first["flaky"], first["commits"], first["suite"]) == (3, 0, 3, "TestOps")
+    for sort in ("failures", "flaky", "recent", "slow", "name"):
+        whole, found, before = await names(bot, f"sort={sort}"), [], ""
+        while True:
+            _, answer = await bot.get(f"{LISTS}?sort={sort}&limit=1{before}")
+            found += [one["name"] for one in answer["tests"]]
+            if answer["next"] is None:
+                break
+            before = f"&before={answer['next']}"
+        assert found == whole
+
+
+async def test_lists_are_narrowed(bot, runs):
+    for query, found in (
+        ("q=mul", ["test_mul"]),
+        ("q=MUL+testops", ["test_mul"]),
+        ("q=100%25&sort=name", ["test_100%"]),
+        ("q=%25", []),
+        ("file=other.py&sort=name", ["test_100%"]),
+        ("suite=TestOther", []),
+        ("state=broken", []),
+        ("env=linux+cuda+default", ["test_add", "test_mul"]),
+        ("env=mars", []),
+        ("days=400", ["test_add", "test_mul"]),
+    ):
+        assert await names(bot, query) == found, query
+    for query, status in (
+        ("sort=best", 400),
+        ("before=x", 400),
+        ("days=0", 400),
+        ("state=odd", 400),
+        ("backend=org/nobody", 404),
+    ):
+        assert (await bot.get(f"{LISTS}?{query}"))[0] == status, query
+
+
+@SQLITE
+async def test_the_pages_show_the_same(bot, runs):
+    status, page = await bot.get(f"/{UPSTREAM}/tests?q=test_m")
+    assert status == 200
+    assert "test_mul" in page
+    assert "test_add" not in page
+    assert 'value="test_m"' in page
+    for sort in ("flaky", "recent", "slow", "name"):
+        assert (await bot.get(f"/{UPSTREAM}/tests?sort={sort}"))[0] == 200
+    status, page = await bot.get(f"/{UPSTREAM}/tests?q=nothing-of-that-name")
+    assert "No test of that kind failed" in page
+    status, page = await bot.get(f"/{UPSTREAM}/tests/file/test_ops.py")
+    assert status == 200
+    assert "4 tests in 1 suite" in page
+    assert "test_mul" in page
+    assert (await bot.get(f"/{UPSTREAM}/tests/file/none.py"))[0] == 404
+    status, page = await bot.get(f"/{UPSTREAM}/flaky")
+    assert status == 200
+    assert "test_div" in page
+    assert "test_add" not in page
