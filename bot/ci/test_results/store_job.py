@@ -62,8 +62,10 @@ async def run(context: Context, task: Task) -> None:
 async def _devices(tx: Transaction) -> frozenset[str]:
     """Return the words that name a device in the names of tests."""
     listed = await allowlists.in_force(tx)
-    own = {entry.device.lower() for entry in (listed.entries if listed else ()) if entry.device}
-    return DEVICES | own
+    own = {
+        word for entry in (listed.entries if listed else ()) for word in (entry.device, *entry.aka) if word
+    }
+    return DEVICES | {word.lower() for word in own}
 
 
 async def _merge(context: Context, parts: list[PartRow], folder: Path) -> Merged:

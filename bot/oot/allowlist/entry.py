@@ -51,6 +51,7 @@ class Entry:
     level: int  # a Level
     line: int  # where the file names the repository, counted from 1
     device: str | None = None  # always present at L3
+    aka: tuple[str, ...] = ()  # further words for the device in the names of tests, none twice
     shares_device: bool = False  # so another L3 backend is asked for by the same label
     oncalls: tuple[str, ...] = ()  # logins, without @, none twice
     repository_id: int | None = None  # when present, the only repository this name may stand for
@@ -144,6 +145,7 @@ KEYS = MappingProxyType(
             levels=CHECKED,
             why=_UNCHECKED,
         ),
+        "aka": Key(read=yaml_values.device_words, levels=REPORTING, why=_SILENT),
         "oncalls": Key(read=yaml_values.logins),
         "events": Key(read=yaml_values.choices(EVENTS)),
         "actions": Key(read=yaml_values.choices(PULL_ACTIONS)),

@@ -200,6 +200,7 @@ REPO = (
     r"/(?!\.{1,2}$)(?!.*\.git$)[A-Za-z0-9._-]{1,100}"
 )
 LOGIN = "@?(?=[^@]{1,39}$)[A-Za-z0-9]+([-_][A-Za-z0-9]+)*"  # _ in logins an enterprise manages
+DEVICE_WORD = "[A-Za-z][A-Za-z0-9]{0,49}"
 DEVICE = "[A-Za-z0-9][A-Za-z0-9._-]{0,49}"
 WORKFLOW_FILE = r"[A-Za-z0-9._-]{1,100}\.ya?ml"
 REF = r"[^\s\x00-\x1f\x7f~^:\\]{1,255}"
@@ -300,6 +301,17 @@ def refs(node: Node, problems: Problems) -> tuple[str, ...]:
             problems.add(at, f"{shown(word)} is no pattern of refs: {wanted}")
     _refuse_none(node, found, problems)
     return tuple(word for _, word in found)
+
+
+def device_words(node: Node, problems: Problems) -> tuple[str, ...]:
+    """Read words that name a device, in lower case."""
+    found = words(node, problems)
+    for at, word in found:
+        if not re.fullmatch(DEVICE_WORD, word):
+            wanted = "use up to 50 of A-Z a-z 0-9, first a letter"
+            problems.add(at, f"{shown(word)} is no word in the name of a test: {wanted}")
+    _refuse_none(node, found, problems)
+    return tuple(dict.fromkeys(word.lower() for _, word in found))
 
 
 def words(node: Node, problems: Problems) -> list[tuple[Node, str]]:

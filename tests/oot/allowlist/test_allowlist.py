@@ -88,6 +88,7 @@ L3:
 - repo: Org/fpga.x_y
   repository_id: 42
   device: fpga
+  aka: [Gate, array]
   oncalls: octocat
   events: pull_request, push
   actions: opened, synchronize
@@ -115,6 +116,7 @@ L4:
         line=3,
         repository_id=42,
         device="fpga",
+        aka=("gate", "array"),
         oncalls=("octocat",),
         events=frozenset({"pull_request", "push"}),
         actions=frozenset({"opened", "synchronize"}),

@@ -129,6 +129,8 @@ def full(level, keys):
         (full("L2", "events: []"), "line 2: the list is empty"),
         (full("L2", "events: {push: }"), "line 2: a mapping is not a list of words"),
         (full("L2", "events: push, refs: []"), "line 2: the list is empty"),
+        (full("L2", "aka: [a b]"), "line 2: `a b` is no word in the name of a test"),
+        (full("L1", "aka: npu"), "line 2: `aka` means nothing at L1"),
         (full("L2", 'events: push, refs: ["a b"]'), "line 2: `a b` is no pattern of refs"),
         (full("L2", 'events: push, refs: ["\\0"]'), r"line 2: `\\x00` is no pattern of refs"),
         (full("L2", "oncalls: [[alice]]"), "line 2: a list stands where a word is expected"),

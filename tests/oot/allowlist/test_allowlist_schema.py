@@ -202,6 +202,7 @@ TERMS = st.fixed_dictionaries(
         "oncalls": LOGINS,
         "events": st.sampled_from(["push", "pull_request, push", ["pull_request"], ["nightly"]]),
         "refs": st.sampled_from(["main", ["release/*"]]),
+        "aka": st.sampled_from(["npu", "npu, ascend", ["npu"], [], ["a b"]]),
         "policy": st.sampled_from([*entry.POLICIES]),
         "checks": st.sampled_from([*entry.CHECKS]),
         "conclusion": st.sampled_from([*entry.CONCLUSIONS]),
