@@ -5,14 +5,15 @@ Upstream's own jobs count where their run is trusted; a backend's where it repor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
 from bot.ci.collect import rows as collect_rows
+from bot.ci.collect.bases import merged_into
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.collect.trust import is_trusted, is_trusted_branch
+from bot.ci.collect.trust import is_trusted
 from bot.ci.logs.failed_jobs import run_keys
 from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.ci.trunk.cells import CONCLUSIONS
@@ -20,7 +21,6 @@ from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
 from bot.ingest.rows import WorkflowRunRow
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
-from bot.oot.verdict import rows as verdict_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -64,11 +64,6 @@ class Base(NamedTuple):
     shas: tuple[str, ...]  # these, then the newest commits of the branch
 
 
-class _HeadRow(TypedDict):
-    base_ref: str | None
-    base_sha: str | None
-
-
 async def head_of(tx: Transaction, failed: FailedJob) -> Head | None:
     """Return upstream's commit that a job is about: its own, or the one that its backend reported its run for."""
     query = sa.select(REPORTED.upstream_repo, REPORTED.head_sha).where(
@@ -87,24 +82,7 @@ async def head_of(tx: Transaction, failed: FailedJob) -> Head | None:
 
 async def base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *, at: int) -> Base:
     """Return the trusted commits to compare a head with, as they were at a time; `ids` are of its repository."""
-    pull = records["pull_head"].c
-    of_head = sa.select(pull.base_ref, pull.base_sha).where(
-        pull.repository_id.in_(sorted(ids)), pull.head_sha == head.sha
-    )
-    pulls = await tx.rows_as(_HeadRow, of_head.limit(10))
-    facts = [await collect_rows.repository(tx, one) for one in sorted(ids)]
-    default = next((one["default_branch"] for one in facts if one["default_branch"]), None)
-    patterns = settings.of(CollectSettings).ci_trusted_branches
-    trusted = [
-        one for one in pulls
-        if one["base_ref"] and is_trusted_branch(one["base_ref"], default_branch=default, patterns=patterns)
-    ]  # fmt: skip
-    branch = next((one["base_ref"] for one in trusted if one["base_ref"]), default) or ""
-    merge_bases = (
-        await verdict_rows.merge_bases(tx, head.repo, [head.sha], base_ref=branch) if trusted else {}
-    )
-    found = {one["base_sha"] for one in trusted} | set(merge_bases.values())
-    bases = frozenset(one for one in found if one)
+    branch, bases = await merged_into(tx, settings, head.repo, ids, head.sha)
     newest = await commits(tx, ids, branch, until=at, limit=HEADS)
     return Base(frozenset(ids), branch, bases, tuple(dict.fromkeys([*sorted(bases), *newest])))
 

@@ -164,6 +164,11 @@ def of_job(table: sa.Table, key: JobKey) -> sa.ColumnElement[bool]:
     return sa.and_(*(table.c[name] == value for name, value in zip(JOB_KEY, key, strict=True)))
 
 
+def tested(job: TestJobRow) -> str:
+    """Return the commit that a job tested."""
+    return job["upstream_sha"] or job["head_sha"]
+
+
 async def job(tx: Transaction, key: JobKey) -> TestJobRow | None:
     """Return what a job's reports said, None where none were read."""
     return await tx.row_as(TestJobRow, sa.select(*WITHOUT_BLOCKS).where(of_job(test_job, key)))
@@ -178,6 +183,12 @@ async def jobs_of_run(
         these.append(JOB.run_attempt == attempt)
     query = sa.select(*WITHOUT_BLOCKS).where(*these)
     return await tx.rows_as(TestJobRow, query.order_by(JOB.run_attempt, JOB.job_id))
+
+
+async def jobs_by_generation(tx: Transaction, generations: Sequence[int]) -> list[TestJobRow]:
+    """Return those of some jobs whose results are the ones shown."""
+    query = sa.select(*WITHOUT_BLOCKS).where(JOB.generation.in_(generations))
+    return await tx.rows_as(TestJobRow, query.order_by(JOB.generation))
 
 
 async def jobs_on(tx: Transaction, repository_ids: Collection[int], sha: str) -> list[TestJobRow]:

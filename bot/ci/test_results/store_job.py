@@ -18,7 +18,16 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parsing import Request
 from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
-from bot.ci.test_results import environments, job_facts, job_rows, known_tests, rows, store_part
+from bot.ci.test_results import (
+    environments,
+    job_facts,
+    job_rows,
+    judge_failures,
+    judging_rows,
+    known_tests,
+    rows,
+    store_part,
+)
 from bot.ci.test_results.identity import DEVICES
 from bot.ci.test_results.known_tests import BREATH, Seen, in_batches
 from bot.ci.test_results.parsed import Merged
@@ -111,7 +120,7 @@ async def _store(context: Context, job: _Job) -> None:
     generation = context.clock.now() << 20 | secrets.randbits(20)
     common = {"generation": generation, "at": facts.at}
     of_failure = common | {
-        "repository_id": key.repository_id, "head_sha": facts.head_sha, "trusted": seen.trusted,
+        "repository_id": key.repository_id, "trusted": seen.trusted, "head_sha": facts.upstream_sha or facts.head_sha,
     }  # fmt: skip
     made = await asyncio.to_thread(job_rows.of, merged, known, common, of_failure)
     if facts.trusted or facts.backend:
@@ -131,6 +140,10 @@ async def _store(context: Context, job: _Job) -> None:
         )
         row["env_id"] = await environments.identifier(tx, environment)
         former = await _swap(tx, key, row)
+        stored = await rows.job(tx, key)
+        assert stored
+        failing = {one["test_id"] for one in made.failures}
+        judge_failures.request(tx, await judging_rows.heads_concerned(tx, stored, failing))
     if former:
         await delete_generations(context, [former])
 

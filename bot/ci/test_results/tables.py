@@ -176,9 +176,9 @@ test_failure = sa.Table(  # a case that failed, or was flaky
     must("output", sa.Text),
     column("signature", sa.Text),  # the same for failures that say the same
     column("verdict", sa.Text),  # see bot.ci.test_results.verdict; None: not judged yet
-    column("evidence", Json),  # the commits that prove it
+    column("evidence", Json),  # commits that prove it; across: see bot.ci.test_results.across
     must("repository_id", Big),
-    must("head_sha", sa.Text),
+    must("head_sha", sa.Text),  # the commit that was tested: of upstream where a backend tests it
     must("trusted", sa.Boolean),
     must("at", Big),
     sa.PrimaryKeyConstraint("generation", "test_id", "invoking_file", name="pk_test_failure"),

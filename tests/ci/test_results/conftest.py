@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 import pytest
 
+from bot.ci.collect import uploads
 from bot.ci.collect.settings import CollectSettings
 from tests import harness
 from tests.harness import UPSTREAM
@@ -17,8 +21,6 @@ def options():
 
 @pytest.fixture
 async def bot(settings, options, github, issuer, clock):
-    from dataclasses import replace
-
     chosen = replace(settings, of_features={**settings.of_features, **options})
     async with harness.running(
         chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=True
@@ -27,3 +29,27 @@ async def bot(settings, options, github, issuer, clock):
         await made.context.github.tokens.get(UPSTREAM, {"actions": "read"})
         clock.advance(10)
         yield made
+
+
+@pytest.fixture
+def upload(bot):
+    """Uploads a report for the newest dispatch to a backend."""
+
+    async def send(backend, body, *, kind="junit", run_id="900", job="npu"):
+        payload = bot.dispatch(backend).client_payload
+        token = bot.issuer.mint(repository=backend, run_id=run_id, run_attempt=1)
+        named = {
+            "kind": kind,
+            "delivery_id": payload["delivery_id"],
+            "run_id": run_id,
+            "workflow": "CI",
+            "job": job,
+        }
+        headers = {"Authorization": f"Bearer {token}", uploads.TOKEN_HEADER: payload["callback_token"]}
+        status, _ = await bot.request(
+            "POST", "/api/oot/uploads", params=named, data=io.BytesIO(body), headers=headers
+        )
+        assert status == 202
+        return payload
+
+    return send

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
-from bot.ci.collect import uploads
 from tests.ci.test_results.reported import case, jsonl, known_tests, outcomes, ran, xml
 from tests.harness import L3, UPSTREAM
 from tests.serving import SQLITE
@@ -53,25 +50,12 @@ async def test_reports_of_a_finished_run_become_rows(bot, github):
 
 
 @SQLITE
-async def test_a_backend_on_another_ci_uploads_a_report(bot, github):
+async def test_a_backend_on_another_ci_uploads_a_report(bot, github, upload):
     await github.open_pull(UPSTREAM)
     await bot.settle()
-    payload = bot.dispatch(L3).client_payload
-    token = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
-    for kind, body in (
-        ("junit", xml(case("test_add"), case("test_old", file="other.py"))),
-        ("runreport", jsonl(("test_ops.py", "TestOps", "test_add_npu", "failed"), accelerator="npu")),
-    ):
-        status, _ = await bot.request(
-            "POST",
-            "/api/oot/uploads",
-            params={
-                "kind": kind, "delivery_id": payload["delivery_id"], "run_id": "900", "workflow": "CI", "job": "npu",
-            },
-            data=io.BytesIO(body),
-            headers={"Authorization": f"Bearer {token}", uploads.TOKEN_HEADER: payload["callback_token"]},
-        )  # fmt: skip
-        assert status == 202
+    payload = await upload(L3, xml(case("test_add"), case("test_old", file="other.py")))
+    npu = jsonl(("test_ops.py", "TestOps", "test_add_npu", "failed"), accelerator="npu")
+    await upload(L3, npu, kind="runreport")
     await bot.settle(horizon=HORIZON)
     (row,) = await bot.rows("test_job")
     assert (row["backend"], row["upstream_repo"], row["trusted"]) == (L3, UPSTREAM, False)
