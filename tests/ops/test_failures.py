@@ -5,6 +5,7 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
+from bot.core.json_fields import iso_time
 from tests.ci.logs.conftest import bot, logs  # noqa: F401 - fixtures
 from tests.harness import UPSTREAM
 from tests.ops.test_admin_pages import get, key_of, sign_in
@@ -18,6 +19,14 @@ ISSUE = "https://github.com/org/project/issues/7"
 async def browser(bot):  # noqa: F811
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         yield session
+
+
+async def becomes(bot, job, *, private):  # noqa: F811
+    bot.clock.advance(60)
+    at = iso_time(bot.clock.now())
+    about = {"id": job.run.repo.id, "full_name": UPSTREAM, "private": private, "updated_at": at}
+    await bot.send("repository", {"action": "privatized" if private else "publicized", "repository": about})
+    await bot.settle()
 
 
 async def test_a_failure_is_tied_to_an_issue(bot, browser, logs):  # noqa: F811
@@ -38,6 +47,12 @@ async def test_a_failure_is_tied_to_an_issue(bot, browser, logs):  # noqa: F811
         assert f'href="{ISSUE}"' in (await bot.get(path))[1]
     _, answer = await bot.get(f"/api/ci/failures/{signature}")
     assert answer["failure"]["issue_url"] == ISSUE
+    await becomes(bot, job, private=True)  # the only job of that failure that was public
+    assert (await bot.get(f"/failures/{signature}"))[0] == 404
+    await becomes(bot, job, private=False)
+    again = await logs.arrives("FAILED t.py::test_x\n")
+    assert f'href="{ISSUE}"' in (await bot.get(f"/{UPSTREAM}/job/{again.id}"))[1]
+    assert f'href="{ISSUE}"' in (await bot.get(f"/failures/{signature}"))[1]
     assert "tied to no issue" in (await press(key=key, signature=signature, issue_url=""))[1]
     assert ISSUE not in (await bot.get(f"/failures/{signature}"))[1]
 

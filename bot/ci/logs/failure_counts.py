@@ -54,14 +54,15 @@ async def _count_day(tx: Transaction, signature: str, whose: str, day: int) -> N
 
 
 async def _sum_up(tx: Transaction, signature: str, whose: str, title: SignatureTitle | None) -> None:
-    """Write the totals of a signature; one that no job has any more goes."""
+    """Write the totals of a signature; one that no job has any more goes, unless it is tied to an issue."""
     days, verdict, named = ci_signature_day.c, ci_verdict.c, ci_signature.c
     of_days = sa.and_(days.signature == signature, days.family == whose)
     of_signature = sa.and_(named.signature == signature, named.family == whose)
     total = (await tx.run(sa.select(sa.func.sum(days.jobs)).where(of_days))).scalar() or 0
     if not total:
         await tx.run(sa.delete(ci_signature_day).where(of_days))
-        await tx.run(sa.delete(ci_signature).where(of_signature))
+        await tx.run(sa.delete(ci_signature).where(of_signature, named.issue_url.is_(None)))
+        await tx.run(sa.update(ci_signature).where(of_signature).values(jobs_total=0))
         return
     seen = sa.select(sa.func.min(verdict.at).label("first"), sa.func.max(verdict.at).label("last")).where(
         verdict.current, verdict.rank == 0, verdict.signature == signature, verdict.family == whose

@@ -101,7 +101,8 @@ async def failures(
 async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow | None:
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
-    found = await tx.row(sa.select(ci_signature).where(named.signature == signature, named.family == PUBLIC))
+    of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, named.jobs_total > 0)
+    found = await tx.row(sa.select(ci_signature).where(of_signature))
     private = await visibility.counted_in_public(tx)
     theirs = sa.select(_of_repositories(sa.literal(signature), private))
     if found is None or (private and (await tx.run(theirs)).scalar()):
@@ -128,6 +129,8 @@ async def tie(tx: Transaction, signature: str, issue_url: str | None) -> bool:
     of_signature = ci_signature.c.signature == signature
     known = await tx.row(sa.select(ci_signature.c.signature).where(of_signature).limit(1))
     await tx.run(sa.update(ci_signature).where(of_signature).values(issue_url=issue_url))
+    if issue_url is None:
+        await tx.run(sa.delete(ci_signature).where(of_signature, ci_signature.c.jobs_total == 0))
     return known is not None
 
 
@@ -165,13 +168,14 @@ async def old_sums(tx: Transaction, *, before: int, limit: int) -> list[tuple[st
 
 
 async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> None:
-    """Delete sums of days, and signatures that no day is left of."""
+    """Delete sums of days, and signatures that no day is left of, unless they are tied to an issue."""
     days, named = ci_signature_day.c, ci_signature.c
     await tx.run(sa.delete(ci_signature_day).where(tx.among((days.signature, days.family, days.day), keys)))
     left = sa.exists().where(days.signature == named.signature, days.family == named.family)
     signatures = sorted({(signature, family) for signature, family, _ in keys})
     these = tx.among((named.signature, named.family), signatures)
-    await tx.run(sa.delete(ci_signature).where(these, sa.not_(left)))
+    await tx.run(sa.delete(ci_signature).where(these, sa.not_(left), named.issue_url.is_(None)))
+    await tx.run(sa.update(ci_signature).where(these, sa.not_(left)).values(jobs_total=0))
 
 
 async def of_last_day(tx: Transaction) -> LastDay:

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
-from bot.ci.logs import failed_jobs, rows, ruleset_rows, visibility
+from bot.ci.logs import failed_jobs, failure_kind, rows, ruleset_rows, visibility
 from bot.ci.logs.parsed import Options, ParsedLog
 from bot.ci.logs.steps import steps_of
 from bot.ci.trunk import failing_lines
@@ -94,6 +94,7 @@ async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Foun
         return
     await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
+    await failure_kind.of_job(tx, repository_id, job_id)
     first = found[0]
     await failing_lines.write(tx, repository_id, job_id, signature=first["signature"], line=first["line"])
 

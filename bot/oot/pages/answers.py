@@ -50,7 +50,9 @@ class Backend(Struct, frozen=True):
     not_run: Annotated[int, Meta(description="the same, of backends that need not answer: no failure")]
     not_dispatched: Annotated[int, Meta(description="refused by GitHub, or without the App on the backend")]
     superseded: Annotated[int, Meta(description="dropped for a newer commit before they were sent")]
+    infra: Annotated[int, Meta(description="of failure and timed_out: their logs say it was infrastructure")]
     pass_rate: Annotated[float | None, Meta(description="null when nothing counts")]
+    pass_rate_without_infra: Annotated[float | None, Meta(description="the same without infra")]
     median_execution_time: float | None
     p90_execution_time: float | None
     median_queue_time: float | None

@@ -5,12 +5,13 @@ docs/statistics.md defines which runs count; this is that definition in SQL. `te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics.stats import ENDS
+from bot.oot.statistics.tables import oot_failure_kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -36,6 +37,7 @@ class CountableJob(TypedDict):
     received_at: int
     updated_at: int
     swept: bool  # concluded by our own time limit, not by a report
+    failure_kind: NotRequired[str | None]  # why it failed, where its log says
     counts: bool
 
 
@@ -71,9 +73,16 @@ _DROPPED = sa.exists().where(DISPATCH.id == JOB.dispatch_id, DISPATCH.state == "
 COUNTS = (~_OVERTAKEN & ~_DROPPED).label("counts")
 HAS_REPORTS = sa.exists().where(JOB.dispatch_id == DISPATCH.id, ~flagged("refused"))
 
+FAILURE_KIND = (
+    sa.select(oot_failure_kind.c.kind)
+    .where(oot_failure_kind.c.job_key == JOB.job_key)
+    .scalar_subquery()
+    .label("failure_kind")
+)
 JOB_COLUMNS = (
     JOB.downstream_repo, JOB.downstream_repo_level, JOB.upstream_repo, JOB.event_type, JOB.status, JOB.conclusion,
-    JOB.queue_time, JOB.execution_time, JOB.received_at, JOB.updated_at, flagged("swept").label("swept"), COUNTS,
+    JOB.queue_time, JOB.execution_time, JOB.received_at, JOB.updated_at, flagged("swept").label("swept"),
+    FAILURE_KIND, COUNTS,
 )  # fmt: skip
 DISPATCH_COLUMNS = (
     DISPATCH.backend, DISPATCH.level, DISPATCH.upstream_repo, DISPATCH.event_type, DISPATCH.state, DISPATCH.created_at,

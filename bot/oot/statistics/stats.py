@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 GREEN_FROM = 0.95
 AMBER_FROM = 0.80
+INFRA = "infra"  # the kind of failure that is neither the change's nor the backend's code
+FAILED = frozenset({"failure", "timed_out"})  # outcomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,9 @@ class BackendStats:
     not_run: int = 0  # the same, of backends that need not answer
     not_dispatched: int = 0  # dispatches GitHub refused, or without the App on the backend
     superseded: int = 0  # dispatches dropped for a newer commit before they were sent
+    infra: int = 0  # of failure and timed_out: those whose log says that it was infrastructure
     pass_rate: float | None = None  # 0..1; None when nothing counts
+    pass_rate_without_infra: float | None = None  # the same without those
     median_execution_time: float | None = None  # seconds
     p90_execution_time: float | None = None
     median_queue_time: float | None = None
@@ -63,7 +67,9 @@ def numbers(of: Tally) -> BackendStats:
         not_run=of.not_run,
         not_dispatched=of.not_dispatched,
         superseded=of.superseded,
+        infra=of.infra,
         pass_rate=of.pass_rate,
+        pass_rate_without_infra=of.success / (of.rated - of.infra) if of.rated > of.infra else None,
         median_execution_time=execution[0],
         p90_execution_time=execution[1],
         median_queue_time=queue[0],
@@ -125,6 +131,7 @@ class Tally:
     not_run: int = 0
     not_dispatched: int = 0
     superseded: int = 0
+    infra: int = 0  # of failure and timed_out
     execution: int = 0  # first to last report
     queue: int = 0  # dispatch to first report
     whole: int = 0  # both together, of runs whose execution time is known
@@ -168,6 +175,7 @@ def tally(jobs: Iterable[CountableJob], dispatches: Iterable[SilentDispatch]) ->
         runs=len(runs),
         **outcomes,
         **ends,
+        infra=sum(outcome(row) in FAILED and row.get("failure_kind") == INFRA for row in runs),
         execution=histogram.pack(time for time, _ in timed),
         queue=histogram.pack(time for row in runs if (time := row["queue_time"]) is not None),
         whole=histogram.pack(time + (queued or 0) for time, queued in timed),

@@ -1,4 +1,4 @@
-"""Tables of daily sums by backend, and of the days to be recounted."""
+"""Tables of daily sums by backend, of the days to be recounted, and of why jobs failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.oot.statistics.stats import ADDED
 
 HISTOGRAMS = ("execution", "queue", "whole")
 COUNTS = tuple(name for name in ADDED if name not in HISTOGRAMS)
-ADDED_LATER = {"not_run": "0"}  # an older version writes days without it
+ADDED_LATER = {"not_run": "0", "infra": "0"}  # an older version writes days without them
 
 
 oot_day = sa.Table(
@@ -41,4 +41,12 @@ oot_stale_day = sa.Table(
     _must("backend_key", sa.Text),
     _must("mark", Big),  # random, replaced each time rows of that day change
     sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
+)
+
+
+oot_failure_kind = sa.Table(  # why a job failed, where its log was read and says so
+    "oot_failure_kind",
+    metadata,
+    sa.Column("job_key", sa.Text, primary_key=True),  # of oot_workflow_job
+    _must("kind", sa.Text),
 )

@@ -75,6 +75,26 @@ async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, gi
         assert "a.cc:3:1" not in text
 
 
+async def test_the_kind_of_a_failure_stands_beside_the_pass_rate(bot, github, pull):
+    dispatch, runs = bot.dispatch(L4), []
+    logs = {"build": "##[error]The runner has received a shutdown signal.\n", "test": "FAILED t.py::test_x\n"}
+    for name, log in logs.items():
+        run = await github.start_run(L4, event="repository_dispatch", name="CI")
+        job = await github.start_job(run, name)
+        if name == "test":  # in any order
+            await bot.report(dispatch, conclusion="failure", run_id=str(run.id), job=name)
+        await github.finish_job(job, "failure", log=log)
+        await bot.wait(60)
+        runs.append(run)
+    await bot.report(dispatch, conclusion="failure", run_id=str(runs[0].id), job="build")
+    await bot.report(dispatch, conclusion="success", run_id="900", job="lint")
+    await bot.wait(60)
+    (backend,) = [one for one in (await bot.get("/api/oot/summary"))[1]["backends"] if one["repo"] == L4]
+    assert (backend["failure"], backend["infra"]) == (2, 1)
+    assert (round(backend["pass_rate"], 3), backend["pass_rate_without_infra"]) == (0.333, 0.5)
+    assert "without 1 infrastructure failure<" in (await bot.get(f"/oot/{L4}"))[1]
+
+
 async def test_jobs_of_upstream_make_no_comment(bot, github, pull, logs):
     run = await github.start_run(UPSTREAM, event="pull_request", head_sha=pull.head_sha)
     job = await github.start_job(run, "lint")
