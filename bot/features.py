@@ -5,6 +5,7 @@ from __future__ import annotations
 from bot.ci.collect.feature import FEATURE as COLLECT
 from bot.ci.disabled.feature import FEATURE as DISABLED
 from bot.ci.logs.feature import FEATURE as LOGS
+from bot.ci.test_lists.feature import FEATURE as TEST_LISTS
 from bot.ci.test_results.feature import FEATURE as TEST_RESULTS
 from bot.ci.trunk.feature import FEATURE as TRUNK
 from bot.ci.utilization.feature import FEATURE as UTILIZATION
@@ -36,6 +37,7 @@ FEATURES = (
     DISABLED,
     LOGS,
     TEST_RESULTS,
+    TEST_LISTS,
     UTILIZATION,
     OPS,
 )

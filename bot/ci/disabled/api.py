@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.disabled import page, pull_rows, rows
-from bot.ci.disabled.generate import sealed
+from bot.ci.disabled import page, pull_rows, rows, sent_lists
 from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
 from bot.ci.trunk import reading
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
-from bot.web import access, html, page_cache, parameters
+from bot.web import access, html, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
 
-CONTROL = "public, max-age=300"
 MOST_PULL = 2**31 - 1
 
 
@@ -96,16 +94,14 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
         hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
         repository = (await reading.find(tx, hidden, repo, "")).repository
         repository_id = repository["repository_id"]
-        row = await rows.list_of(tx, repository_id, name)
-        if row is None:
+        made = await sent_lists.last(tx, repository_id, name)
+        if made is None:
             raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
         if backend or pull:
             closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
-            made = sealed(await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend))
-        else:
-            made = page_cache.CachedPage(**row, content_type="application/json; charset=utf-8", expires_at=0)
-    control = page_cache.PRIVATE if access.reads_private(request) else CONTROL
-    return page_cache.send(request, made, control=control)
+            narrowed = await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend)
+            made = sent_lists.sealed(narrowed)
+    return sent_lists.answer(request, made)
 
 
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
-from aiohttp import web
 
-from bot.ci.disabled import issue_text, pull_commits, pull_rows, rows
+from bot.ci.disabled import issue_text, pull_commits, pull_rows, rows, sent_lists
 from bot.ci.disabled.lists import LISTS
 from bot.ci.disabled.settings import DisabledSettings
 from bot.core.errors import GiveUp
 from bot.oot.dispatch.approval import TRUSTED_ASSOCIATIONS, may_write
-from bot.web import page_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.queue.tasks import Task
-    from bot.web.page_cache import CachedPage
 
 log = structlog.get_logger("bot.ci.disabled.generate")
 
@@ -62,19 +58,13 @@ async def run(context: Context, task: Task) -> None:
         return
     refusals = await _refusals(context, repo, issues)
     read = [_understood(identifier, one, devices, refusals.get(one["author"] or "")) for one in issues]
-    pages = {name: sealed(make(read)) for name, make in LISTS.items()}
+    pages = {name: sent_lists.sealed(make(read)) for name, make in LISTS.items()}
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
-        changed = [name for name, page in pages.items() if await rows.store_list(tx, identifier, name, page)]
+        changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
     if changed:
         effective = sum(one["listed"] for one in read)
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)
-
-
-def sealed(content: dict[str, object]) -> CachedPage:
-    """Return a list as it is sent."""
-    body = msgspec.json.encode(content, order="sorted")
-    return page_cache.seal(web.Response(body=body, content_type="application/json", charset="utf-8"))
 
 
 async def _refusals(context: Context, repo: str, issues: Sequence[IssueRow]) -> dict[str, str]:

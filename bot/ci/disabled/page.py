@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.ci.disabled import rows
+from bot.ci.disabled import rows, sent_lists
 from bot.ci.disabled.lists import LISTS
 from bot.ci.trunk import reading
 from bot.web import access, parameters
@@ -39,7 +39,7 @@ async def find(request: web.Request) -> Found:
         repository = (await reading.find(tx, hidden, parameters.repo(request), "")).repository
         return Found(
             repo=repository["full_name"],
-            made_at=await rows.made_at(tx, repository["repository_id"]),
+            made_at=await sent_lists.made_at(tx, repository["repository_id"], next(iter(LISTS))),
             issues=await rows.disabling(tx, repository["repository_id"]),
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.disabled.tables import CANDIDATE, ISSUE, ci_disabling, ci_list
+from bot.ci.disabled.tables import CANDIDATE, ISSUE, ci_disabling
 from bot.ingest import watched
 from bot.ingest.tables import records
 from bot.oot.allowlist import rows as allowlists
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.page_cache import CachedPage
 
 ISSUES_MOST = 5_000  # of a repository, the oldest first: nobody can push them out by opening more
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
@@ -52,14 +51,6 @@ class DisablingRow(TypedDict):
     problems: list[str]
     created_at: int | None
     updated_at: int | None
-
-
-class ListRow(TypedDict):
-    """A list as it is sent."""
-
-    body: bytes
-    gzipped: bytes
-    etag: str
 
 
 async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
@@ -129,34 +120,6 @@ async def replace(tx: Transaction, repository_id: int, issues: Sequence[Disablin
         }
         keys = ["repository_id", "number"]
         await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=new), changed)
-
-
-async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
-    """Store a list; returns whether it differs from the one before."""
-    mine = (ci_list.c.repository_id == repository_id, ci_list.c.name == name)
-    before = (await tx.run(sa.select(ci_list.c.etag).where(*mine))).scalar()
-    new = {"body": page.body, "gzipped": page.gzipped, "etag": page.etag, "made_at": tx.now}
-    if before == page.etag:
-        await tx.run(sa.update(ci_list).where(*mine).values(made_at=tx.now))
-        return False
-    insert = tx.insert(ci_list).values(repository_id=repository_id, name=name, **new)
-    await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "name"], set_=new))
-    return True
-
-
-async def list_of(tx: Transaction, repository_id: int, name: str) -> ListRow | None:
-    """Return a list as it was made last."""
-    query = sa.select(ci_list.c.body, ci_list.c.gzipped, ci_list.c.etag)
-    return await tx.row_as(
-        ListRow, query.where(ci_list.c.repository_id == repository_id, ci_list.c.name == name)
-    )
-
-
-async def made_at(tx: Transaction, repository_id: int) -> int | None:
-    """Return when the lists of a repository were made last."""
-    query = sa.select(sa.func.min(ci_list.c.made_at)).where(ci_list.c.repository_id == repository_id)
-    at: int | None = (await tx.run(query)).scalar()
-    return at
 
 
 def _plain(row: DisablingRow | None) -> dict[str, Any] | None:

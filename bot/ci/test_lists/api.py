@@ -1,0 +1,140 @@
+"""GET /api/ci/{owner}/{repo}/test-times.json and the like, and shards.json: what CI plans its jobs with."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from bot.ci.disabled import rows as disabled_rows
+from bot.ci.disabled import sent_lists
+from bot.ci.test_lists import shards, times
+from bot.ci.test_lists.make import NAMES
+from bot.ci.trunk import reading
+from bot.core.errors import Rejected
+from bot.oot.allowlist import rows as allowlists
+from bot.web import access, bodies, parameters
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from bot.ci.trunk.rows import RepositoryRow
+    from bot.db.transaction import Transaction
+    from bot.web.page_cache import CachedPage
+
+SHARDS_MOST = 1_000
+TESTS_MOST = 20_000
+NAME_MOST = 1_000  # characters of a test
+BODY_MOST = 2 * 1024 * 1024  # bytes
+LONG = 200  # characters of a base name or configuration
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
+_names = msgspec.json.Decoder(Annotated[list[Name], Meta(max_length=TESTS_MOST)])
+
+
+class Shard(Struct, frozen=True, kw_only=True):
+    """Tests to be run one after the other, the longest first, and how long they take"""
+
+    tests: list[str]
+    seconds: float
+
+
+class Shards(Answer, frozen=True, kw_only=True):
+    """A suite in shards that take about the same time"""
+
+    shards: list[Shard]
+    unknown: Annotated[
+        list[str], Meta(description="tests of unknown time: they count as the mean of the others")
+    ]
+
+
+async def _listed(request: web.Request, *, name: str) -> web.Response:
+    """Answer with a list as it was made last."""
+    async with request.app[CONTEXT].store.read() as tx:
+        repository = await _repository(request, tx)
+        made = await _made(tx, repository, name)
+    return sent_lists.answer(request, made)
+
+
+@in_render_thread
+async def divide(request: web.Request) -> web.Response:
+    """Answer with the tests of the query in shards; without any, with all those whose times are known."""
+    given = parameters.given(request, "tests")
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    return await _divide(request, names)
+
+
+async def divide_posted(request: web.Request) -> web.Response:
+    """Answer with the tests of the body in shards."""
+    body = await bodies.read_body(request, limit=BODY_MOST)
+    try:
+        names = await asyncio.to_thread(_names.decode, body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        expected = f"send a JSON list of at most {TESTS_MOST:,} names of tests"
+        raise Rejected(400, "invalid_body", f"{expected}: {error}"[:300]) from None
+    return await in_render_thread(partial(_divide, names=names))(request)
+
+
+async def _divide(request: web.Request, names: Sequence[str]) -> web.Response:
+    count = parameters.whole(request, "n", default=0, most=SHARDS_MOST)
+    if not count:
+        raise Rejected(400, "invalid_parameter", "n is missing: it says how many shards are wanted")
+    if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
+        detail = f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each"
+        raise Rejected(400, "invalid_parameter", detail)
+    base_name = parameters.given(request, "base")[:LONG] or times.DEFAULT
+    config = parameters.given(request, "config")[:LONG] or times.DEFAULT
+    async with request.app[CONTEXT].store.read() as tx:
+        made = await _made(tx, await _repository(request, tx), "test-times")
+    seconds = times.best(msgspec.json.decode(made.body), base_name, config)
+    found = shards.divide(names or seconds, seconds, count)
+    return send(
+        Shards(
+            shards=[Shard(tests=one.tests, seconds=round(one.seconds, times.DIGITS)) for one in found.shards],
+            unknown=found.unknown,
+        )
+    )
+
+
+async def _repository(request: web.Request, tx: Transaction) -> RepositoryRow:
+    """Return the repository asked about: that of the path, or the backend's."""
+    repo, backend = parameters.repo(request), parameters.given(request, "backend")
+    hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
+    repository = (await reading.find(tx, hidden, repo, "")).repository
+    if not backend:
+        return repository
+    listed = await allowlists.in_force(tx)
+    entry = listed.find(backend) if listed else None
+    if entry is None or entry.level < disabled_rows.LEAST_LEVEL or hidden.has(entry.repo):
+        raise Rejected(404, "unknown_backend", f"no backend {backend[:200]} is listed here")
+    return (await reading.find(tx, hidden, entry.repo, "")).repository
+
+
+async def _made(tx: Transaction, repository: RepositoryRow, name: str) -> CachedPage:
+    made = await sent_lists.last(tx, repository["repository_id"], name)
+    if made is None:
+        detail = f"no times of tests are known of {repository['full_name']} yet"
+        raise Rejected(404, "no_list", detail)
+    return made
+
+
+def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    return in_render_thread(partial(_listed, name=name))
+
+
+def setup(app: web.Application) -> None:
+    """Add the lists."""
+    path = "/api/ci/{owner}/{repo}/shards.json"
+    app.add_routes(
+        [
+            *(web.get(f"/api/ci/{{owner}}/{{repo}}/{name}.json", _handler(name)) for name in NAMES),
+            web.get(path, divide),
+            web.post(path, divide_posted),
+        ]
+    )

@@ -1,0 +1,16 @@
+"""The feature `test_lists`: how long tests take, as lists that CI is planned with."""
+
+from __future__ import annotations
+
+from bot.core.feature import Feature
+
+FEATURE = Feature(
+    name="test_lists",
+    tables="bot.ci.test_lists.tables",
+    tasks={"test_lists": "bot.ci.test_lists.make:run", "test_lists_check": "bot.ci.test_lists.make:check"},
+    background=frozenset({"test_lists"}),
+    periodic="bot.ci.test_lists.make:periodic",
+    routes="bot.ci.test_lists.api:setup",
+    openapi="bot.ci.test_lists.openapi:OPERATIONS",
+    settings="bot.ci.test_lists.settings:TimesSettings",
+)

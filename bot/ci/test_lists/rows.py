@@ -1,0 +1,133 @@
+"""Statements on how long tests take."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ci.test_lists.tables import test_time, test_time_source
+from bot.ci.test_lists.times import Seconds
+from bot.ci.test_results.tables import test, test_class, test_job, test_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from bot.db.transaction import Transaction
+
+BATCH = 200  # jobs or tests of one statement
+TIME, SOURCE = test_time.c, test_time_source.c
+SUMMARY, CLASS = test_summary.c, test_class.c
+
+
+class SuiteRow(TypedDict):
+    """What a job spent on a suite."""
+
+    generation: int
+    invoking_file: str
+    file: str
+    suite: str
+    time_ms: int
+
+
+class NamedTest(TypedDict):
+    """A test, named."""
+
+    id: int
+    file: str
+    suite: str
+    name: str
+
+
+class Stored(NamedTuple):
+    """Times of a base name and configuration."""
+
+    files: Seconds
+    classes: Seconds
+    at: int
+
+
+async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
+    """Return what some jobs spent on their suites."""
+    found: list[SuiteRow] = []
+    columns = (SUMMARY.generation, SUMMARY.invoking_file, CLASS.file, CLASS.suite, SUMMARY.time_ms)
+    query = sa.select(*columns).join_from(test_summary, test_class, CLASS.id == SUMMARY.class_id)
+    for start in range(0, len(generations), BATCH):
+        some = query.where(SUMMARY.generation.in_(generations[start : start + BATCH]))
+        found += await tx.rows_as(SuiteRow, some)
+    return found
+
+
+async def named(tx: Transaction, ids: Collection[int]) -> list[NamedTest]:
+    """Return some tests that stand in a file, with their names."""
+    found: list[NamedTest] = []
+    ordered = sorted(ids)
+    query = sa.select(test.c.id, CLASS.file, CLASS.suite, test.c.name).join_from(
+        test, test_class, CLASS.id == test.c.class_id
+    )
+    for start in range(0, len(ordered), BATCH):
+        some = query.where(test.c.id.in_(ordered[start : start + BATCH]), CLASS.file != "")
+        found += await tx.rows_as(NamedTest, some)
+    return found
+
+
+async def with_results(tx: Transaction, repository_ids: Collection[int]) -> list[int]:
+    """Return which of some repositories have results of tests."""
+    found = []
+    for one in sorted(repository_ids):
+        query = sa.select(test_job.c.run_id).where(test_job.c.repository_id == one).limit(1)
+        if await tx.row(query) is not None:
+            found.append(one)
+    return found
+
+
+async def source(tx: Transaction, repository_id: int) -> str | None:
+    """Return the digest of the jobs that the lists of a repository were made of."""
+    query = sa.select(SOURCE.digest).where(SOURCE.repository_id == repository_id)
+    found: str | None = (await tx.run(query)).scalar()
+    return found
+
+
+async def store_source(tx: Transaction, repository_id: int, digest: str) -> None:
+    """Store what the lists of a repository were made of."""
+    new = {"digest": digest, "at": tx.now}
+    insert = tx.insert(test_time_source).values(repository_id=repository_id, **new)
+    await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
+
+
+async def times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Stored]:
+    """Return the times of a repository by base name and configuration."""
+    query = sa.select(test_time).where(TIME.repository_id == repository_id)
+    return {
+        (row["base_name"], row["config"]): Stored(_read(row["files"]), _read(row["classes"]), row["at"])
+        for row in await tx.rows(query)
+    }
+
+
+async def store_times(tx: Transaction, repository_id: int, new: Mapping[tuple[str, str], Stored]) -> None:
+    """Store times of some base names and configurations."""
+    for (base_name, config), stored in sorted(new.items()):
+        values = {"files": _written(stored.files), "classes": _written(stored.classes), "at": stored.at}
+        insert = tx.insert(test_time).values(
+            repository_id=repository_id, base_name=base_name, config=config, **values
+        )
+        keys = ["repository_id", "base_name", "config"]
+        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=values))
+
+
+async def forget_times(tx: Transaction, repository_id: int, *, before: int) -> None:
+    """Delete the times of base names without a job since then (epoch milliseconds)."""
+    used = sa.select(TIME.base_name).where(TIME.repository_id == repository_id, TIME.at >= before)
+    old = (TIME.repository_id == repository_id, TIME.base_name.not_in(used))
+    await tx.run(sa.delete(test_time).where(*old))
+
+
+def _read(content: bytes) -> Seconds:
+    found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
+    return found
+
+
+def _written(seconds: Seconds) -> bytes:
+    return zlib.compress(msgspec.json.encode(seconds), 6)
