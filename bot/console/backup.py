@@ -1,4 +1,4 @@
-"""ootbot backup: copy the database while the bot runs."""
+"""ootbot backup: copy the database, and blobs, while the bot runs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,43 @@ HELP = """Copy the database to a new FILE while the bot runs.
 \b
 SQLite: a database file, put back by copying it to DATA_DIR/ootbot.db. PostgreSQL: an archive of pg_dump, put back
 with pg_restore. The copy is checked before it gets its name; a file that is there is never replaced.
-docs/operations.md says how to restore.
+With --blobs, logs and other large files are copied as well, after the database; those that are in the FOLDER already
+are not copied again, and nothing is deleted there. docs/operations.md says how to restore.
 \b
   ootbot backup /backup/ootbot-$(date +%F).db
+  ootbot backup /backup/ootbot-$(date +%F).db --blobs /backup/blobs
 """
 
 
 @click.command(help=HELP)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--blobs",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Copy the folder of logs and other large files, too.",
+)
 @config_option
-def backup(file: Path, config: Path | None) -> None:
-    """Copy the database."""
-    run(_backup(load_settings(config), file))
+def backup(file: Path, blobs: Path | None, config: Path | None) -> None:
+    """Copy the database, and the blobs if asked to."""
+    run(_backup(load_settings(config), file, blobs))
 
 
-async def _backup(settings: Settings, file: Path) -> None:
-    from bot.db import backup as copy  # noqa: PLC0415 - the other commands start without SQLAlchemy
+async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
+    from bot.ci.collect import blobs as places  # noqa: PLC0415 - the other commands start without SQLAlchemy
+    from bot.ci.collect import copy_blobs  # noqa: PLC0415
+    from bot.ci.collect.settings import is_remote  # noqa: PLC0415
+    from bot.core.errors import GiveUp  # noqa: PLC0415
+    from bot.db import backup as copy  # noqa: PLC0415
 
+    source = places.place(settings)
+    if blobs is not None and is_remote(source):
+        raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
     await asyncio.to_thread(copy.make, settings.database, file)
     size = (await asyncio.to_thread(file.stat)).st_size
     click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
+    if blobs is not None:  # after the database: what its rows name is there
+        done = await asyncio.to_thread(copy_blobs.copy, Path(source), blobs)
+        click.echo(
+            f"{blobs}: {done.files:,} files, {done.bytes / 1024 / 1024:.1f} MiB; {done.there:,} were there already"
+        )
