@@ -148,17 +148,18 @@ async def _follow(context: Context, run_ids: list[int]) -> None:
 
 async def _status(settings: Settings, *, as_json: bool) -> None:
     from bot.app import make_context  # noqa: PLC0415 - the same
-    from bot.ci.collect import backfill  # noqa: PLC0415 - the same
+    from bot.ci.collect import backfill, scope  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context, context.store.read() as tx:
-        found = await backfill.progress(tx)
+        found, collecting = await backfill.progress(tx), await scope.in_words(tx, settings)
     shown = [
         {**one, "oldest_wanted_at": one["oldest_wanted_at"] and iso_time(one["oldest_wanted_at"])}
         for one in found
     ]
     if as_json:
-        click.echo(json.dumps({"repos": shown}, indent=2))
+        click.echo(json.dumps({"collecting": collecting, "repos": shown}, indent=2))
         return
+    click.echo(f"collecting {collecting}")
     for one in shown:
         states = one["states"]
         assert isinstance(states, dict)

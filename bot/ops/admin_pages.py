@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
+from bot.ci.collect import scope
 from bot.ci.logs import failure_rows
 from bot.core.errors import Rejected
 from bot.ingest import inbox
@@ -90,6 +91,7 @@ async def overview(request: web.Request) -> web.Response:
         tasks = await overview_reads.task_counts(tx)
         sweeps = await overview_reads.sweeps(tx)
         failed = await failure_rows.of_last_day(tx)
+        collecting = await scope.in_words(tx, context.settings)
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
     budgets = [one for app in apps.values() for one in await app.budget_usage()]
     return render(
@@ -106,6 +108,7 @@ async def overview(request: web.Request) -> web.Response:
         tasks=tasks,
         sweeps=sweeps,
         failed=failed,
+        collecting=collecting,
         failed_jobs=failed["named"] + failed["generic"] + failed["no_log"],
         budgets=budgets,
         form_key=sessions.form_key(request),

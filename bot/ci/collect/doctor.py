@@ -33,16 +33,17 @@ async def check(target: Target) -> list[Finding]:
     try:
         async with target.store.read() as tx:
             chosen = await scope.whose(tx, target.settings)
+            words = await scope.in_words(tx, target.settings)
             listed = await allowlists.in_force(tx)
     except StoreUnavailable as problem:
         return [warning("collecting", str(problem)[:200], "start `ootbot serve` once: it makes the tables")]
     if not chosen:
-        return [ok("collecting", "off: set CI=upstream,backends to collect logs and artifacts")]
+        return [ok("collecting", words)]
     repos = list(target.settings.upstream_repo) if UPSTREAM in chosen else []
     if BACKENDS in chosen and listed:
         repos += [entry.repo for entry in listed.entries if entry.level >= scope.LEAST_LEVEL]
     return [
-        ok("collecting", f"of {' and '.join(chosen)}"),
+        ok("collecting", words),
         await _place(target),
         _disk(target),
         _patterns(),

@@ -25,8 +25,29 @@ LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 async def whose(tx: Transaction, settings: Settings) -> tuple[str, ...]:
     """Return whose CI is collected: as set, or what unset means on this database."""
     chosen = settings.of(CollectSettings).ci
+    return await _default(tx) if chosen is None else chosen
+
+
+async def in_words(tx: Transaction, settings: Settings) -> str:
+    """Return whose CI is collected, whether that was set or is the database's default, and how to change it."""
+    chosen, default = settings.of(CollectSettings).ci, await _default(tx)
+    unset = "on for a new database" if default else "off for one that was in use before there was collecting"
     if chosen is not None:
-        return chosen
+        return f"{_named(chosen)}: CI={','.join(chosen) or 'off'} is set; unset, it is {unset}"
+    change = (
+        "set CI=off to collect nothing"
+        if default
+        else "set CI=upstream,backends to collect logs and artifacts"
+    )
+    return f"{_named(default)}: CI is unset, which is {unset}; {change}"
+
+
+def _named(chosen: Sequence[str]) -> str:
+    return f"of {' and '.join(chosen)}" if chosen else "off"
+
+
+async def _default(tx: Transaction) -> tuple[str, ...]:
+    """Return what an unset CI means on this database."""
     stored = await tx.run(sa.select(ci_default.c.value).where(ci_default.c.name == "ci"))
     return () if stored.scalar() == "off" else (UPSTREAM, BACKENDS)
 

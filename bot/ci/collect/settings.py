@@ -49,7 +49,7 @@ class CollectSettings:
 
     ci: tuple[str, ...] | None = option(
         "Whose CI is collected: upstream, backends (listed at L2 or above), both, or off; unset: both, "
-        "but off on a database made before this option.",
+        "but off on a database that was in use before there was collecting. `ootbot doctor` says which applies.",
         scope,
         default=None,
     )

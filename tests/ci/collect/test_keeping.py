@@ -108,7 +108,9 @@ async def test_past_runs_are_collected_by_hand(bot, github, today):
     assert one["calls_last_hour"] >= 5
     assert one["bytes_last_hour"] > 0
     assert one["oldest_wanted_at"] is None
-    assert UPSTREAM in (await ootbot(bot, "ci", "status"))[1]
+    _, out, _ = await ootbot(bot, "ci", "status")
+    assert UPSTREAM in out
+    assert "collecting of upstream and backends: CI is unset, which is on for a new database" in out
 
 
 async def test_what_failed_is_fetched_again_by_hand_and_what_is_there_is_not(bot, github, received, today):
@@ -138,7 +140,7 @@ async def test_by_hand_nothing_is_collected_that_the_settings_leave_out(bot, git
 async def test_doctor_says_what_collecting_needs(bot):
     _, out, _ = await ootbot(bot, "doctor", "--json")
     checks = {one["name"]: one for one in json.loads(out)["checks"]}
-    assert checks["collecting"]["detail"] == "of upstream and backends"
+    assert checks["collecting"]["detail"].startswith("of upstream and backends: CI is unset")
     for name in ("blobs", "parser child", "google-re2", f"actions of {UPSTREAM}"):
         assert checks[name]["status"] == "ok", checks[name]
 
