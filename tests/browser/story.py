@@ -47,6 +47,7 @@ async def tell(bot, github):
     await _trunk(bot, github)
     await _past(bot, chance)
     await _live(bot, github)
+    await _disabled(bot, github)
     await rollup.run(bot, None)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(
@@ -75,6 +76,23 @@ async def _trunk(bot, github):
         await jobs.add(tx, {row["job_key"]: row for row in rows})
     for _ in range(3):
         await recount.run(bot.context, None)
+
+
+async def _disabled(bot, github):
+    """Issues that disable tests and jobs, and some that do not."""
+    several = "\n".join(f"test_case_{number} (__main__.TestFusion): npu, linux" for number in range(4))
+    for title, body, by in (
+        ("DISABLED test_scatter_empty_index (__main__.TestScatter)", "Platforms: linux, npu, amiga", "alice"),
+        ("DISABLED MULTIPLE fusion tests", f"disable the following tests:\n```\n{several}\nnonsense\n```", "alice"),
+        ("DISABLED test_conv_dilated (__main__.TestConv)", "", "alice"),
+        ("DISABLED pull / linux-jammy-py3.12-with-a-long-name / test (distributed, 1, 3, linux.large)", "", "alice"),
+        ("UNSTABLE periodic / win-vs2022 / test (default)", "", "alice"),
+        ("DISABLED test_add (__main__.TestMath)", "", "mallory"),
+        ("DISABLED test_without_class", "", "alice"),
+        ("DISABLED test_gpu (__main__.TestGpu)", "platforms: amiga", "alice"),
+    ):
+        await github.open_issue(UPSTREAM, title, body, by=by)
+    await bot.settle(horizon=30)
 
 
 async def _live(bot, github):

@@ -37,6 +37,7 @@ PAGES = {
     "trunk-metrics": f"/{UPSTREAM}/metrics?days=30",
     "trunk-reliability": f"/{UPSTREAM}/reliability?days=30",
     "trunk-queue": f"/{UPSTREAM}/queue",
+    "disabled": f"/{UPSTREAM}/disabled",
     "sign-in": "/admin",
 }
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
