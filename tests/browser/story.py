@@ -83,9 +83,17 @@ async def _disabled(bot, github):
     several = "\n".join(f"test_case_{number} (__main__.TestFusion): npu, linux" for number in range(4))
     for title, body, by in (
         ("DISABLED test_scatter_empty_index (__main__.TestScatter)", "Platforms: linux, npu, amiga", "alice"),
-        ("DISABLED MULTIPLE fusion tests", f"disable the following tests:\n```\n{several}\nnonsense\n```", "alice"),
+        (
+            "DISABLED MULTIPLE fusion tests",
+            f"disable the following tests:\n```\n{several}\nnonsense\n```",
+            "alice",
+        ),
         ("DISABLED test_conv_dilated (__main__.TestConv)", "", "alice"),
-        ("DISABLED pull / linux-jammy-py3.12-with-a-long-name / test (distributed, 1, 3, linux.large)", "", "alice"),
+        (
+            "DISABLED pull / linux-jammy-py3.12-with-a-long-name / test (distributed, 1, 3, linux.large)",
+            "",
+            "alice",
+        ),
         ("UNSTABLE periodic / win-vs2022 / test (default)", "", "alice"),
         ("DISABLED test_add (__main__.TestMath)", "", "mallory"),
         ("DISABLED test_without_class", "", "alice"),

@@ -7,8 +7,13 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="test_lists",
     tables="bot.ci.test_lists.tables",
-    tasks={"test_lists": "bot.ci.test_lists.make:run", "test_lists_check": "bot.ci.test_lists.make:check"},
-    background=frozenset({"test_lists"}),
+    tasks={
+        "test_lists": "bot.ci.test_lists.make:run",
+        "test_lists_check": "bot.ci.test_lists.make:check",
+        "test_reruns": "bot.ci.test_lists.rerun_rows:run",
+    },
+    background=frozenset({"test_lists", "test_reruns"}),
+    prune="bot.ci.test_lists.rerun_rows:prune",
     periodic="bot.ci.test_lists.make:periodic",
     routes="bot.ci.test_lists.api:setup",
     openapi="bot.ci.test_lists.openapi:OPERATIONS",

@@ -61,6 +61,7 @@ async def check(context: Context, _task: Task) -> None:
         ours = await disabled_rows.repositories(tx, context.settings)
         for identifier in await rows.with_results(tx, ours):
             tx.enqueue("test_lists", str(identifier))
+        tx.enqueue("test_reruns", "")
 
 
 async def run(context: Context, task: Task) -> None:
@@ -131,11 +132,12 @@ async def _slow(context: Context, jobs: Mapping[tuple[int, str], Sequence[Stable
             blocks[key] += await asyncio.to_thread(_decoded, list(read.values()))
     means = await asyncio.to_thread(_slow_ids, blocks)
     async with context.store.read() as tx:
-        named = await rows.named(tx, means)
+        places = await rows.places(tx, means)
     found: dict[str, float] = {}
-    for one in named:
-        name = slow.key(one["name"], one["suite"])
-        found[name] = max(found.get(name, 0.0), round(means[one["id"]], times.DIGITS))
+    for test_id, place in places.items():
+        if place.file:
+            name = slow.key(place.name, place.suite)
+            found[name] = max(found.get(name, 0.0), round(means[test_id], times.DIGITS))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import msgspec
 import sqlalchemy as sa
 
+from bot.ci.test_lists.reruns import Place
 from bot.ci.test_lists.tables import test_time, test_time_source
 from bot.ci.test_lists.times import Seconds
 from bot.ci.test_results.tables import test, test_class, test_job, test_summary
@@ -32,15 +33,6 @@ class SuiteRow(TypedDict):
     time_ms: int
 
 
-class NamedTest(TypedDict):
-    """A test, named."""
-
-    id: int
-    file: str
-    suite: str
-    name: str
-
-
 class Stored(NamedTuple):
     """Times of a base name and configuration."""
 
@@ -60,16 +52,16 @@ async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
     return found
 
 
-async def named(tx: Transaction, ids: Collection[int]) -> list[NamedTest]:
-    """Return some tests that stand in a file, with their names."""
-    found: list[NamedTest] = []
+async def places(tx: Transaction, ids: Collection[int]) -> dict[int, Place]:
+    """Return the names of some tests."""
+    found: dict[int, Place] = {}
     ordered = sorted(ids)
-    query = sa.select(test.c.id, CLASS.file, CLASS.suite, test.c.name).join_from(
+    query = sa.select(test.c.id, test.c.name, CLASS.suite, CLASS.file).join_from(
         test, test_class, CLASS.id == test.c.class_id
     )
     for start in range(0, len(ordered), BATCH):
-        some = query.where(test.c.id.in_(ordered[start : start + BATCH]), CLASS.file != "")
-        found += await tx.rows_as(NamedTest, some)
+        some = query.where(test.c.id.in_(ordered[start : start + BATCH]))
+        found |= {row.id: Place(row.name, row.suite, row.file) for row in await tx.run(some)}
     return found
 
 

@@ -1,0 +1,116 @@
+"""Statements on reruns of disabled tests, and the task test_reruns that counts them, a job at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypedDict
+
+import sqlalchemy as sa
+
+from bot.ci.test_lists import reruns, rows
+from bot.ci.test_lists.reruns import Case
+from bot.ci.test_lists.tables import test_rerun, test_rerun_job
+from bot.ci.test_results import block
+from bot.ci.test_results import rows as result_rows
+from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.rows import DAY, TestJobRow
+from bot.ci.test_results.tables import test_failure, test_job
+from bot.ingest.prune import delete_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.queue.tasks import Task
+
+RECENT = 14 * DAY  # milliseconds
+KEPT = 30 * DAY
+JOBS_MOST = 200  # counted in one run
+TESTS_MOST = 20_000  # of one job
+BATCH = 500  # rows of one statement
+MOST_READ = 50_000  # rows of a page
+JOB, FAILURE, RERUN, COUNTED = test_job.c, test_failure.c, test_rerun.c, test_rerun_job.c
+
+
+class RerunRow(TypedDict):
+    """How often a test passed and failed in one job."""
+
+    name: str
+    suite: str
+    green: int
+    red: int
+    platforms: list[str]
+
+
+async def run(context: Context, _task: Task) -> None:
+    """Count the reruns of jobs that are new."""
+    async with context.store.read() as tx:
+        jobs = await _uncounted(tx)
+    for job in jobs:
+        await _count(context, job)
+
+
+async def _uncounted(tx: Transaction) -> list[TestJobRow]:
+    counted = sa.exists().where(COUNTED.generation == JOB.generation)
+    query = sa.select(*result_rows.WITHOUT_BLOCKS).where(
+        JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted
+    )
+    return await tx.rows_as(TestJobRow, query.order_by(JOB.at).limit(JOBS_MOST))
+
+
+async def _count(context: Context, job: TestJobRow) -> None:
+    async with context.store.read() as tx:
+        content = (await result_rows.blocks(tx, [job["generation"]])).get(job["generation"])
+        messages = await _messages(tx, job["generation"])
+        environments = await result_rows.environments(tx, [job["env_id"]])
+    decoded = await asyncio.to_thread(block.decode, content) if content else None
+    ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
+    async with context.store.read() as tx:
+        places = await rows.places(tx, ids)
+    cases = (
+        Case(places[test_id], block.outcome_of(code), messages.get(test_id, ""))
+        for test_id, code in (zip(decoded.ids, decoded.codes, strict=True) if decoded else ())
+        if test_id in places
+    )
+    found = await asyncio.to_thread(reruns.counted, cases)
+    common = {
+        "generation": job["generation"],
+        "repository_id": job["repository_id"],
+        "trusted": job["trusted"],
+        "platforms": sorted(platforms_of(job, environments.get(job["env_id"]))),
+        "at": job["at"],
+    }
+    new = [
+        common | place._asdict() | {"green": one.green, "red": one.red, "flaky": one.flaky}
+        for place, one in sorted(found.items())
+    ]
+    async with context.store.transaction() as tx:
+        for start in range(0, len(new), BATCH):
+            await tx.run(tx.insert(test_rerun).on_conflict_do_nothing(), new[start : start + BATCH])
+        done = tx.insert(test_rerun_job).values(generation=job["generation"], at=job["at"])
+        await tx.run(done.on_conflict_do_nothing())
+
+
+async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
+    """Return what the skipped cases of a job say."""
+    query = sa.select(FAILURE.test_id, FAILURE.message).where(
+        FAILURE.generation == generation, FAILURE.outcome == block.Code.SKIPPED
+    )
+    return {row.test_id: row.message for row in await tx.run(query)}
+
+
+async def since(tx: Transaction, repository_id: int, start: int) -> list[RerunRow]:
+    """Return the reruns of trusted jobs since a time (epoch milliseconds); of a job, those read last."""
+    shown = sa.exists().where(JOB.generation == RERUN.generation)
+    query = sa.select(RERUN.name, RERUN.suite, RERUN.green, RERUN.red, RERUN.platforms).where(
+        RERUN.repository_id == repository_id, RERUN.at >= start, RERUN.trusted, shown
+    )
+    return await tx.rows_as(RerunRow, query.order_by(RERUN.at.desc()).limit(MOST_READ))
+
+
+async def prune(context: Context) -> dict[str, int]:
+    """Delete old reruns."""
+    before = context.clock.now() - KEPT
+    await delete_rows(context, test_rerun_job, COUNTED.at < before)
+    return {"reruns of disabled tests": await delete_rows(context, test_rerun, RERUN.at < before)}
