@@ -1,7 +1,7 @@
 """The cases of a job in three bytes each: how every one ended, and how long it took, by the ids of the tests.
 
 A header (format, count), then zlib of three arrays, little-endian: differences between ascending test ids (u32 each),
-a byte of outcome and attempts, milliseconds (u32, 2**32 - 1 where not known).
+a byte of outcome, attempts and whether it was flaky, milliseconds (u32, 2**32 - 1 where not known).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FORMAT = 1
 HEADER = struct.Struct("<BI")
 NO_TIME = 2**32 - 1
 MOST_CASES = 4_000_000
-ATTEMPTS_MOST = 15  # more are written as that
+ATTEMPTS_MOST = 7  # more are written as that
+FLAKY = 0x80
 BYTES_A_CASE = 9
 
 
@@ -53,6 +54,7 @@ class Found(NamedTuple):
 
     code: Code
     attempts: int
+    flaky: bool  # some attempt passed and another one failed
     time_ms: int | None
 
 
@@ -60,7 +62,7 @@ class Block(NamedTuple):
     """A block, decoded: three arrays of the same length, by ascending test id."""
 
     ids: Sequence[int]
-    codes: Sequence[int]  # outcome | attempts << 4
+    codes: Sequence[int]  # outcome | attempts << 4 | FLAKY
     times: Sequence[int]  # milliseconds, or NO_TIME
 
     def find(self, test_id: int) -> list[Found]:
@@ -68,19 +70,26 @@ class Block(NamedTuple):
         at, found = bisect_left(self.ids, test_id), []
         while at < len(self.ids) and self.ids[at] == test_id:
             code, time = self.codes[at], self.times[at]
-            found.append(Found(outcome_of(code), code >> 4, None if time == NO_TIME else time))
+            found.append(
+                Found(outcome_of(code), attempts_of(code), code >= FLAKY, None if time == NO_TIME else time)
+            )
             at += 1
         return found
 
 
-def code_of(outcome: int, attempts: int) -> int:
+def code_of(outcome: int, attempts: int, *, flaky: bool = False) -> int:
     """Return the byte of an outcome after so many attempts."""
-    return outcome | min(attempts, ATTEMPTS_MOST) << 4
+    return outcome | min(attempts, ATTEMPTS_MOST) << 4 | (FLAKY if flaky else 0)
 
 
 def outcome_of(code: int) -> Code:
     """Return the outcome in such a byte."""
     return Code(code & 0xF)
+
+
+def attempts_of(code: int) -> int:
+    """Return how many attempts there were, by such a byte."""
+    return code >> 4 & ATTEMPTS_MOST
 
 
 def encode(cases: Iterable[tuple[int, int, int]]) -> bytes:

@@ -8,10 +8,11 @@ FEATURE = Feature(
     name="test_results",
     tables="bot.ci.test_results.tables",
     tasks={
+        "test_days": "bot.ci.test_results.count_days:run",
         "test_results": "bot.ci.test_results.store_job:run",
         "test_verdicts": "bot.ci.test_results.judge_failures:run",
     },
-    background=frozenset({"test_results", "test_verdicts"}),
+    background=frozenset({"test_days", "test_results", "test_verdicts"}),
     routes="bot.ci.test_results.pages.routes:setup",
     openapi="bot.ci.test_results.pages.openapi:OPERATIONS",
     settings="bot.ci.test_results.settings:TestSettings",

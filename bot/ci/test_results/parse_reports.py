@@ -15,6 +15,7 @@ import msgspec
 
 from bot.ci.collect.parsing import Broken, Refused
 from bot.ci.test_results import reports
+from bot.ci.test_results.block import code_of
 from bot.ci.test_results.cases import FAILING, JUST_PASSED, Cases, Group, Outcome, is_flaky
 from bot.ci.test_results.identity import digest
 from bot.ci.test_results.names import Place
@@ -49,7 +50,7 @@ PIECE = 1024 * 1024
 UNREADABLE_MOST = 200  # that are named
 REASON_MOST = 300  # characters
 EXCEPTIONAL_MOST = 2_000  # cases of a job with texts
-PASSED = bytes([Outcome.PASSED | 1 << 4])
+PASSED = bytes([code_of(Outcome.PASSED, 1)])
 QUIET = frozenset({Outcome.SKIPPED, Outcome.XFAILED, Outcome.XPASSED, Outcome.PASSED})
 RERUN_NOTE = '{"num_green"'  # begins what a run of disabled tests says of a case that it skipped
 
@@ -221,7 +222,7 @@ def _merged(results: reports.Results) -> Merged:
 def _group(place: Place, group: Group, names: list[str], exceptional: list[Exceptional]) -> MergedGroup:
     codes = bytearray(PASSED * len(names))
     for position, attempts in group.attempts.items():
-        codes[position] = attempts[-1].outcome | min(len(attempts), 15) << 4
+        codes[position] = code_of(attempts[-1].outcome, len(attempts), flaky=is_flaky(attempts))
     return MergedGroup(
         file=place.file,
         suite=place.suite,

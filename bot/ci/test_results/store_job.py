@@ -19,6 +19,7 @@ from bot.ci.collect.parsing import Request
 from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.test_results import (
+    count_days,
     environments,
     job_facts,
     job_rows,
@@ -140,6 +141,7 @@ async def _store(context: Context, job: _Job) -> None:
         )
         row["env_id"] = await environments.identifier(tx, environment)
         former = await _swap(tx, key, row)
+        count_days.request(tx, key.repository_id)
         stored = await rows.job(tx, key)
         assert stored
         failing = {one["test_id"] for one in made.failures}

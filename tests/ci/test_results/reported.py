@@ -75,7 +75,7 @@ async def outcomes(bot, **of):
     for row in await bot.rows("test_job"):
         if all(row[column] == value for column, value in of.items()):
             found += [
-                (names[test_id][2], block.outcome_of(code).name.lower(), code >> 4, time)
+                (names[test_id][2], block.outcome_of(code).name.lower(), block.attempts_of(code), time)
                 for test_id, code, time in block.cases(row["block"])
             ]
     return sorted(found)

@@ -20,12 +20,19 @@ def made(count, seed=1):
 
 
 def test_what_was_encoded_comes_back_in_the_order_of_the_tests():
-    cases = [(7, block.code_of(Code.FAILED, 40), NO_TIME), (3, block.code_of(Code.PASSED, 1), 12), (7, 20, 5)]
+    cases = [
+        (7, block.code_of(Code.FAILED, 40, flaky=True), NO_TIME),
+        (3, block.code_of(Code.PASSED, 1), 12),
+        (7, 20, 5),
+    ]
     encoded = block.encode(cases)
     assert encoded == block.encode(cases[::-1])
     assert list(block.cases(encoded)) == sorted(cases)
     decoded = block.decode(encoded)
-    assert [tuple(one) for one in decoded.find(7)] == [(Code.SKIPPED, 1, 5), (Code.FAILED, 15, None)]
+    assert [tuple(one) for one in decoded.find(7)] == [
+        (Code.SKIPPED, 1, False, 5),
+        (Code.FAILED, 7, True, None),
+    ]
     assert decoded.find(4) == decoded.find(8) == []
     assert list(block.cases(block.encode([]))) == list(block.cases(None)) == []
 

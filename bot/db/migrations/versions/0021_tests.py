@@ -23,7 +23,7 @@ def upgrade() -> None:
     _test_part()
     _test_summary()
     _test_failure()
-    _test_file_day()
+    _test_day()
     _test_state()
 
 
@@ -124,6 +124,8 @@ def _test_job() -> None:
         sa.Column("at", BIG, nullable=False),
         sa.Column("received_at", BIG, nullable=False),
         sa.Column("counted", BIG, nullable=False),
+        sa.Column("counted_day", sa.Integer(), nullable=True),
+        sa.Column("counted_group", sa.Text(), nullable=True),
         sa.Column("counted_block", sa.LargeBinary(), nullable=True),
         sa.Column("block", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("repository_id", "run_id", "run_attempt", "job_id", name="pk_test_job"),
@@ -142,8 +144,14 @@ def _test_job() -> None:
         "ix_test_job_uncounted",
         "test_job",
         ["repository_id", "at"],
-        sqlite_where=sa.text("trusted = 1 AND rerun_disabled = 0 AND counted != generation"),
-        postgresql_where=sa.text("trusted AND NOT rerun_disabled AND counted != generation"),
+        sqlite_where=sa.text(
+            "trusted = 1 AND rerun_disabled = 0 AND counted != generation "
+            "OR NOT (trusted = 1 AND rerun_disabled = 0) AND counted != 0"
+        ),
+        postgresql_where=sa.text(
+            "trusted AND NOT rerun_disabled AND counted != generation "
+            "OR NOT (trusted AND NOT rerun_disabled) AND counted != 0"
+        ),
     )
     op.create_index("ix_test_job_upstream_sha", "test_job", ["upstream_sha"])
 
@@ -218,22 +226,16 @@ def _test_failure() -> None:
     op.create_index("ix_test_failure_test_id", "test_failure", ["test_id", "at"])
 
 
-def _test_file_day() -> None:
+def _test_day() -> None:
     op.create_table(
-        "test_file_day",
+        "test_day",
         sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("file", sa.Text(), nullable=False),
-        sa.Column("part", sa.Integer(), nullable=False),
+        sa.Column("page", BIG, nullable=False),
         sa.Column("day", sa.Integer(), nullable=False),
-        sa.Column("runs", BIG, nullable=False),
-        sa.Column("failed", BIG, nullable=False),
-        sa.Column("flaky", BIG, nullable=False),
-        sa.Column("skipped", BIG, nullable=False),
-        sa.Column("time_ms", BIG, nullable=False),
         sa.Column("counts", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "file", "part", "day", name="pk_test_file_day"),
+        sa.PrimaryKeyConstraint("repository_id", "page", "day", name="pk_test_day"),
     )
-    op.create_index("ix_test_file_day_day", "test_file_day", ["repository_id", "day"])
+    op.create_index("ix_test_day_day", "test_day", ["day"])
 
 
 def _test_state() -> None:
