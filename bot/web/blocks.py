@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from bot.core import escaping
@@ -113,6 +113,47 @@ class JobLine:
     code: str = ""  # a line of the job's log
     place: str = ""  # the text of the link
     url: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSubject:
+    """The subject of sections at `head`: a head of a pull request, in its comment and check runs."""
+
+    repo: str
+    head_sha: str
+    labels: Mapping[str, str]  # what backends are called, by their names in lower case
+    url: str  # the address of this bot
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestLine:
+    """A test that fails on backends; all of it may come from outside: it is escaped where it is shown."""
+
+    name: str
+    words: str  # where it fails, and where it passes
+    verdict: str
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadTests:
+    """What a section at `head` says of a head."""
+
+    lines: tuple[TestLine, ...] = ()  # the first of them
+    total: int = 0
+    new: int = 0  # among all
+    url: str = ""  # where all of them are
+    thin: Mapping[str, str] = field(
+        default_factory=dict
+    )  # backends that passed with few tests, and with how many
+
+
+async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:
+    """Return what the first feature that has a section there says of a head's tests."""
+    for add in sections(features, "head"):
+        found: HeadTests = await add(tx, subject)
+        return found
+    return HeadTests()
 
 
 async def job_lines(features: Features, tx: Transaction, subject: BackendSubject) -> list[JobLine]:

@@ -13,8 +13,16 @@ FEATURE = Feature(
         "test_verdicts": "bot.ci.test_results.judge_failures:run",
     },
     background=frozenset({"test_days", "test_results", "test_verdicts"}),
+    before_commit="bot.ci.test_results.pulls_concerned:note",
     routes="bot.ci.test_results.pages.routes:setup",
     openapi="bot.ci.test_results.pages.openapi:OPERATIONS",
+    sections={
+        "job": "bot.ci.test_results.sections:of_job",
+        "run": "bot.ci.test_results.sections:of_run",
+        "pull": "bot.ci.test_results.sections:of_pull",
+        "commit": "bot.ci.test_results.sections:of_commit",
+        "head": "bot.ci.test_results.sections:of_head",
+    },
     settings="bot.ci.test_results.settings:TestSettings",
     commands={"tests": "bot.console.tests:tests"},
     parsers={

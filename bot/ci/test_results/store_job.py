@@ -26,6 +26,7 @@ from bot.ci.test_results import (
     judge_failures,
     judging_rows,
     known_tests,
+    pulls_concerned,
     rows,
     store_part,
 )
@@ -145,6 +146,8 @@ async def _store(context: Context, job: _Job) -> None:
         stored = await rows.job(tx, key)
         assert stored
         failing = {one["test_id"] for one in made.failures}
+        if stored["backend"] and stored["upstream_sha"]:
+            await pulls_concerned.request_publish_of_commit(tx, stored["upstream_sha"])
         judge_failures.request(tx, await judging_rows.heads_concerned(tx, stored, failing))
     if former:
         await delete_generations(context, [former])

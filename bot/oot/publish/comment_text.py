@@ -38,6 +38,7 @@ class Extent:
     left_out: str = ""
     passing: bool = True
     lists: bool = True  # of running, stopped and watched backends
+    tests: bool = True  # the list of failing tests
     sections: str = "all"  # all | blocking | none: which failing backends get one
     detail: failure_text.Detail = field(default_factory=failure_text.Detail)
     rows: int = 200  # of the table
@@ -79,7 +80,7 @@ def _extents() -> Iterator[Extent]:
     detail = replace(detail, messages=False)
     yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, messages"))
     detail = replace(detail, tests=0)
-    yield (extent := replace(extent, detail=detail, left_out=f"{extent.left_out}, failed tests"))
+    yield (extent := replace(extent, detail=detail, tests=False, left_out=f"{extent.left_out}, failed tests"))
     yield (
         extent := replace(extent, detail=replace(detail, jobs=5), left_out=f"{extent.left_out}, most jobs")
     )
@@ -114,6 +115,8 @@ def _paragraphs(pull: Pull, extent: Extent, mention: Collection[tuple[str, str]]
         commit = escaping.code(text.short(shown.head_sha))
         yield f"Until then, as on the **previous commit {commit}**: {_standing(shown)}."
     yield from filter(None, [_weight(backends), _table(backends, extent, shown.page_url)])
+    if extent.tests and shown.tests:
+        yield from filter(None, [failure_text.failing_tests(shown.tests)])
     for backend in backends:
         if backend.state.red and _has_section(backend, extent):
             yield _section(backend, extent.detail, mention)
@@ -187,6 +190,8 @@ def _row(backend: Backend) -> str:
     result = f"{words.sign(backend.state)} {words.word(backend.state)}"
     if backend.ignored_by:
         result += f", ignored by {escaping.code(backend.ignored_by)}"
+    if backend.thin and backend.state is State.SUCCESS:
+        result += f", but {backend.thin}"
     cells = [
         escaping.code(backend.label),
         result,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.verdict.view import Backend, FailedTest, Job
-    from bot.web.blocks import JobLine
+    from bot.web.blocks import HeadTests, JobLine
 
 LINE_LIMIT = 300  # characters of a line of a log
 MESSAGE_LIMIT = 600  # characters; the rest of a message is on the page
@@ -87,6 +87,29 @@ def job_line(job: Job) -> str:
         links(("log", job.url), ("artifacts", job.artifact_url), (_evidence(job), job.evidence_url)),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def failing_tests(tests: HeadTests) -> str:
+    """Return a list of the tests that fail on backends, the same test of several backends once; empty without any."""
+    if not tests.lines:
+        return ""
+    new = f", {tests.new} new with this change" if tests.new else ""
+    items = [
+        " · ".join(
+            part
+            for part in (
+                f"- {escaping.code(one.name)}",
+                escaping.text(one.words),
+                f"**{one.verdict}**" if one.verdict else "",
+                links(("history", one.url)),
+            )
+            if part
+        )
+        for one in tests.lines
+    ]
+    rest = tests.total - len(tests.lines)
+    more = [f"- …and {rest:,} more: {links(('all of them', tests.url))}"] if rest else []
+    return "\n".join([f"**{text.plural(tests.total, 'failing test')}**{new}:", "", *items, *more])
 
 
 def _why(line: JobLine) -> str:

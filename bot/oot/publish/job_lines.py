@@ -1,4 +1,4 @@
-"""What other capabilities say of backends' failed jobs, put into what is shown of a pull request."""
+"""What other capabilities say of backends' failed jobs and tests, put into what is shown of a pull request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.web import blocks
-from bot.web.blocks import BackendSubject
+from bot.web.blocks import BackendSubject, HeadSubject
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def added(tx: Transaction, context: Context, state: PullState) -> PullState:
-    """Return the state with lines on the failed jobs of every judged head."""
+    """Return the state with lines on the failed jobs and tests of every judged head."""
     heads = []
     for head in state.heads:
         view = await _of_pull(tx, context, head.view)
@@ -28,9 +28,20 @@ async def added(tx: Transaction, context: Context, state: PullState) -> PullStat
 
 
 async def _of_pull(tx: Transaction, context: Context, pull: Pull) -> Pull:
-    if not any(backend.failing for backend in pull.backends):
+    if not any(backend.jobs for backend in pull.backends):
         return pull
-    return replace(pull, backends=tuple([await _of_backend(tx, context, one) for one in pull.backends]))
+    subject = HeadSubject(
+        repo=pull.repo,
+        head_sha=pull.head_sha,
+        labels={backend.repo.casefold(): backend.label for backend in pull.backends},
+        url=context.settings.url,
+    )
+    tests = await blocks.head_tests(context.features, tx, subject)
+    backends = [
+        replace(await _of_backend(tx, context, one), thin=tests.thin.get(one.repo.casefold(), ""))
+        for one in pull.backends
+    ]
+    return replace(pull, backends=tuple(backends), tests=tests)
 
 
 async def _of_backend(tx: Transaction, context: Context, backend: Backend) -> Backend:

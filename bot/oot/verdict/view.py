@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.results.rows import JobRow
     from bot.oot.verdict.verdict import Facts, Verdict
-    from bot.web.blocks import JobLine
+    from bot.web.blocks import HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
 
@@ -115,6 +115,7 @@ class Backend:
     ignored_by: str | None = None  # login, with write access on upstream
     ignored_reason: str | None = None
     lines: tuple[JobLine, ...] = ()  # on jobs of its failed runs that were not reported by their names
+    thin: str = ""  # it passed, but ran far fewer tests than usual: how many
 
     @property
     def label(self) -> str:
@@ -179,6 +180,7 @@ class Pull:
     previous: Pull | None = None  # the last head with a verdict, while this one has no report yet
     gate_unknown: str = ""  # why the blocking backends are unknown; empty when they are known
     answers: tuple[Answer, ...] = ()  # to the last commands, oldest first
+    tests: HeadTests | None = None  # that fail on backends
 
     @property
     def reported(self) -> bool:

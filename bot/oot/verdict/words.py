@@ -117,6 +117,8 @@ def headline(backend: Backend) -> str:
             line = "reported success, being confirmed"
         case State.HELD:
             line = f"needs {OK_TO_TEST}"
+        case State.SUCCESS if backend.thin:
+            line = f"passed, but {backend.thin}"
         case State.SUCCESS if backend.jobs:
             line = _counted(backend, _passed(backend.jobs))
         case State.FAILURE if backend.failing:

@@ -67,6 +67,7 @@ class FailureOfTest(FailingRow):
     job_name: str
     workflow: str
     head_branch: str | None
+    upstream_repo: str | None
     pr_number: int | None
     trusted: bool
     env_id: int
@@ -141,7 +142,8 @@ async def failures_of(
 ) -> list[FailureOfTest]:
     """Return the newest failures of some tests, of the results that are shown."""
     columns = [*_FAILING, FAILURE.stack, FAILURE.trusted, JOB.run_id, JOB.run_attempt, JOB.job_id,
-               JOB.name.label("job_name"), JOB.workflow, JOB.head_branch, JOB.pr_number, JOB.env_id]  # fmt: skip
+               JOB.name.label("job_name"), JOB.workflow, JOB.head_branch, JOB.upstream_repo, JOB.pr_number,
+               JOB.env_id]  # fmt: skip
     joined = _WITH_TEST.join(test_job, JOB.generation == FAILURE.generation)
     query = sa.select(*columns).select_from(joined)
     query = query.where(FAILURE.test_id.in_(sorted(test_ids)), FAILURE.at >= since)
@@ -234,3 +236,22 @@ async def states_of(tx: Transaction, test_ids: Collection[int]) -> list[StateRow
     """Return the states of some tests, by environment."""
     query = sa.select(test_state).where(test_state.c.test_id.in_(sorted(test_ids)))
     return await tx.rows_as(StateRow, query.order_by(test_state.c.test_id, test_state.c.env_group))
+
+
+async def jobs_testing(tx: Transaction, upstream_sha: str) -> list[TestJobRow]:
+    """Return what upstream's own jobs and backends tested on a commit; what may be shown, the caller decides."""
+    query = sa.select(*WITHOUT_BLOCKS).where(JOB.upstream_sha == upstream_sha)
+    return await tx.rows_as(TestJobRow, query.order_by(JOB.at, JOB.generation).limit(MOST_JOBS))
+
+
+async def usual_counts(
+    tx: Transaction, repository_id: int, family: str, *, before: int, limit: int
+) -> list[int]:
+    """Return how many tests a family of jobs ran in its newest trusted runs, all shards together, the newest first."""
+    ran, newest = sa.func.sum(JOB.tests - JOB.skipped), sa.func.max(JOB.at)
+    query = (
+        sa.select(ran)
+        .where(BASELINE, JOB.repository_id == repository_id, JOB.family == family, JOB.at < before)
+        .group_by(JOB.run_id, JOB.run_attempt)
+    )
+    return [int(value) for value in (await tx.run(query.order_by(newest.desc()).limit(limit))).scalars()]

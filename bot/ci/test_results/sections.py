@@ -1,0 +1,179 @@
+"""What test results add to the pages of jobs, runs, commits and pull requests, and to comment and check runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.ci.test_results import on_head, rows
+from bot.ci.test_results.pages import failing, result_rows
+from bot.ci.test_results.pages.failing import RANK
+from bot.ci.test_results.verdict import YOURS, Verdict
+from bot.core.escaping import clean, shorten
+from bot.ingest import watched
+from bot.oot.allowlist import rows as allowlists
+from bot.web.blocks import Block, BlockLine, HeadTests, TestLine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bot.ci.test_results.on_head import Head, SameTest
+    from bot.ci.test_results.pages.failing import FailingTest
+    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.thin import Thin
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import CommitSubject, HeadSubject, JobSubject, PullSubject, RunSubject, Tone
+
+SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
+NAME_MOST, MESSAGE_MOST = 200, 160  # characters
+HEADING = "Failing tests"
+
+
+async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
+    """Return what a job's tests came to."""
+    jobs = await rows.jobs_of_run(tx, subject.repository_id, subject.run_id, subject.run_attempt)
+    mine = [job for job in jobs if job["job_id"] == subject.job_id]
+    return await _of_jobs(tx, mine, subject.repo, f"/{subject.repo}/run/{subject.run_id}/tests")
+
+
+async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return what a run's tests came to."""
+    jobs = await rows.jobs_of_run(tx, subject.repository_id, subject.run_id)
+    return await _of_jobs(tx, jobs, subject.repo, f"/{subject.repo}/run/{subject.run_id}/tests")
+
+
+async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return the tests that fail on the shown head, the same test of all backends as one."""
+    return await _of_commit(tx, subject.repo, subject.head_sha) if subject.head_sha else []
+
+
+async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+    """Return the tests that fail on a commit, the same test of all backends as one."""
+    return await _of_commit(tx, subject.repo, subject.sha)
+
+
+async def of_head(tx: Transaction, subject: HeadSubject) -> HeadTests:
+    """Return what comment and check runs say: of backends only, upstream's own failures are not theirs to tell."""
+    owners = await watched.ids(tx, subject.repo)
+    head = await on_head.read(tx, subject.repo, owners, subject.head_sha, subject.labels)
+    found = await on_head.failing_tests(tx, head, repo=subject.repo, backends_only=True)
+    little = await on_head.thin_jobs(tx, head)
+    return HeadTests(
+        lines=tuple(_test_line(one, subject.url) for one in found[:SHOWN]),
+        total=len(found),
+        new=sum(one.verdict in YOURS for one in found),
+        url=f"{subject.url}/{subject.repo}/commit/{subject.head_sha}/tests",
+        thin={backend: str(one) for backend, one in little.items()},
+    )
+
+
+async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page: str) -> list[Block]:
+    if not jobs:
+        return []
+    bad = [
+        job["generation"] for job in jobs if job["failed"] or job["errors"] or job["flaky"] or job["crashed"]
+    ]
+    tests = failing.group(await result_rows.failing(tx, bad), jobs)
+    lines = [
+        BlockLine(text=_counts(jobs), url=page, tone="bad" if any(one.failed for one in tests) else "good")
+    ]
+    lines += [_of_test(one, repo) for one in tests[:SHOWN]]
+    if len(tests) > SHOWN:
+        lines.append(BlockLine(text=f"all {len(tests):,}", url=page))
+    unreadable = sum(len(job["unreadable"]) for job in jobs)
+    if unreadable:
+        read = sum(job["files"] for job in jobs)
+        first = next(one for job in jobs for one in job["unreadable"])
+        words = f"{unreadable:,} of {read + unreadable:,} reports unreadable: {first['member']}: {first['reason']}"
+        lines.append(BlockLine(text=_short(words, NAME_MOST + MESSAGE_MOST), tone="warn"))
+    return [Block(heading="Tests", lines=tuple(lines))]
+
+
+async def _of_commit(tx: Transaction, repo: str, sha: str) -> list[Block]:
+    listed = await allowlists.in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    head = await on_head.read(tx, repo, await watched.ids(tx, repo), sha, labels)
+    if not head.jobs:
+        return []
+    found = await on_head.failing_tests(tx, head, repo=repo)
+    page = f"/{repo}/commit/{sha}/tests"
+    lines = [_of_same(one) for one in found[:SHOWN]]
+    if not found:
+        lines.append(BlockLine(text="no test failed", tone="good"))
+    words = f"all {len(found):,}, with their jobs" if found else _counts(head.jobs)
+    lines.append(BlockLine(text=words, url=page))
+    return [Block(heading=HEADING, lines=tuple(lines)), *_thin(await on_head.thin_jobs(tx, head), head)]
+
+
+def _thin(found: Mapping[str, Thin], head: Head) -> list[Block]:
+    names = {
+        (job["backend"] or "").casefold(): (head.labels[job["repository_id"]], job["backend"] or "")
+        for job in head.jobs
+        if job["backend"]
+    }
+    lines = [
+        BlockLine(
+            text=f"{names[backend][0]} passed, but {little}", url=f"/oot/{names[backend][1]}", tone="warn"
+        )
+        for backend, little in sorted(found.items())
+    ]
+    return [Block(heading="Fewer tests than usual", lines=tuple(lines))] if lines else []
+
+
+def _of_same(one: SameTest) -> BlockLine:
+    parts = [
+        _short(one.name, NAME_MOST),
+        one.words,
+        verdict(one.verdict),
+        _short(one.test.message, MESSAGE_MOST),
+    ]
+    return BlockLine(
+        text=" · ".join(part for part in parts if part),
+        url=f"/{one.repo}/test/{one.test.digest}",
+        tone=_tone(one.verdict),
+    )
+
+
+def _of_test(one: FailingTest, repo: str) -> BlockLine:
+    name = " ".join(part for part in (one.file, one.suite, one.name) if part)
+    words = verdict(one.verdict) if one.failed else "flaky: passed when tried again"
+    parts = [_short(name, NAME_MOST), words, _short(one.message, MESSAGE_MOST)]
+    return BlockLine(
+        text=" · ".join(part for part in parts if part),
+        url=f"/{repo}/test/{one.digest}",
+        tone=_tone(one.verdict) if one.failed else "warn",
+    )
+
+
+def _test_line(one: SameTest, url: str) -> TestLine:
+    return TestLine(
+        name=shorten(clean(one.name), NAME_MOST),
+        words=one.words,
+        verdict=verdict(one.verdict),
+        url=f"{url}/{one.repo}/test/{one.test.digest}",
+    )
+
+
+def verdict(of: str | None) -> str:
+    """Return a verdict in a word or two; empty where it says nothing."""
+    return "" if of in (None, Verdict.NO_BASELINE) else str(of).replace("_", " ")
+
+
+def _tone(of: str | None) -> Tone:
+    return "bad" if RANK[of] <= RANK[Verdict.NO_BASELINE] else "warn"
+
+
+def _counts(jobs: Sequence[TestJobRow]) -> str:
+    counts = failing.sums(jobs)
+    failed = counts["failed"] + counts["errors"]
+    parts = [
+        f"{counts['tests']:,} tests",
+        f"{counts['passed']:,} passed",
+        f"{failed:,} failed" if failed else "",
+        f"{counts['skipped']:,} skipped" if counts["skipped"] else "",
+        f"{counts['flaky']:,} flaky" if counts["flaky"] else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _short(text: str, most: int) -> str:
+    return shorten(" ".join(clean(text).split()), most)

@@ -1,0 +1,36 @@
+"""Green because nothing ran: jobs that passed with far fewer tests than they usually have. Pure."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USUAL_RUNS = 5  # the newest trusted ones
+LEAST_RUNS = 3  # fewer say nothing of what is usual
+SHARE = 0.5
+
+
+class Thin(NamedTuple):
+    """How many tests ran, and how many usually do."""
+
+    ran: int
+    usual: int
+
+    def __str__(self) -> str:
+        return f"ran {self.ran:,} of {self.usual:,} tests"
+
+
+def thin(ran: int, usual: Sequence[int]) -> Thin | None:
+    """Return that fewer than half as many tests ran as in the newest trusted runs; None where enough ran, or who knows.
+
+    >>> thin(120, [8400, 8398, 8401, 8396, 8400])
+    Thin(ran=120, usual=8400)
+    """
+    newest = usual[:USUAL_RUNS]
+    if len(newest) < LEAST_RUNS:
+        return None
+    middle = median(newest)
+    return Thin(ran, round(middle)) if ran < middle * SHARE else None

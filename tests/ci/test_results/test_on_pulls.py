@@ -1,0 +1,139 @@
+"""What pull requests say of tests: the same test of all backends once, upstream's beside, and greens that ran little."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from bot.ci.test_results.tables import test_job
+from tests.ci.test_results.reported import JOB, case, leave, ran, xml
+from tests.harness import L3, L4, UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = SQLITE
+HORIZON = 200
+HOSTILE = "test_@octocat|&lt;img src=x&gt;`](https://evil.example)"
+
+
+@pytest.fixture
+async def pull(bot, github):
+    made = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
+    await bot.settle()
+    return made
+
+
+async def own_ci(github, pull, *cases):
+    """Upstream's own CI on the pull request."""
+    fork = github.state.repos.get("someone/pytorch") or github.add_repo("someone/pytorch", install=[])
+    return await ran(
+        github,
+        {"a.xml": xml(*cases)},
+        event="pull_request",
+        head_repo=fork,
+        head_sha=pull.head_sha,
+        conclusion="failure",
+    )
+
+
+async def backend_ci(bot, github, repo, *cases, conclusion="failure"):
+    """A backend's run on the newest dispatch, reported and with a report of tests."""
+    run = await github.start_run(repo, event="repository_dispatch")
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(repo), conclusion=conclusion, run_id=str(run.id))
+    await leave(github, run, job, {"a.xml": xml(*cases)}, conclusion=conclusion)
+    await bot.settle(horizon=HORIZON)
+
+
+def comment(github, pull):
+    found = [comment.body for comment in github.comments(pull) if comment.app is not None]
+    return found[0] if found else None
+
+
+def listed(text):
+    """The lines of the list of failing tests."""
+    return [line for line in text.splitlines() if line.startswith("- ") and "[history](" in line]
+
+
+async def test_the_same_test_of_several_backends_is_one_line_beside_upstream(bot, github, pull):
+    await own_ci(github, pull, case("test_add_cuda", suite="TestOpsCUDA"), case("test_own", "failed"))
+    for backend, device in ((L3, "npu"), (L4, "tpu")):
+        await backend_ci(
+            bot,
+            github,
+            backend,
+            case(f"test_add_{device}", "failed", suite=f"TestOps{device.upper()}", message="3 != 4"),
+            *([case(HOSTILE, "failed")] if device == "npu" else []),
+        )
+    text = comment(github, pull)
+    first, second = listed(text)
+    assert "fails on npu and tpu, passes upstream (cuda)" in first
+    assert "/test/" in first
+    assert "fails on npu" in second
+    assert "@octocat" not in text
+    assert "](https://evil" not in text
+    assert "test_own" not in text  # upstream's own failures are for its own pages
+    for page in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}/tests"):
+        _, shown = await bot.get(page)
+        assert "test_own" in shown
+        assert "<img src=x" not in shown
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "fails on npu and tpu, passes upstream (cuda)" in shown
+
+
+async def test_failures_of_upstream_alone_make_no_comment(bot, github, pull):
+    run, job = await own_ci(github, pull, case("test_own", "failed", message="3 != 4"))
+    await bot.settle(horizon=HORIZON)
+    assert comment(github, pull) is None
+    for page in (f"/{UPSTREAM}/job/{job.id}", f"/{UPSTREAM}/run/{run.id}", f"/{UPSTREAM}/pull/{pull.number}"):
+        _, shown = await bot.get(page)
+        assert "test_own" in shown
+        assert "3 != 4" in shown
+
+
+async def test_over_ten_failing_tests_are_a_link(bot, github, pull):
+    await backend_ci(bot, github, L3, *(case(f"test_{number:02}", "failed") for number in range(12)))
+    text = comment(github, pull)
+    assert len(listed(text)) == 10
+    assert (
+        f"…and 2 more: [all of them]({bot.context.settings.url}/{UPSTREAM}/commit/{pull.head_sha}/tests)"
+        in text
+    )
+
+
+async def test_of_a_private_backend_no_test_is_named(bot, github, pull):
+    await backend_ci(bot, github, L3, case("test_secret", "failed"))
+    assert "test_secret" in comment(github, pull)
+    about = {
+        "id": github.state.repo(L3).id,
+        "full_name": L3,
+        "private": True,
+        "updated_at": "2030-01-01T00:00:00Z",
+    }
+    await bot.send("repository", {"action": "privatized", "repository": about})
+    await bot.settle(horizon=HORIZON)
+    assert "test_secret" not in comment(github, pull)
+    for page in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}", f"/{L3}/tests"):
+        assert "test_secret" not in str((await bot.get(page))[1])
+
+
+async def test_a_green_that_ran_little_is_told_at_the_gate_and_in_the_comment(bot, github):
+    many = [case(f"test_{number}") for number in range(40)]
+    for _ in range(3):
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await backend_ci(bot, github, L4, *many, conclusion="success")
+        bot.clock.advance(60)
+    async with bot.store.transaction() as tx:  # as runs for commits of a trusted branch are
+        await tx.run(sa.update(test_job).values(trusted=True))
+    pull = await github.open_pull(UPSTREAM, labels=["ciflow/oot/npu"])
+    await bot.settle()
+    await backend_ci(bot, github, L3, case("test_0", "failed"))
+    few = [case("test_0"), case("test_1"), *(case(f"test_{number}", "skipped") for number in range(2, 40))]
+    await backend_ci(bot, github, L4, *few, conclusion="success")
+    words = "passed, but ran 2 of 40 tests"
+    assert words in comment(github, pull)
+    checks = {run.name: run for run in github.check_runs(UPSTREAM, pull.head_sha)}
+    assert words in checks["oot / gate"].output.summary
+    assert words in checks["oot / tpu"].output.title
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert words in shown
