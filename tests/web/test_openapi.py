@@ -27,7 +27,7 @@ PAGES = {
     "/{owner}/{repo}/commit/{sha}/tests", "/{owner}/{repo}/run/{id}/tests", "/{owner}/{repo}/test/{digest}", "/{owner}/{repo}/tests",
     "/{owner}/{repo}/tests/file/{path}", "/{owner}/{repo}/flaky",
     "/{owner}/{repo}/job/{id}/utilization",
-    "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
+    "/{owner}/{repo}/storage", "/{owner}/{repo}/upload/{id}", "/{owner}/{repo}/upload/{id}/log", "/{owner}/{repo}/upload/{id}/log.txt",
     "/hud/{owner}/{repo}/{branch}",  # and what they need: for people, who find the JSON behind each linked there
     "/", "/api", "/oot", "/oot/levels", "/oot/metrics", "/oot/{org}/{repo}", "/{owner}/{repo}/pull/{number}",
     "/{owner}/{repo}/commit/{sha}", "/static/{name}", "/favicon.ico", "/admin", "/admin/deliveries",

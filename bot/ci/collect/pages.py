@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.ci.collect import api, job_names, job_reads, rows, uploads
+from bot.ci.collect import api, job_names, job_reads, rows, storage_page, uploads
 from bot.core.links import web_url
 from bot.oot.results import dispatches
 from bot.web import blocks, html, parameters
@@ -117,5 +117,6 @@ def setup(app: web.Application) -> None:
             web.get(r"/{owner}/{repo}/job/{id:\d+}", job),
             web.get(r"/{owner}/{repo}/run/{id:\d+}", run),
             web.get(r"/{owner}/{repo}/upload/{id:\d+}", upload),
+            web.get("/{owner}/{repo}/storage", storage_page.storage),
         ]
     )

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from bot.ci.collect import job_reads
+from bot.ci.collect.blob_store import BlobsUnavailable
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs import rows, stored
 from bot.core.errors import Rejected
 from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aiohttp import web
 
     from bot.ci.logs.rows import LogRow
     from bot.ci.logs.stored import Index
     from bot.context import Context
     from bot.db.transaction import Transaction
+
+warnings = structlog.get_logger("bot.ci.logs")
 
 TAIL = 64 * 1024  # bytes read at once from the end of a blob
 
@@ -52,13 +60,27 @@ async def _job(request: web.Request, tx: Transaction) -> LogOf:
     return LogOf(repo=job["repo"], repository_id=repository_id, job_id=job["id"], name=job["name"] or "job")
 
 
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Raise Rejected 503 where the store of logs does not answer."""
+    try:
+        yield
+    except BlobsUnavailable as error:
+        warnings.warning("logs cannot be read", error=str(error))
+        detail = (
+            "logs cannot be read right now: the store that keeps them does not answer; try again in a moment"
+        )
+        raise Rejected(503, "unavailable", detail, headers={"Retry-After": "10"}) from None
+
+
 async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> list[bytes]:
     """Return some lines as they are kept; raises BlobMissing."""
     index = await read_index(context, row)
     blocks = index.around(first, last)
     if not blocks or last < first:
         return []
-    part = await context.resource(BLOBS).get(row["blob"] or "", *index.part(blocks))
+    with readable():
+        part = await context.resource(BLOBS).get(row["blob"] or "", *index.part(blocks))
     text = b"".join(index.inflate(blocks, part))
     skipped = first - index.entries[blocks[0]].first_line
     return text.split(b"\n")[skipped : skipped + last - first + 1]
@@ -67,10 +89,11 @@ async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> lis
 async def read_index(context: Context, row: LogRow) -> Index:
     """Read the index of a stored log; raises BlobMissing."""
     blobs, key = context.resource(BLOBS), row["blob"] or ""
-    size = await blobs.size(key)
-    tail = await blobs.get(key, max(size - TAIL, 0), TAIL)
-    start = stored.index_start(tail, size)
-    length = size - stored.END.size - start
-    begin = len(tail) - stored.END.size - length
-    content = tail[begin : begin + length] if begin >= 0 else await blobs.get(key, start, length)
+    with readable():
+        size = await blobs.size(key)
+        tail = await blobs.get(key, max(size - TAIL, 0), TAIL)
+        start = stored.index_start(tail, size)
+        length = size - stored.END.size - start
+        begin = len(tail) - stored.END.size - length
+        content = tail[begin : begin + length] if begin >= 0 else await blobs.get(key, start, length)
     return stored.parse_index(content)

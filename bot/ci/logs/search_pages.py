@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.logs import patterns, search, search_rows
+from bot.ci.logs import log_reads, patterns, search, search_rows
 from bot.ci.logs.sections import job_page, log_page
 from bot.core.errors import Rejected
 from bot.web import html, parameters
@@ -86,7 +86,7 @@ async def _search(request: web.Request, logs: list[SearchableRow], pattern: str,
     context = request.app[CONTEXT]
     _check(pattern)
     address = client_ip(request, context.settings.trusted_proxies)
-    with context.resource(search.SEARCHES).admitted(address):
+    with context.resource(search.SEARCHES).admitted(address), log_reads.readable():
         found = await search.search(context, logs[first:], pattern)
     done = min(first, len(logs)) + len(found)
     return LogSearch(

@@ -134,6 +134,13 @@ async def test_storage_by_day_and_workflow(bot, github, clock):
     _, answer = await bot.get(f"/api/ci/storage/{UPSTREAM}")
     (row,) = answer["storage"]
     assert (row["workflow"], row["artifacts"], row["bytes"] > 1000) == ("CI", 2, True)
+    status, page = await bot.get(f"/{UPSTREAM}/storage")
+    assert status == 200
+    assert f"2 artifacts of {UPSTREAM}, " in page
+    assert "<bdi>CI</bdi>" in page
+    assert "100 %" in page
+    run = (await bot.rows("ci_artifact"))[0]["run_id"]
+    assert f'href="/{UPSTREAM}/storage"' in (await bot.get(f"/{UPSTREAM}/run/{run}"))[1]
 
 
 async def test_nothing_of_a_private_repository_is_shown(bot, github):
@@ -151,6 +158,7 @@ async def test_nothing_of_a_private_repository_is_shown(bot, github):
         f"/api/ci/jobs/{secret.full_name}/{job.id}",
         f"/api/ci/artifacts/{secret.full_name}",
         f"/api/ci/storage/{secret.full_name}",
+        f"/{secret.full_name}/storage",
     ):
         assert (await bot.get(path))[0] == 404, path
         assert (await bot.get(path, headers=ADMIN))[0] == 200, path

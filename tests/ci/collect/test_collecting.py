@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.ci.collect import blobs
+from bot.ci.collect import blobs, workspace
 from tests.harness import L1, L2, UPSTREAM
 from tests.serving import SQLITE
 
@@ -277,6 +277,20 @@ async def test_lost_deliveries_are_made_up_for(bot, github):
     found = await fetches(bot)
     assert found["log", job.id] == ("stored", None)
     assert "parsed" in {state for (kind, _), (state, _) in found.items() if kind == "artifact"}
+
+
+async def test_with_a_full_disk_nothing_is_collected_and_deliveries_go_on(bot, github, received, monkeypatch):
+    monkeypatch.setattr(workspace, "LEAST_FREE", 2**62)
+    _, job = await ended_job(github)
+    await bot.settle(horizon=10)
+    _, answer = await bot.get(f"/api/ci/jobs/{UPSTREAM}/{job.id}")
+    assert (answer["log"]["state"], answer["log"]["reason"]) == ("wanted", "disk full")
+    await github.open_pull(UPSTREAM)
+    await bot.settle()
+    assert len(await bot.rows("oot_dispatch")) == 4
+    monkeypatch.setattr(workspace, "LEAST_FREE", 0)
+    await bot.settle(horizon=700)
+    assert (await bot.get(f"/api/ci/jobs/{UPSTREAM}/{job.id}"))[1]["log"]["state"] == "stored"
 
 
 @pytest.mark.parametrize("collecting", [{"ci_calls_per_hour": 60}], indirect=True)

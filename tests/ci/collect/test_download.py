@@ -128,6 +128,17 @@ async def test_one_redirect_is_followed_without_our_token_and_no_second_one(insi
         await inside.fetch(where, tmp_path / "file", most=10)
 
 
+async def test_the_store_is_reached_through_the_proxy(site, tmp_path):
+    """The proxy knows where the store is; we could not even resolve its name."""
+    site.answers["/a"] = responding()
+    through = Downloads(api_url="http://127.0.0.1:1/api/v3", own_port=8080, proxy=site.url)
+    got = await through.fetch(Location(url="http://store.invalid/a"), tmp_path / "file", most=len(CONTENT))
+    await through.close()
+    assert (got.size, (tmp_path / "file").read_bytes()) == (len(CONTENT), CONTENT)
+    (asked,) = site.requests
+    assert asked.raw_path == "http://store.invalid/a"
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -114,6 +114,24 @@ async def test_two_gibibytes_a_day_are_the_most(bot, dispatch):
     assert (await send(bot, dispatch, token=token))[0] == 202
 
 
+async def test_a_body_that_comes_too_slowly_ends(bot, dispatch, monkeypatch):
+    monkeypatch.setattr(uploads, "GRACE", 0.3)
+    bearer = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
+    payload = dispatch.client_payload
+    path = f"/api/oot/uploads?kind=log&delivery_id={payload['delivery_id']}&run_id=900&workflow=CI&job=build"
+    headers = {
+        "Authorization": f"Bearer {bearer}".encode(),
+        uploads.TOKEN_HEADER: payload["callback_token"].encode(),
+        "Content-Length": b"80000",
+    }
+    head = request_head("POST", path, headers)
+    status, answer = await converse(bot.url, head + b"one\n", bytes(1000), pause=1.0)
+    assert (status, answer["error"]) == (408, "body_timeout")
+    assert await bot.rows("ci_upload") == []
+    assert list((bot.context.settings.data_dir / "tmp").iterdir()) == []
+    assert (await send(bot, dispatch))[0] == 202  # its place is free again
+
+
 async def test_four_at_once(bot, dispatch):
     """Four bodies that are under way; a fifth is told to come back."""
     bearer = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
