@@ -57,6 +57,7 @@ class Store:
         self.name = secrets.token_hex(8)  # of this process among those that share the database
         self.work_waiting = asyncio.Event()  # set whenever a commit, here or elsewhere, may have left work
         self._before_commit = tuple(before_commit)
+        self._kept: dict[str, Any] = {}  # of committed rows, by slot
         self._busy_timeout = busy_timeout
         self._engine = engines.make(self.url, busy_timeout, lost_after)
         self._reader = engines.read_only(self._engine)
@@ -141,6 +142,7 @@ class Store:
             sqlite=self.sqlite,
             watchdog=watchdog,
             before_commit=self._before_commit,
+            kept=self._kept,
         )
 
     @contextlib.asynccontextmanager

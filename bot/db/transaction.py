@@ -31,7 +31,7 @@ BeforeCommit = Callable[["Transaction", Changed], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Slot(Generic[T]):
-    """A place where one part of the program keeps something for the length of a transaction."""
+    """A place where a part of the program keeps something while a transaction runs, or while a store is open."""
 
     name: str
     make: Callable[[], T]  # its first content
@@ -59,6 +59,7 @@ class Transaction:
         sqlite: bool,
         watchdog: Watchdog | None = None,
         before_commit: Sequence[BeforeCommit] = (),
+        kept: dict[str, Any] | None = None,
     ) -> None:
         self.conn = conn
         self.now = now  # epoch milliseconds
@@ -70,6 +71,7 @@ class Transaction:
         self._before_commit = before_commit
         self._requests: dict[tuple[str, str], TaskRequest] = {}
         self._slots: dict[str, Any] = {}
+        self._kept = {} if kept is None else kept
         self._changed: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
 
     def slot(self, slot: Slot[T]) -> T:
@@ -77,6 +79,14 @@ class Transaction:
         if slot.name not in self._slots:
             self._slots[slot.name] = slot.make()
         found: T = self._slots[slot.name]
+        return found
+
+    def kept(self, slot: Slot[T]) -> T:
+        """Return what a slot holds for as long as the store is open, made on first use.
+
+        Only what was committed belongs into it: a rollback takes nothing away.
+        """
+        found: T = self._kept.setdefault(slot.name, slot.make())
         return found
 
     def empty(self, slot: Slot[T]) -> T:

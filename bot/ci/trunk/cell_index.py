@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.ci.collect import job_names
-from bot.ci.trunk import branches, stale_days, stored_cells
+from bot.ci.trunk import branches, column_ids, stale_days, stored_cells
 from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
-from bot.ci.trunk.stale_days import DAY, RUNNERS, Place
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.ci.trunk.stale_days import DAY
+from bot.ci.trunk.tables import branch_commit, ci_cell
 from bot.core import escaping
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bot.ci.collect.job_names import JobName
+    from bot.ci.trunk.column_ids import Named
     from bot.db.transaction import Changed, Transaction
 
 TITLE_MOST = 120  # characters
@@ -26,7 +24,6 @@ GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
 CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
 OTHER = CONCLUSION_OF["other"]
-COLUMN = ci_column.c
 # what a job's record decides; what its log and tests add stays when the record changes
 _FROM_RECORD = (
     "numbered_column_id", "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at",
@@ -34,16 +31,6 @@ _FROM_RECORD = (
 )  # fmt: skip
 
 _OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
-
-ColumnKey = tuple[int, str, str]
-COLUMN_KEY = ("repository_id", "workflow", "job")
-
-
-class _Known(NamedTuple):
-    """A column that exists."""
-
-    id: int
-    seen: int
 
 
 class _Job(TypedDict):
@@ -116,29 +103,16 @@ async def write(tx: Transaction, changed: Changed) -> None:
     shas = {one["head_sha"] for one in (*named, *runs)} | {push["after"] for push in pushes}
     shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
-    await _mark_days(tx, {sha for sha in shas if sha}, named)
-
-
-async def _mark_days(tx: Transaction, shas: Collection[str], jobs: Sequence[_Job]) -> None:
-    """Have the days of some commits, and of the runners of some jobs, counted again."""
-    places = await stale_days.of_commits(tx, shas) if shas else []
-    places += [
-        Place(job["repository_id"], RUNNERS, job["created_at"] // DAY) for job in jobs if job["created_at"]
-    ]
-    await stale_days.mark(tx, places)
+    runners = {(job["repository_id"], job["created_at"] // DAY) for job in named if job["created_at"]}
+    await stale_days.mark_commits(tx, {sha for sha in shas if sha}, runners)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
-    names = {(job["repository_id"], job["id"]): _name(job) for job in jobs}
-    seen: dict[tuple[int, JobName], int] = {}
-    for job in jobs:
-        column = (job["repository_id"], names[job["repository_id"], job["id"]])
-        seen[column] = max(seen.get(column, 0), (job["created_at"] or tx.now) // DAY)
-    ids = await _column_ids(tx, seen)
-    rows: dict[tuple[int, int], Mapping[str, Any]] = {}
-    for job in jobs:
-        place = (job["repository_id"], job["id"])
-        rows[place] = _cell(job, names[place], ids)
+    names = [column_ids.named(job["workflow_name"] or "", job["name"] or "") for job in jobs]
+    both = list(zip(jobs, names, strict=True))
+    days = [(job["repository_id"], name, (job["created_at"] or tx.now) // DAY) for job, name in both]
+    ids = await column_ids.of(tx, days)
+    rows = {(job["repository_id"], job["id"]): _cell(job, name, ids) for job, name in both}
     statement = tx.insert(ci_cell)
     update = {name: statement.excluded[name] for name in _FROM_RECORD}
     keys = [column.name for column in ci_cell.primary_key.columns]
@@ -148,11 +122,7 @@ async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
     )
 
 
-def _name(job: _Job) -> JobName:
-    return job_names.parse(job["workflow_name"] or "", job["name"] or "")
-
-
-def _cell(job: _Job, name: JobName, ids: Mapping[ColumnKey, int]) -> Mapping[str, Any]:
+def _cell(job: _Job, name: Named, ids: Mapping[column_ids.Key, int]) -> Mapping[str, Any]:
     repository = job["repository_id"]
     conclusion = job["conclusion"] or ""
     return {
@@ -160,11 +130,11 @@ def _cell(job: _Job, name: JobName, ids: Mapping[ColumnKey, int]) -> Mapping[str
         "head_sha": job["head_sha"],
         "column_id": ids[repository, name.workflow, name.job],
         "job_id": job["id"],
-        "numbered_column_id": ids[repository, name.workflow, name.numbered] if name.shards else None,
+        "numbered_column_id": name.numbered and ids[repository, name.workflow, name.numbered],
         "run_id": job["run_id"] or 0,
         "attempt": job["run_attempt"] or 1,
-        "shard": name.shard or 0,
-        "shards": name.shards or 0,
+        "shard": name.shard,
+        "shards": name.shards,
         "state": STATE_OF.get(job["status"] or "", 0),
         "conclusion": CONCLUSION_OF.get(conclusion, OTHER),
         "queued_at": job["created_at"],
@@ -178,53 +148,6 @@ def runner_label(labels: Sequence[str]) -> str | None:
     """Return the most specific label of a job: the second of several, since the first is a family's."""
     chosen = labels[1] if len(labels) > 1 else next(iter(labels), None)
     return chosen and escaping.one_line(chosen)[:TITLE_MOST]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Wanted:
-    """A column that some jobs have."""
-
-    name: JobName
-    seen: int  # the day of the newest
-
-
-async def _column_ids(tx: Transaction, seen: Mapping[tuple[int, JobName], int]) -> dict[ColumnKey, int]:
-    """Return the ids of the columns of some names, given with their days; makes those that are new."""
-    wanted: dict[ColumnKey, _Wanted] = {}
-    for (repository, name), day in seen.items():
-        for job in {name.job, name.numbered} if name.shards else {name.job}:
-            key = (repository, name.workflow, job)
-            newest = max(day, wanted[key].seen) if key in wanted else day
-            wanted[key] = _Wanted(name=name, seen=newest)
-    known = await _known_columns(tx, wanted)
-    if outdated := sorted(
-        key for key, one in wanted.items() if key not in known or known[key].seen < one.seen
-    ):
-        statement = tx.insert(ci_column)
-        newer = sa.case((statement.excluded.seen > COLUMN.seen, statement.excluded.seen), else_=COLUMN.seen)
-        again = statement.on_conflict_do_update(index_elements=list(COLUMN_KEY), set_={"seen": newer})
-        await tx.run(again, [_column(key, wanted[key]) for key in outdated])
-        known |= await _known_columns(tx, outdated)
-    return {key: one.id for key, one in known.items()}
-
-
-async def _known_columns(tx: Transaction, wanted: Iterable[ColumnKey]) -> dict[ColumnKey, _Known]:
-    columns = [COLUMN[name] for name in COLUMN_KEY]
-    query = sa.select(*columns, COLUMN.id, COLUMN.seen).where(tx.among(columns, sorted(wanted)))
-    return {
-        (repository, workflow, job): _Known(found, seen)
-        for repository, workflow, job, found, seen in await tx.run(query)
-    }
-
-
-def _column(key: ColumnKey, wanted: _Wanted) -> Mapping[str, Any]:
-    return {
-        **dict(zip(COLUMN_KEY, key, strict=True)),
-        "base_name": wanted.name.base_name,
-        "config": wanted.name.config,
-        "flags": ",".join(wanted.name.flags),
-        "seen": wanted.seen,
-    }
 
 
 async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:

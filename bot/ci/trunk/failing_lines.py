@@ -26,4 +26,4 @@ async def write(
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))
         await stored_cells.changed(tx, [(repository_id, sha) for sha in shas])
-        await stale_days.mark(tx, await stale_days.of_commits(tx, shas, repository_id=repository_id))
+        await stale_days.mark_commits(tx, shas)

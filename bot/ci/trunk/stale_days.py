@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.trunk.tables import branch_commit, ci_stale_day
+from bot.db.columns import Big
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -31,20 +32,25 @@ async def mark(tx: Transaction, places: Iterable[Place]) -> None:
     """Mark days as stale, under a new random mark each."""
     rows = [{**place._asdict(), "mark": secrets.randbits(62)} for place in sorted(set(places))]
     if rows:
-        statement = tx.insert(ci_stale_day)
-        keys = [column.name for column in ci_stale_day.primary_key.columns]
-        again = {"mark": statement.excluded.mark}
-        await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=again), rows)
+        await tx.run(_again(tx.insert(ci_stale_day)), rows)
 
 
-async def of_commits(
-    tx: Transaction, shas: Collection[str], *, repository_id: int | None = None
-) -> list[Place]:
-    """Return the days of the branches that some commits are on."""
-    query = sa.select(COMMIT.repository_id, COMMIT.branch, COMMIT.at).where(COMMIT.sha.in_(sorted(shas)))
-    if repository_id is not None:
-        query = query.where(COMMIT.repository_id == repository_id)
-    return [Place(repository, branch, at // DAY) for repository, branch, at in await tx.run(query)]
+async def mark_commits(
+    tx: Transaction, shas: Collection[str], runners: Collection[tuple[int, int]] = ()
+) -> None:
+    """Mark the days of the branches that some commits are on, and those of the runners of some repositories."""
+    if shas:
+        random = sa.literal(secrets.randbits(62), Big)
+        place = (COMMIT.repository_id, COMMIT.branch, (COMMIT.at // DAY).label("day"))
+        days = sa.select(*place, random).where(COMMIT.sha.in_(sorted(shas))).distinct().order_by(*place)
+        names = [column.name for column in ci_stale_day.columns]
+        await tx.run(_again(tx.insert(ci_stale_day).from_select(names, days)))
+    await mark(tx, [Place(repository, RUNNERS, day) for repository, day in runners])
+
+
+def _again(statement: Any) -> Any:
+    keys = [column.name for column in ci_stale_day.primary_key.columns]
+    return statement.on_conflict_do_update(index_elements=keys, set_={"mark": statement.excluded.mark})
 
 
 async def newest(tx: Transaction, limit: int) -> dict[Place, int]:

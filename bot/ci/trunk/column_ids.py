@@ -1,0 +1,106 @@
+"""Numbers of the grid's columns: a column is made when the first of its jobs is heard of."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from bot.ci.collect import job_names
+from bot.ci.trunk.tables import ci_column
+from bot.db.transaction import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bot.db.transaction import Transaction
+
+COLUMN = ci_column.c
+KEY = ("repository_id", "workflow", "job")
+NAMES_MOST = 20_000  # of jobs, taken apart
+KNOWN_MOST = 50_000  # columns
+Key = tuple[int, str, str]
+
+
+class Named(NamedTuple):
+    """What a job's name says of its column."""
+
+    workflow: str
+    job: str  # without shard and runner
+    numbered: str | None  # with its numbers, where these may be a shard and not part of the name
+    shard: int
+    shards: int  # 0: none
+    base_name: str
+    config: str
+    flags: str
+
+
+class _Column(NamedTuple):
+    id: int
+    seen: int  # the day of its newest job
+
+
+# what is stored and is not deleted as long as younger jobs than 400 days come in
+KNOWN: Slot[dict[Key, _Column]] = Slot("columns of the grid", dict)
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def named(workflow: str, name: str) -> Named:
+    """Take a job's name apart."""
+    found = job_names.parse(workflow, name)
+    return Named(
+        workflow=found.workflow,
+        job=found.job,
+        numbered=found.numbered if found.shards else None,
+        shard=found.shard or 0,
+        shards=found.shards or 0,
+        base_name=found.base_name,
+        config=found.config,
+        flags=",".join(found.flags),
+    )
+
+
+async def of(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) -> Mapping[Key, int]:
+    """Return the numbers of the columns of some jobs, given with their repository and day; makes those that are new."""
+    wanted: dict[Key, tuple[int, Named]] = {}
+    for repository, name, day in jobs:
+        for job in (name.job, name.numbered):
+            if job is not None:
+                key = (repository, name.workflow, job)
+                if key not in wanted or wanted[key][0] < day:
+                    wanted[key] = (day, name)
+    kept = tx.kept(KNOWN)
+    known = {key: kept[key] for key in wanted if key in kept}
+    if unsure := [key for key, (day, _) in wanted.items() if key not in known or known[key].seen < day]:
+        if len(kept) + len(unsure) > KNOWN_MOST:
+            kept.clear()
+        found = await _read(tx, unsure)  # before anything is made that a rollback would take away
+        kept |= found
+        known |= found
+    if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
+        statement = tx.insert(ci_column)
+        newer = sa.case((statement.excluded.seen > COLUMN.seen, statement.excluded.seen), else_=COLUMN.seen)
+        again = statement.on_conflict_do_update(index_elements=list(KEY), set_={"seen": newer})
+        await tx.run(again, [_row(key, *wanted[key]) for key in outdated])
+        known |= await _read(tx, outdated)
+    return {key: one.id for key, one in known.items()}
+
+
+async def _read(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
+    columns = [COLUMN[name] for name in KEY]
+    query = sa.select(*columns, COLUMN.id, COLUMN.seen).where(tx.among(columns, sorted(wanted)))
+    return {
+        (repository, workflow, job): _Column(found, seen)
+        for repository, workflow, job, found, seen in await tx.run(query)
+    }
+
+
+def _row(key: Key, day: int, name: Named) -> Mapping[str, Any]:
+    return {
+        **dict(zip(KEY, key, strict=True)),
+        "base_name": name.base_name,
+        "config": name.config,
+        "flags": name.flags,
+        "seen": day,
+    }
