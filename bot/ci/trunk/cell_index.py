@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TITLE_MOST = 120  # characters
 GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
+COMMIT = branch_commit.c
 CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
 OTHER = CONCLUSION_OF["other"]
 # what a job's record decides; what its log and tests add stays when the record changes
@@ -30,6 +31,7 @@ _FROM_RECORD = (
     "completed_at", "runner_label",
 )  # fmt: skip
 
+_OF_COMMIT = ("at", "title", "author", "pr_number")
 _OF_PUSH: Mapping[str, Any] = {"parent": "", "replaces": "", "folded": 0}
 
 
@@ -153,7 +155,8 @@ def runner_label(labels: Sequence[str]) -> str | None:
 async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:
     """Write the head of each push to a branch; a branch that was deleted has none.
 
-    A head may be pushed more than once: of two pushes the greater text counts, so that their order does not.
+    A head may be pushed more than once: of two pushes the greater text counts, so that their order does not. What
+    GitHub's list said before gives way to a push.
     """
     rows: dict[tuple[int, str, str], dict[str, Any]] = {}
     for push in pushes:
@@ -163,19 +166,31 @@ async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:
     if not rows:
         return
     statement = tx.insert(branch_commit)
-    update = {
+    new = statement.excluded
+    update: dict[str, Any] = {
+        name: sa.case((COMMIT.listed, new[name]), else_=COMMIT[name]) for name in _OF_COMMIT
+    }
+    update |= {
         name: sa.case(
-            (
-                statement.excluded[name] > sa.func.coalesce(branch_commit.c[name], least),
-                statement.excluded[name],
-            ),
-            else_=branch_commit.c[name],
+            (COMMIT.listed | (new[name] > sa.func.coalesce(COMMIT[name], least)), new[name]),
+            else_=COMMIT[name],
         )
         for name, least in _OF_PUSH.items()
     }
     keys = [column.name for column in branch_commit.primary_key.columns]
     ordered = [rows[place] for place in sorted(rows)]
+    update["listed"] = sa.false()
     await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), ordered)
+    for push in pushes:
+        await _fold(tx, push)
+
+
+async def _fold(tx: Transaction, push: _Push) -> None:
+    """Take away the lines of commits that came with a push, but were listed before it was heard of."""
+    reference, came = push["ref"] or "", set(push["commits"] or ()) - {push["after"]}
+    if came and reference.startswith(HEADS):
+        here = (COMMIT.repository_id == push["repository_id"], COMMIT.branch == reference.removeprefix(HEADS))
+        await tx.run(sa.delete(branch_commit).where(*here, COMMIT.sha.in_(sorted(came)), COMMIT.listed))
 
 
 def _greater(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,6 +219,7 @@ def _commit(push: _Push) -> dict[str, Any] | None:
         "pr_number": pull_number(title),
         "folded": max(0, len(push["commits"] or []) - 1),
         "gone": False,
+        "listed": False,
     }
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from bot.ci.collect import budget, scope
 from bot.ci.trunk import branches, cell_index, rows, stale_days
-from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.stale_days import DAY, Place
 from bot.ci.trunk.tables import branch_commit
 from bot.core.errors import GitHubRefused
@@ -129,6 +129,7 @@ def _row(repository_id: int, branch: str, one: Listed, parent: str | None) -> di
         "pr_number": cell_index.pull_number(one.title),
         "folded": 0,
         "gone": False,
+        "listed": True,
     }
 
 
@@ -150,11 +151,14 @@ async def _folded(tx: Transaction, repository_id: int, branch: str) -> set[str]:
 
 
 async def _watched(tx: Transaction, settings: Settings, repository: RepositoryRow) -> list[str]:
-    globs = settings.of(TrunkSettings).ci_branches
-    known = await rows.branches(tx, repository["repository_id"]) if globs else []
-    chosen = [name for name in known if branches.watched(settings, repository, name)]
-    gone = await branches.deleted(tx, repository["repository_id"], chosen)
+    """Return the default branch, and those of the others that are watched and exist, the newest commits first."""
     default = repository["default_branch"]
-    return list(
-        dict.fromkeys([*([default] if default else []), *(name for name in chosen if name not in gone)])
-    )
+    chosen = [default] if default else []
+    if settings.of(TrunkSettings).ci_branches:
+        async for name in rows.every_branch(tx, repository["repository_id"]):
+            if name != default and branches.watched(settings, repository, name):
+                chosen.append(name)
+                if len(chosen) > BRANCHES_MOST:
+                    break
+    gone = await branches.deleted(tx, repository["repository_id"], chosen)
+    return [name for name in chosen if name == default or name not in gone]

@@ -12,7 +12,7 @@ from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -138,9 +138,20 @@ async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | N
 
 
 async def branches(tx: Transaction, repository_id: int) -> list[str]:
-    """Return the branches that have commits, by name."""
-    query = sa.select(COMMIT.branch).where(COMMIT.repository_id == repository_id).distinct()
-    return list((await tx.run(query.order_by(COMMIT.branch).limit(BRANCHES_MOST))).scalars())
+    """Return the branches that have commits, those with the newest ones first."""
+    return list((await tx.run(_branches(repository_id).limit(BRANCHES_MOST))).scalars())
+
+
+async def every_branch(tx: Transaction, repository_id: int) -> AsyncIterator[str]:
+    """Yield all branches that have commits, in the same order."""
+    async for part in tx.slices(_branches(repository_id), size=BRANCHES_MOST):
+        for row in part:
+            yield row["branch"]
+
+
+def _branches(repository_id: int) -> sa.Select[tuple[str]]:
+    query = sa.select(COMMIT.branch).where(COMMIT.repository_id == repository_id).group_by(COMMIT.branch)
+    return query.order_by(sa.func.max(COMMIT.at).desc(), COMMIT.branch)
 
 
 async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> CommitRow | None:

@@ -70,6 +70,7 @@ branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit
     column("pr_number", Big),
     must("folded", sa.Integer),  # further commits that came with it
     must("gone", sa.Boolean),  # no longer on the branch
+    must("listed", sa.Boolean, server_default=sa.false()),  # GitHub's list told of it, no push has
     sa.PrimaryKeyConstraint("repository_id", "branch", "sha", name="pk_branch_commit"),
     sa.Index("ix_branch_commit_at", "repository_id", "branch", "at", "sha"),
     sa.Index("ix_branch_commit_sha", "sha", "repository_id"),

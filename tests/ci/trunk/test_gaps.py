@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.trunk.settings import TrunkSettings
+from tests.ci.trunk.branch import push, told
 from tests.command import ootbot
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
@@ -88,3 +90,49 @@ async def test_what_was_before_the_app_is_filled_in(bot, github, today):
 @pytest.mark.parametrize("arguments", [(), ("x/y", "--commits", "0"), ("x/y", "--commits", "5001")])
 async def test_wrong_arguments_are_refused(bot, arguments):
     assert (await ootbot(bot, "ci", "backfill", *arguments))[0] == 2
+
+
+async def test_commits_that_were_listed_before_their_push_fold_under_its_head(bot, github):
+    base = await a_push(bot, github, "Base")
+    await bot.settle()
+    github.faults.add(**LOST)
+    shas = [await a_push(bot, github, title) for title in ("One", "Two", "Three")]
+    github.faults.clear()
+    await bot.wait(700)
+    assert [title for title, _ in await lines(bot)][:4] == ["Three", "Two", "One", "Base"]
+    event, body = push(bot, shas[-1], parent=base, title="Three")
+    body["commits"] = [{"id": sha} for sha in shas]
+    await told(bot, (event, body))
+    expected = [(line["title"], line["sha"]) for line in (await bot.get(API))[1]["lines"]]
+    assert expected[:2] == [("Three", shas[-1]), ("Base", base)]
+    (head,) = [row for row in await bot.rows("branch_commit") if row["sha"] == shas[-1]]
+    assert (head["parent"], head["folded"], head["author"]) == (base, 2, "octocat")
+    await bot.wait(700)
+    assert [(line["title"], line["sha"]) for line in (await bot.get(API))[1]["lines"]] == expected
+
+
+class TestBranches:
+    """A repository with many branches."""
+
+    @pytest.fixture
+    def settings(self, settings):
+        """The settings of a bot that watches release branches."""
+        watched = TrunkSettings(ci_branches=("release/*",))
+        return replace(settings, of_features={**settings.of_features, TrunkSettings: watched})
+
+    @SQLITE
+    async def test_a_watched_branch_is_listed_however_many_others_there_are(self, bot, github):
+        await told(bot, push(bot, "A", branch="release/1"), push(bot, "B", branch="release/0"))
+        for number in range(210):
+            event, body = push(bot, f"{number:040x}", branch=f"feature/{number}", at=number + 1)
+            await bot.send(event, body)
+        await bot.settle()
+        await bot.wait(700)
+        asked = {
+            call.query.partition("sha=")[2].partition("&")[0]
+            for call in github.calls
+            if call.path.endswith("/commits")
+        }
+        assert asked == {"main", "release/0", "release/1"}
+        known = (await bot.get(f"/hud/{UPSTREAM}/none"))[1]
+        assert "feature/209" in known
