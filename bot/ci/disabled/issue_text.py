@@ -68,6 +68,11 @@ def read(title: str, body: str | None, devices: Collection[str]) -> Reading:
     return Reading(kind="test", entries=tuple(entries), problems=tuple(problems))
 
 
+def is_test(text: str) -> bool:
+    """Whether a text names a test as an issue has to."""
+    return _TEST.fullmatch(text) is not None
+
+
 def job_parts(name: str) -> tuple[str, str, str]:
     """Return workflow, platform and configuration of a job's name; what it lacks is empty."""
     parts = [part.strip() for part in name.split("/", JOB_PARTS - 1)]

@@ -12,12 +12,12 @@ from msgspec import Meta, Struct
 
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled import sent_lists
-from bot.ci.test_lists import shards, times
+from bot.ci.test_lists import shards, suggestions_page, times
 from bot.ci.test_lists.make import NAMES
 from bot.ci.trunk import reading
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
-from bot.web import access, bodies, parameters
+from bot.web import access, bodies, html, parameters
 from bot.web.answers import Answer, send
 from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
@@ -129,11 +129,13 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 
 def setup(app: web.Application) -> None:
-    """Add the lists."""
+    """Add the lists, and the page of suggestions."""
+    html.add_templates(app, suggestions_page.TEMPLATES)
     path = "/api/ci/{owner}/{repo}/shards.json"
     app.add_routes(
         [
             *(web.get(f"/api/ci/{{owner}}/{{repo}}/{name}.json", _handler(name)) for name in NAMES),
+            web.get(suggestions_page.ADDRESS, suggestions_page.show),
             web.get(path, divide),
             web.post(path, divide_posted),
         ]

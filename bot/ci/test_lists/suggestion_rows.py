@@ -1,0 +1,66 @@
+"""Statements behind suggestions: where tests were flaky lately, in trusted jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from bot.ci.disabled import issue_text
+from bot.ci.test_lists.suggestions import Sample
+from bot.ci.test_results import rows as result_rows
+from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.tables import BASELINE, test_failure, test_job
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from bot.db.transaction import Transaction
+
+MOST = 20_000  # flaky results looked at, the newest first
+JOB, FAILURE = test_job.c, test_failure.c
+
+
+async def flaky(tx: Transaction, repository_id: int, *, since: int, devices: Collection[str]) -> list[Sample]:
+    """Return where tests were flaky in trusted jobs since a time (epoch milliseconds)."""
+    columns = (
+        JOB.generation,
+        JOB.run_id,
+        JOB.job_id,
+        JOB.workflow,
+        JOB.name,
+        JOB.env_id,
+        FAILURE.test_id,
+        FAILURE.at,
+    )
+    query = (
+        sa.select(*columns)
+        .join_from(test_failure, test_job, JOB.generation == FAILURE.generation)
+        .where(
+            FAILURE.repository_id == repository_id,
+            FAILURE.at >= since,
+            FAILURE.flaky,
+            FAILURE.trusted,
+            BASELINE,
+        )
+    )
+    found = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
+    environments = await result_rows.environments(tx, {row["env_id"] for row in found})
+    known = issue_text.PLATFORMS | set(devices)
+    words: dict[int, frozenset[str]] = {}
+    for row in found:
+        if row["generation"] not in words:
+            job: Any = row  # a part of a job's row, which is enough
+            words[row["generation"]] = known & platforms_of(job, environments.get(row["env_id"]))
+    return [
+        Sample(
+            test_id=row["test_id"],
+            generation=row["generation"],
+            run_id=row["run_id"],
+            job_id=row["job_id"],
+            name=row["name"],
+            platforms=words[row["generation"]],
+            at=row["at"],
+        )
+        for row in found
+    ]
