@@ -44,8 +44,8 @@ class Feature:
     parsers: Mapping[str, str] = field(default_factory=dict)
     receivers: Mapping[str, str] = field(default_factory=dict)
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
-    # job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well; head: the
-    # tests of a pull request's head, for both
+    # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
+    # head: the tests of a pull request's head, for both
     sections: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -94,6 +94,13 @@ class RunSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BackendPageSubject:
+    """The subject of sections at `backend`: the page of a backend."""
+
+    repo: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendSubject:
     """The subject of sections at `comment`: the failed runs of a backend on a head."""
 

@@ -17,8 +17,9 @@ from bot.oot.results import jobs
 from bot.oot.statistics import days, job_matrix
 from bot.oot.statistics.days import DAY
 from bot.oot.verdict.view import job_of
-from bot.web import access, parameters
+from bot.web import access, blocks, parameters
 from bot.web.app_keys import CONTEXT
+from bot.web.blocks import BackendPageSubject
 from bot.web.charts import chart
 from bot.web.html import page, render
 
@@ -90,6 +91,7 @@ async def backend(request: web.Request) -> web.Response:
         silent = await rows.unanswered(tx, repo, since=window.since, hidden=hidden.names)
         opened = await _opened(tx, grid, request.query.get("cell", ""))
         titles = await _titles(tx, grid)
+        added = await blocks.gather(context.features, "backend", tx, BackendPageSubject(repo=one.repo))
     same = urlencode({"days": days} | ({"event": ",".join(TABS[tab][1])} if "tab" in request.query else {}))
     return render(
         request,
@@ -112,6 +114,7 @@ async def backend(request: web.Request) -> web.Response:
         latest=[(row, job_of(row)) for row in latest if "refused" not in row["flags"]],
         unanswered=silent,
         most_unanswered=rows.MOST_UNANSWERED,
+        blocks=added,
         environment=next((row["environment"] for row in latest if row["environment"]), {}),
         github=web_url(context.settings.github_api_url),
         json_url=f"/api/oot/backends/{one.repo}?" + same,
