@@ -90,6 +90,7 @@ def print_addresses(environment: Environment) -> None:
         ("HUD", f"{bot}/oot"),
         ("HUD, grid of main", f"{bot}/hud/{participants.UPSTREAM}/main"),
         ("", f"{bot}/{participants.UPSTREAM}/metrics"),
+        ("", f"{bot}/{participants.UPSTREAM}/utilization"),
         ("HUD, pull request", f"{bot}/{participants.UPSTREAM}/pull/1"),
         ("GitHub, pull request", f"{github}/{participants.UPSTREAM}/pull/1"),
         ("", f"{github}/{participants.UPSTREAM}/pull/2"),

@@ -61,7 +61,7 @@ async def _run_once(port: int, preset: str | None) -> int:
         found = await _with(_played(scenario), EventPrinter(env).run(), env.bot.watch())
         summary = "\n".join(console_output.summary(env, scenario.pulls))
         if all(not finding.problem for finding in found):
-            found += await _with(findings(env, scenario.pulls, scenario.own_job), env.bot.watch())
+            found += await _with(findings(env, scenario.pulls, scenario.own_jobs), env.bot.watch())
         click.echo(f"\n{summary}\n")
         found.append(await stop_bot(env))
         return _conclude(found, env)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.demo import job_logs, participants
+from bot.demo import job_logs, participants, usage_logs
+from bot.demo.github import payloads
 from bot.demo.participants import MATMUL, TPU
+
+MEASURED = usage_logs.LENGTH * 1000  # milliseconds
 
 if TYPE_CHECKING:
     from bot.demo.environment import Environment
@@ -35,6 +38,43 @@ async def fail(scenario: Scenario) -> int:
         lambda: all(_log_was_fetched(environment, each.id) for each in theirs),
     )
     return job.id
+
+
+async def measure(scenario: Scenario) -> list[int]:
+    """Let jobs on machines with accelerators leave usage logs, and wait until they are collected; returns their ids.
+
+    One is of the pull request, one of a push to the default branch: two hours each, which end now.
+    """
+    environment = scenario.environment
+    github, now = environment.github, environment.github.state.now()
+    found = []
+    for number, event in enumerate(("pull_request", "push"), 1):
+        head = scenario.pull.head_sha if event == "pull_request" else None
+        run = await github.start_run(participants.UPSTREAM, event=event, name="npu", head_sha=head)
+        run.started_at = run.created_at = now - MEASURED
+        job = github.past_job(
+            run,
+            participants.MEASURED_JOB,
+            (participants.MEASURED_LABEL,),
+            conclusion="success",
+            times=(now - MEASURED - 60_000, now - MEASURED, now),
+        )
+        log = usage_logs.of_job(job.name, start_at=(now - MEASURED) // 1000, seed=number)
+        github.add_artifact(run, f"usage-log-runattempt1-{job.id}.zip", {"usage_log.txt": log})
+        await github.emit(payloads.workflow_job(github.state, job, "completed"))
+        await github.finish_run(run, "success")
+        found.append(job.id)
+    await scenario.expect(
+        "what the machine did while a job ran is collected", lambda: _usage_was_fetched(environment, found)
+    )
+    return found
+
+
+def _usage_was_fetched(environment: Environment, jobs: list[int]) -> bool:
+    kept = environment.github.state.repo(participants.UPSTREAM).artifacts.values()
+    wanted = {f"/blobs/artifacts/{one.id}.zip" for one in kept if one.name.startswith("usage-log")}
+    fetched = {request.path for request in environment.github.blob_host.requests}
+    return len(wanted) >= len(jobs) and wanted <= fetched
 
 
 def _was_listed(environment: Environment, run_id: int) -> bool:

@@ -73,6 +73,8 @@ SCATTER: FailedTest = {
 }
 
 OWN_JOB = "linux-jammy / test (default, 1, 2, linux.4xlarge)"  # of upstream's own CI
+MEASURED_LABEL = "linux.npu.2"
+MEASURED_JOB = f"linux-npu / test (default, {MEASURED_LABEL})"
 JUNIT = (
     b'<testsuite tests="1" failures="1"><testcase classname="TestMatmul" name="test_matmul_bfloat16" time="0.4">'
     b'<failure message="tensors are not close"/></testcase></testsuite>'

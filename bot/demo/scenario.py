@@ -31,7 +31,9 @@ class Scenario:
         self.wanted = environment.expected
         self.pulls: list[Pull] = []
         self.fulfilled: list[str] = []  # in order
-        self.own_job = 0  # the id of upstream's own failed job
+        self.own_jobs: list[
+            int
+        ] = []  # upstream's own: one that failed, then those whose machines were watched
 
     async def play(self) -> None:
         """Play it to the end; raise ExpectationError at the first expectation that does not come true."""
@@ -44,7 +46,8 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
-        self.own_job = await own_ci.fail(self)
+        measured = await own_ci.measure(self)
+        self.own_jobs = [await own_ci.fail(self), *measured]
 
     async def open_pull_request(self) -> None:
         """A pull request is opened and dispatched to every backend; an L2 backend reports for the HUD alone."""
@@ -244,12 +247,13 @@ class Snapshot(NamedTuple):
     writes: int
 
 
-async def findings(environment: Environment, pulls: list[Pull], own_job: int = 0) -> list[Finding]:
+async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterable[int]) -> list[Finding]:
     """Return every finding on these pull requests; delivers every webhook a second time on the way.
 
-    `own_job` is the job of upstream's own that failed.
+    `own_jobs` are upstream's own: one that failed, then those whose machines were watched.
     """
     first, second = pulls
+    own_job, *measured = own_jobs
     hud = (participants.RISCV, "1 broken job") if environment.expected.history else ()
     pages: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("/oot", participants.BACKENDS),
@@ -269,6 +273,8 @@ async def findings(environment: Environment, pulls: list[Pull], own_job: int = 0
             f"/{participants.UPSTREAM}/job/{own_job}",
             (participants.OWN_JOB, f"test-reports_{own_job}", "stored"),
         ),
+        *((f"/{participants.UPSTREAM}/job/{one}/utilization", ("97.4 %", "NPUs idle")) for one in measured),
+        (f"/{participants.UPSTREAM}/utilization", ("linux-npu / test", "Idle hours")),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
         (f"/hud/{participants.UPSTREAM}/main", hud),
         ("/readyz", ()),
