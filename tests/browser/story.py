@@ -8,6 +8,7 @@ from bot.ci.trunk import recount
 from bot.demo import trunk_history
 from bot.oot.results import jobs
 from bot.oot.statistics import rollup
+from tests.browser import measured
 from tests.harness import L2, L3, L4, UPSTREAM
 
 DAY = 86_400_000
@@ -48,6 +49,7 @@ async def tell(bot, github):
     await _past(bot, chance)
     await _live(bot, github)
     await _disabled(bot, github)
+    await measured.tell(bot, github)
     await rollup.run(bot, None)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import harness
-from tests.browser import chromium, story
+from tests.browser import chromium, measured, story
 from tests.harness import L4, UPSTREAM
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
@@ -38,6 +38,14 @@ PAGES = {
     "trunk-reliability": f"/{UPSTREAM}/reliability?days=30",
     "trunk-queue": f"/{UPSTREAM}/queue",
     "disabled": f"/{UPSTREAM}/disabled",
+    "usage": f"/{UPSTREAM}/job/{measured.JOB}/utilization",
+    "usage-none": f"/{UPSTREAM}/job/{measured.UNMEASURED}/utilization",
+    "usage-refused": f"/{UPSTREAM}/job/{measured.REFUSED}/utilization",
+    "usage-run": f"/{UPSTREAM}/run/{measured.RUN}/utilization",
+    "usage-report": f"/{UPSTREAM}/utilization",
+    "usage-report-runner": f"/{UPSTREAM}/utilization?by=runner&granularity=week&runs=others",
+    "usage-report-none": f"/{L4}/utilization?days=1",
+    "job": f"/{UPSTREAM}/job/{measured.JOB}",
     "sign-in": "/admin",
 }
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}

@@ -16,6 +16,7 @@ FEATURE = Feature(
         "job": "bot.ci.utilization.sections:of_job",
         "run": "bot.ci.utilization.sections:of_run",
         "pull": "bot.ci.utilization.sections:of_pull",
+        "backend": "bot.ci.utilization.sections:of_backend",
         "commit": "bot.ci.utilization.sections:of_commit",
     },
     commands={"utilization": "bot.console.utilization:utilization"},

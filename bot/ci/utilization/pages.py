@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.ci.utilization import job_api, job_page, words
+from bot.ci.utilization import job_api, job_page, report_api, report_page, words
 from bot.ci.utilization.job_page import TEMPLATES
 from bot.web import html
 
@@ -36,7 +36,13 @@ def percent(value: float | None) -> str:
     """Return a number of percent, to a tenth where it is small."""
     if value is None:
         return "–"  # noqa: RUF001 - a dash stands for no value
-    return f"{value:.1f} %" if 0 < value < 10 and round(value, 1) % 1 else f"{value:.0f} %"
+    digits = 1 if 0 < value < 10 and round(value, 1) % 1 else 0
+    return f"{value:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def number(value: float | None) -> str:
+    """Return a number under a head that says percent."""
+    return percent(value).removesuffix("\N{NO-BREAK SPACE}%")
 
 
 def clock(seconds: int) -> str:
@@ -46,11 +52,14 @@ def clock(seconds: int) -> str:
 
 def setup(app: web.Application) -> None:
     """Add the pages and their JSON."""
-    filters = {"pc": percent, "clock": clock, "command": words.command}
+    filters = {"pc": percent, "num": number, "clock": clock, "command": words.command}
     html.add_templates(app, TEMPLATES, filters=filters, values={"FLAGS": FLAGS})
     job = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
     found: tuple[tuple[str, Handler], ...] = (
         (r"/{owner}/{repo}/job/{id:\d+}/utilization", job_page.job),
+        (r"/{owner}/{repo}/run/{id:\d+}/utilization", report_page.run),
+        ("/{owner}/{repo}/utilization", report_page.groups),
+        ("/api/ci/utilization/{owner}/{repo}/report", report_api.groups),
         (f"{job}.csv", job_api.job_csv),
         (job, job_api.job),
         (r"/api/ci/utilization/{owner}/{repo}/runs/{run:\d+}", job_api.run),

@@ -16,11 +16,12 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.utilization.rows import JobSummary
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, JobSubject, PullSubject, RunSubject
+    from bot.web.blocks import BackendPageSubject, CommitSubject, JobSubject, PullSubject, RunSubject
 
 HEADING = "Utilization"
 SHOWN = 30  # jobs of one section
 READ_MOST = 500
+NEWEST = 5
 RUNS_MOST = 1_000  # that backends reported for one commit
 NAME_MOST = 160
 REPORTED = oot_workflow_job.c
@@ -47,7 +48,7 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     if not found:
         return []
     lines = [BlockLine(text="all measured jobs", url=f"/{subject.repo}/run/{subject.run_id}/utilization")]
-    return [Block(heading=HEADING, lines=(*_lines(found[:SHOWN], subject.repo), *lines))]
+    return [Block(heading=HEADING, lines=(*(_line(one, subject.repo) for one in found[:SHOWN]), *lines))]
 
 
 async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
@@ -60,6 +61,25 @@ async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     return await _of_head(tx, subject.repo, subject.sha)
 
 
+async def of_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block]:
+    """Return what the machines of a backend's newest measured jobs did."""
+    found = await rows.newest(tx, await watched.ids(tx, subject.repo), limit=NEWEST)
+    public = await _public(tx, found)
+    if not public:
+        return []
+    page = f"/{subject.repo}/utilization" + ("" if public[0]["trusted"] else "?runs=others")
+    more = BlockLine(text="measured jobs over 30 days", url=page)
+    return [Block(heading=HEADING, lines=(*(_line(one, subject.repo) for one in public), more))]
+
+
+async def _public(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:
+    private = {
+        owner: (await collected.repository(tx, owner))["private"]
+        for owner in {one["repository_id"] for one in found}
+    }
+    return [one for one in found if private[one["repository_id"]] is False]
+
+
 def job_page(repo: str, job_id: int) -> str:
     """Return the page of a job's utilization."""
     return f"/{repo}/job/{job_id}/utilization"
@@ -68,12 +88,9 @@ def job_page(repo: str, job_id: int) -> str:
 async def _of_head(tx: Transaction, repo: str, sha: str) -> list[Block]:
     own = await rows.of_head(tx, await watched.ids(tx, repo), sha, limit=READ_MOST)
     repos, keys = await _reported_runs(tx, repo, sha)
-    found = [*own, *await rows.of_runs(tx, repos, keys, limit=READ_MOST)]
-    public = [
-        one for one in found if (await collected.repository(tx, one["repository_id"]))["private"] is False
-    ]
+    public = await _public(tx, [*own, *await rows.of_runs(tx, repos, keys, limit=READ_MOST)])
     public.sort(key=_urgency)
-    lines = _lines(public[:SHOWN], repo)
+    lines = [_line(one, repo) for one in public[:SHOWN]]
     if len(public) > SHOWN:
         lines.append(BlockLine(text=f"and {len(public) - SHOWN} more"))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
@@ -94,10 +111,6 @@ async def _reported_runs(tx: Transaction, repo: str, sha: str) -> tuple[set[str]
         if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
             keys.append((int(run_id), attempt))
     return names, keys
-
-
-def _lines(found: list[JobSummary], repo: str) -> list[BlockLine]:
-    return [_line(one, repo) for one in found]
 
 
 def _line(one: JobSummary, repo: str) -> BlockLine:
