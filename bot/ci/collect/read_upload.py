@@ -57,9 +57,10 @@ async def run(context: Context, task: Task) -> None:
         raise NotYet("the job of the upload has not been reported as ended", after=LOOK)
     if not found or not begun or not fetched:
         return
-    blob = f"log/{found['repository_id']}/upload-{found['id']}"
-    wanted = Wanted(fetched=fetched, path="", size=found["size"], digest=None, blob=blob)
     reader = fetching.reader_of(context, found["kind"])
+    prefix = (reader and reader.receiver.blob_prefix) or "upload-of"
+    blob = f"{prefix}/{found['repository_id']}/upload-{found['id']}"
+    wanted = Wanted(fetched=fetched, path="", size=found["size"], digest=None, blob=blob)
     if reader is None:
         await fetching.end(context, begun, State.SKIPPED, f"nothing reads {found['kind']}")
     else:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-import sqlalchemy as sa
-
-from bot.ci.collect import job_names
+from bot.ci.collect import job_names, upload_rows
 from bot.ci.collect import rows as collected
 from bot.ci.collect.attribution import Job, reported_job
-from bot.ci.collect.tables import ci_upload
 from bot.ci.trunk.cell_index import runner_label
-from bot.ingest import watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.ci.collect.receiving import Fetched
+    from bot.ci.collect.upload_rows import UploadRow
     from bot.ci.utilization.parsed import ParsedUsage
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
 ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
 UNKNOWN = "unknown"  # a runner without label
-UPLOAD = ci_upload.c
 
 
 class Origin(NamedTuple):
@@ -58,7 +54,9 @@ def run_elsewhere(repo: str, run_id: str) -> int:
 async def find(tx: Transaction, fetched: Fetched, log: ParsedUsage) -> Origin:
     """Return the job that a log is of; without one, the run, and an id below 0."""
     if fetched.source == "upload":
-        return await _of_upload(tx, fetched)
+        upload = await upload_rows.get(tx, -fetched.object_id)
+        assert upload
+        return await of_upload(tx, upload)
     jobs = await collected.jobs(tx, fetched.repository_id, fetched.run_id)
     job_id = fetched.job_id
     if job_id is None:
@@ -103,12 +101,9 @@ def _of_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> Origin:
     )
 
 
-async def _of_upload(tx: Transaction, fetched: Fetched) -> Origin:
+async def of_upload(tx: Transaction, upload: UploadRow) -> Origin:
     """Return the job of an uploaded log: GitHub's, where the run is one there with a job of that name."""
-    upload = await tx.row(sa.select(ci_upload).where(UPLOAD.id == -fetched.object_id))
-    assert upload
-    owners = {upload["repository_id"]} if upload["repository_id"] else await watched.ids(tx, fetched.repo)
-    repository_id = max(owners, default=0)
+    repository_id, repo = upload["repository_id"], upload["backend"]
     run_id, attempt = upload["run_id"], upload["run_attempt"]
     if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
         jobs = await collected.jobs(tx, repository_id, int(run_id))
@@ -116,10 +111,10 @@ async def _of_upload(tx: Transaction, fetched: Fetched) -> Origin:
         if len(same) == 1:
             return _of_job(same[0], jobs)
     name = job_names.parse(upload["workflow"], upload["job"])
-    job = number_elsewhere(fetched.repo.casefold(), run_id, upload["workflow"], upload["job"])
+    job = number_elsewhere(repo.casefold(), run_id, upload["workflow"], upload["job"])
     return Origin(
-        key=(repository_id, run_elsewhere(fetched.repo, run_id), attempt, job),
-        repo=fetched.repo,
+        key=(repository_id, run_elsewhere(repo, run_id), attempt, job),
+        repo=repo,
         claims=(run_id, ""),
         workflow_name=upload["workflow"],
         job_name=upload["job"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect import rows as collected
+from bot.ci.collect import upload_rows
 from bot.ci.utilization import job_reads, origin, rows, words
 from bot.core import escaping
 from bot.ingest import watched
@@ -14,13 +15,14 @@ from bot.oot.results.tables import oot_workflow_job
 from bot.web.blocks import Block, BlockLine
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.rows import JobSummary
+    from bot.ci.utilization.rows import JobRow, JobSummary
     from bot.db.transaction import Transaction
     from bot.web.blocks import BackendPageSubject, CommitSubject, JobSubject, PullSubject, RunSubject
 
 HEADING = "Utilization"
 SHOWN = 30  # jobs of one section
 READ_MOST = 500
+KIND = "usage"
 NEWEST = 5
 RUNS_MOST = 1_000  # that backends reported for one commit
 NAME_MOST = 160
@@ -29,9 +31,9 @@ REPORTED = oot_workflow_job.c
 
 async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
     """Return what a job's machine did, or why nobody knows."""
-    row = await rows.job(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
-    page = job_page(subject.repo, subject.job_id)
+    row = await _row(tx, subject)
     if row is not None:
+        page = job_page(subject.repo, row["job_id"])
         return [
             Block(heading=HEADING, lines=(BlockLine(text=words.line(row), url=page, tone=words.tone(row)),))
         ]
@@ -39,7 +41,19 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
     if job is None or subject.conclusion is None:
         return []
     text = f"not measured: {await job_reads.absence(tx, job)}"
+    page = job_page(subject.repo, subject.job_id)
     return [Block(heading=HEADING, lines=(BlockLine(text=text, url=page, tone="idle"),))]
+
+
+async def _row(tx: Transaction, subject: JobSubject) -> JobRow | None:
+    """Return what is known of a job; one below 0 is that of an upload."""
+    if subject.job_id > 0:
+        return await rows.job(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
+    upload = await upload_rows.get(tx, -subject.job_id)
+    if upload is None or upload["kind"] != KIND:
+        return None
+    repository_id, _, attempt, job_id = (await origin.of_upload(tx, upload)).key
+    return await rows.job(tx, [repository_id], job_id, attempt)
 
 
 async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:

@@ -39,6 +39,8 @@ async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
     )  # fmt: skip
     assert ELSEWHERE <= row["job_id"] < 2 * ELSEWHERE
     assert row["blob"].startswith("util/")
+    _, page = await bot.get(f"/oot/{L3}")
+    assert "CPU 50 % avg" not in page  # nobody has said that the repository is public
     before = await bot.rows("utilization_job"), await bot.rows("utilization_day")
     await send(bot, github, dispatch, busy(gpu=2.0))
     assert (await bot.rows("utilization_job"), await bot.rows("utilization_day")) == before
@@ -58,3 +60,22 @@ async def test_an_uploaded_log_of_a_job_of_githubs_is_that_jobs(bot, github, usa
     await send(bot, github, dispatch, busy(), run_id=str(job.run.id), workflow="CI", job=job.name)
     (row,) = await bot.rows("utilization_job")
     assert (row["job_id"], row["records"], row["flags"]) == (job.id, 60, ["several_logs"])
+
+
+async def test_an_uploaded_log_is_shown_where_its_results_are(bot, github, usage):
+    pull = await github.open_pull(UPSTREAM)
+    await github.start_run(L3, event="push")  # by which the repository is known to be public
+    await bot.settle()
+    dispatch = bot.dispatch(L3)
+    token = bot.issuer.mint(repository=L3, repository_id=github.state.repo(L3).id, run_id="build-900")
+    assert (await bot.report(dispatch, token=token, run_id="build-900"))[0] == 200
+    await send(bot, github, dispatch, busy(gpu=2.0))
+    (row,) = await bot.rows("utilization_job")
+    line = "CPU 50 % avg, memory 40 % at 14:13 while pytest test_ops.py ran, NPUs idle 100 %"
+    for address in (f"/oot/{L3}", f"/{UPSTREAM}/pull/{pull.number}", f"/{L3}/upload/1"):
+        _, page = await bot.get(address)
+        assert line in page, address
+        assert f"/{L3}/job/{row['job_id']}/utilization" in page, address
+    status, page = await bot.get(f"/{L3}/job/{row['job_id']}/utilization")
+    assert status == 200
+    assert "2 NPUs" in page
