@@ -1,4 +1,4 @@
-"""ootbot tests: say what we make of reports of tests. It works without settings or network."""
+"""ootbot tests: say what we make of reports of tests, and what is known of a test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bot.console.test_history import history, reset
 from bot.core.escaping import one_line, shorten
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ LINE = 200  # characters
 @click.group()
 def tests() -> None:
     """Say what reports of tests say, case by case."""
+
+
+tests.add_command(history)
+tests.add_command(reset)
 
 
 @tests.command()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bot.core.feature import Feature
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+
+
+def periodic(_settings: Settings) -> dict[str, float]:
+    """Return the seconds between runs, by task kind."""
+    return {"test_states": 3600.0}
+
 
 FEATURE = Feature(
     name="test_results",
@@ -10,10 +21,12 @@ FEATURE = Feature(
     tasks={
         "test_days": "bot.ci.test_results.count_days:run",
         "test_results": "bot.ci.test_results.store_job:run",
+        "test_states": "bot.ci.test_results.evaluate_states:run",
         "test_verdicts": "bot.ci.test_results.judge_failures:run",
     },
-    background=frozenset({"test_days", "test_results", "test_verdicts"}),
     before_commit="bot.ci.test_results.pulls_concerned:note",
+    background=frozenset({"test_days", "test_results", "test_states", "test_verdicts"}),
+    periodic="bot.ci.test_results.feature:periodic",
     routes="bot.ci.test_results.pages.routes:setup",
     openapi="bot.ci.test_results.pages.openapi:OPERATIONS",
     sections={

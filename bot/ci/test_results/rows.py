@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 DAY = 86_400_000  # milliseconds
+GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
 WITHOUT_BLOCKS = [one for one in JOB if one.name not in {"block", "counted_block"}]
 

@@ -21,6 +21,7 @@ from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.test_results import (
     count_days,
     environments,
+    evaluate_states,
     job_facts,
     job_rows,
     judge_failures,
@@ -119,7 +120,7 @@ async def _store(context: Context, job: _Job) -> None:
     rerun_disabled = merged.repeats or RERUN_DISABLED in facts.name.arguments
     seen = Seen(key.repository_id, facts.at, facts.trusted and not rerun_disabled)
     known = await known_tests.of_groups(context, merged.groups, seen, devices)
-    generation = context.clock.now() << 20 | secrets.randbits(20)
+    generation = context.clock.now() * rows.GENERATIONS + secrets.randbelow(rows.GENERATIONS)
     common = {"generation": generation, "at": facts.at}
     of_failure = common | {
         "repository_id": key.repository_id, "trusted": seen.trusted, "head_sha": facts.upstream_sha or facts.head_sha,
@@ -143,6 +144,8 @@ async def _store(context: Context, job: _Job) -> None:
         row["env_id"] = await environments.identifier(tx, environment)
         former = await _swap(tx, key, row)
         count_days.request(tx, key.repository_id)
+        if seen.trusted and made.failures:
+            evaluate_states.request(tx, key.repository_id)
         stored = await rows.job(tx, key)
         assert stored
         failing = {one["test_id"] for one in made.failures}
