@@ -42,6 +42,7 @@ class Block:
 
     heading: str
     lines: tuple[BlockLine, ...]
+    last: bool = False  # shown below those that say how it went
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,4 +171,5 @@ async def job_lines(features: Features, tx: Transaction, subject: BackendSubject
 
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:
     """Return the blocks that features add at a place; each of their functions is `async (tx, subject)`."""
-    return [block for add in sections(features, place) for block in await add(tx, subject)]
+    found = [block for add in sections(features, place) for block in await add(tx, subject)]
+    return sorted(found, key=lambda block: block.last)

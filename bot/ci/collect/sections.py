@@ -57,7 +57,7 @@ async def _blocks(tx: Transaction, owners: set[int], repo: str, github: str, cho
         count = f"{MOST:,} or more" if len(found) == MOST else f"{len(found):,}"
         lines.append(BlockLine(text=f"the largest {len(shown)} of {count}"))
     size = artifact_reads.size_in_words(artifact_reads.total(one["artifact"] for one in found))
-    return [Block(heading=f"Artifacts ({size})", lines=tuple(lines))]
+    return [Block(heading=f"Artifacts ({size})", lines=tuple(lines), last=True)]
 
 
 def _line(one: ListedArtifact, repo: str, github: str, changes: dict[int, str]) -> BlockLine:

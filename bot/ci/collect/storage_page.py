@@ -56,7 +56,7 @@ async def storage(request: web.Request) -> web.Response:
         artifacts=sum(row["artifacts"] for row in found),
         shares=shares[:WORKFLOWS],
         more=max(len(shares) - WORKFLOWS, 0),
-        chart=_chart(found, range(today - days + 1, today + 1)),
+        charts=_charts(found, range(today - days + 1, today + 1)),
         json_url=f"/api/ci/storage/{repo}?days={days}",
     )
 
@@ -74,13 +74,17 @@ def _shares(found: Iterable[StorageRow]) -> list[Share]:
     ]
 
 
-def _chart(found: Iterable[StorageRow], days: Sequence[int]) -> Chart:
-    sizes = dict.fromkeys(days, 0)
+def _charts(found: Iterable[StorageRow], days: Sequence[int]) -> list[Chart]:
+    sizes: dict[int, list[float]] = {day: [0, 0] for day in days}
     for row in found:
-        sizes[row["day"]] = sizes.get(row["day"], 0) + row["bytes"]
+        of_day = sizes.setdefault(row["day"], [0, 0])
+        of_day[0] += row["bytes"]
+        of_day[1] += row["artifacts"]
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
-    values = [float(sizes[day]) for day in days]
-    return chart("Uploaded", labels, [("uploaded", values)], show=_words)
+    return [
+        chart("Uploaded", labels, [("uploaded", [sizes[day][0] for day in days])], show=_words),
+        chart("Artifacts", labels, [("artifacts", [sizes[day][1] for day in days])], show="{:,.0f}".format),
+    ]
 
 
 def _words(size: float) -> str:

@@ -18,6 +18,7 @@ from bot.core.links import web_url
 from bot.web import parameters
 from bot.web.answers import Answer, Time, fill, one_of, send
 from bot.web.app_keys import CONTEXT
+from bot.web.charts import chart
 from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from bot.ci.logs.failure_rows import Coverage, DayRow, FailureRow
     from bot.ci.logs.failure_spread import Beginning, Sample, Spread
     from bot.db.transaction import Transaction
+    from bot.web.charts import Chart
 
 WINDOW = 14  # days, unless ?days= says otherwise
 ROWS = 100
 SAMPLES = 50
+CHARTED = 30  # days
 SIGNATURE_LENGTH = 64
 
 
@@ -163,16 +166,21 @@ async def failures(request: web.Request) -> web.Response:
     """Show failures by the jobs they cost."""
     async with request.app[CONTEXT].store.read() as tx:
         days, found, known = await _found(request, tx)
-    query = parameters.query(
-        {"days": days, "kind": _kind(request), "repo": parameters.given(request, "repo")}
-    )
+    repo, kind = parameters.given(request, "repo"), _kind(request)
+    query = parameters.query({"days": days, "kind": kind, "repo": repo})
+    of_repo = f"&{parameters.query({'repo': repo})}" if repo else ""
+    of_kind = f"&{parameters.query({'kind': kind})}" if kind else ""
     return render(
         request,
         "failures.html",
         failures=found,
         days=days,
-        kind=_kind(request),
+        windows=parameters.windows(days),
+        kind=kind,
         kinds=KINDS,
+        repo=repo,
+        of_repo=of_repo,
+        rest=of_kind + of_repo,
         coverage=known,
         json_url=f"/api/ci/failures?{query}",
     )
@@ -188,7 +196,7 @@ async def failure(request: web.Request) -> web.Response:
         request,
         "failure.html",
         failure=one.failure,
-        by_day=[(_date(row["day"]), row) for row in one.by_day],
+        charts=_charts(one.by_day, request.app[CONTEXT].clock.now() // DAY),
         began=one.began,
         spread=[
             (heading, rows)
@@ -226,6 +234,25 @@ async def _one(request: web.Request, tx: Transaction) -> _One:
         spread=failure_spread.spread(samples),
         began=await failure_spread.beginnings(tx, request.app[CONTEXT].settings, signature),
     )
+
+
+def _charts(by_day: list[DayRow], today: int) -> list[Chart]:
+    """Return charts of the last days: jobs on trusted branches and others, and pull requests."""
+    rows = {row["day"]: row for row in by_day}
+    days = range(today - CHARTED + 1, today + 1)
+    labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
+    found = [rows.get(day) for day in days]
+    trusted = [float(row["trusted_jobs"]) if row else 0.0 for row in found]
+    others = [float(row["jobs"] - row["trusted_jobs"]) if row else 0.0 for row in found]
+    pulls = [float(row["prs"]) if row else 0.0 for row in found]
+    return [
+        chart("Jobs", labels, [("trusted", trusted), ("others", others)], show=_count),
+        chart("Pull requests", labels, [("pull requests", pulls)], show=_count),
+    ]
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _days(request: web.Request) -> int:
