@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Role = Literal["one", "upstream", "relay"]
 FILES = {"upstream": "app.yml", "relay": "app.relay.yml"}
 RANKS = {"read": 1, "write": 2, "admin": 3}
+# beyond what we ask for: answers on issues that disable tests, where a repository grants it
+OPTIONAL = {"issues": "write"}
 MAX_NAME = 34  # characters GitHub allows in an App's name
 HOOK = "/api/github/webhooks"
 _REASONED = re.compile(r"^  (\w+): (\w+) +# (.+)$", re.MULTILINE)
@@ -80,12 +82,13 @@ def lacks(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
     ]
 
 
-def unneeded(wanted: Mapping[str, str], granted: Mapping[str, str]) -> list[str]:
-    """Return the permissions that are granted but not wanted, or beyond the level wanted."""
+def unneeded(wanted: dict[str, str], granted: Mapping[str, str]) -> list[str]:
+    """Return the permissions that are granted but not wanted, or beyond the level wanted and of use."""
+    useful = wanted | {name: level for name, level in OPTIONAL.items() if name in wanted}
     return [
         f"{name}: {level}"
         for name, level in granted.items()
-        if RANKS.get(level, 0) > RANKS.get(wanted.get(name, ""), 0)
+        if RANKS.get(level, 0) > RANKS.get(useful.get(name, ""), 0)
     ]
 
 

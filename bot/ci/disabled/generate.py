@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.disabled import issue_text, pull_commits, pull_rows, rows, sent_lists
+from bot.ci.disabled import answer_issue, issue_text, pull_commits, pull_rows, rows, sent_lists
 from bot.ci.disabled.lists import LISTS
 from bot.ci.disabled.settings import DisabledSettings
 from bot.core.errors import GiveUp
@@ -62,6 +62,7 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
         changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
+        await answer_issue.request(context, tx, repo, identifier, read)
     if changed:
         effective = sum(one["listed"] for one in read)
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)

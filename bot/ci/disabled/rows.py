@@ -96,6 +96,14 @@ async def disabling(tx: Transaction, repository_id: int) -> list[DisablingRow]:
     return await tx.rows_as(DisablingRow, query.order_by(ci_disabling.c.number))
 
 
+async def one(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
+    """Return one issue as it was understood."""
+    query = sa.select(ci_disabling).where(
+        ci_disabling.c.repository_id == repository_id, ci_disabling.c.number == number
+    )
+    return await tx.row_as(DisablingRow, query)
+
+
 async def known_numbers(tx: Transaction, keys: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return which of some issues (repository, number) were understood as one that disables something."""
     columns = (ci_disabling.c.repository_id, ci_disabling.c.number)

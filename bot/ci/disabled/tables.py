@@ -35,6 +35,18 @@ ci_disabling = sa.Table(  # an open issue that names tests or a job, as it was u
     sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_disabling"),
 )
 
+ci_disabling_comment = sa.Table(  # our answer on such an issue
+    "ci_disabling_comment",
+    metadata,
+    must("repository_id", Big),
+    must("number", Big),
+    column("comment_id", Big),  # null: intended, perhaps created
+    must("digest", sa.Text),  # of what was written last
+    must("writing_until", Big),  # see bot.oot.publish.create_once
+    must("lost_until", Big),
+    sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_disabling_comment"),
+)
+
 ci_list = sa.Table(  # a list as it is sent
     "ci_list",
     metadata,

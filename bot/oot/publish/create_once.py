@@ -18,7 +18,7 @@ from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
 from bot.oot.publish.tables import oot_check, oot_comment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from bot.context import Context
     from bot.db.transaction import Transaction
@@ -103,9 +103,9 @@ async def begin(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> 
     return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
 
 
-async def lose_all(tx: Transaction) -> None:
+async def lose_all(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot_comment)) -> None:
     """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
-    for table in (oot_check, oot_comment):
+    for table in tables:
         lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
         await tx.run(sa.update(table).where(table.c.writing_until > tx.now).values(lost))
 
