@@ -120,13 +120,13 @@ class GitHubApp:
     ) -> Response:
         """Make a call as the App itself; a wrong clock of ours is noticed, and corrected for from then on."""
         for last_try in (False, True):
+            skew = self._identity.skew
             signed = {**headers, "authorization": f"Bearer {self._identity.jwt()}"}
             response = await self.request("app", method, url, signed, body)
-            if (
-                response.status != 401
-                or last_try
-                or not self._identity.correct_clock(response.headers.get("date", ""))
-            ):
+            if response.status != 401 or last_try:
+                break
+            self._identity.correct_clock(response.headers.get("date", ""))
+            if self._identity.skew == skew:  # it may have been corrected for another call meanwhile
                 break
         return response
 

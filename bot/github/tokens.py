@@ -147,28 +147,27 @@ class Identity:
         self._app_id = app_id
         self._private_key = _load(private_key)  # once: validating a key takes as long as rendering a page
         self._clock = clock
-        self._skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that exceeds the tolerance
+        self.skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that exceeds the tolerance
 
     def jwt(self) -> str:
         """Return a JWT of the App, valid now by GitHub's clock."""
-        now = round(self._clock.now() + self._skew) // 1000
+        now = round(self._clock.now() + self.skew) // 1000
         claims = {"iat": now - BACKDATED, "exp": now + LIFETIME, "iss": str(self._app_id)}
         return jwt.encode(claims, self._private_key, algorithm="RS256")
 
-    def correct_clock(self, date: str) -> bool:
-        """Compare GitHub's clock (an HTTP date) with ours; returns whether the correction has changed."""
+    def correct_clock(self, date: str) -> None:
+        """Compare GitHub's clock (an HTTP date) with ours, and correct for the difference."""
         try:
             theirs = parsedate_to_datetime(date).timestamp() * 1000
         except ValueError:
-            return False
+            return
         skew = theirs - self._clock.now()
-        if abs(skew - self._skew) < TOLERANCE:
-            return False
+        if abs(skew - self.skew) < TOLERANCE:
+            return
         log.error(
             "this machine's clock is wrong: set it, callers' tokens are judged by it", seconds=-skew / 1000
         )
-        self._skew = skew
-        return True
+        self.skew = skew
 
 
 def _load(private_key: str) -> RSAPrivateKey:
