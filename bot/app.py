@@ -63,13 +63,21 @@ def http_session(proxy: str | None) -> aiohttp.ClientSession:
 
 @contextlib.asynccontextmanager
 async def make_context(
-    settings: Settings, *, clock: Clock | None = None, features: Features = FEATURES
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    features: Features = FEATURES,
+    inline: bool | None = None,
 ) -> AsyncIterator[Context]:
-    """Open the store and the HTTP client, and yield everything a bot consists of."""
+    """Open the store and the HTTP client, and yield everything a bot consists of.
+
+    `inline`: its event loop waits for SQLite; by default that of a worker does, which answers nobody.
+    """
     clock = clock or SystemClock()
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-    store = make_store(settings.database, clock=clock, features=features)
+    inline = settings.role == "worker" if inline is None else inline
+    store = make_store(settings.database, clock=clock, features=features, inline=inline)
     await store.open()
     async with http_session(settings.proxy) as http:
         settings = await rows.with_known_spelling(store, settings)

@@ -23,6 +23,7 @@ def make_store(
     features: Features,
     busy_timeout: float = BUSY_TIMEOUT,
     lost_after: float = LOST_AFTER,
+    inline: bool = False,
 ) -> Store:
     """Return the store: records are written first, then the features' hooks run in their order, tasks come last.
 
@@ -34,4 +35,11 @@ def make_store(
     background = frozenset(kind for feature in features for kind in feature.background)
     queueing = partial(tasks.write_requests, background=background)
     hooks = (record_writer.write, *load_each(features, "before_commit"), queueing)
-    return Store(url, clock=clock, before_commit=hooks, busy_timeout=busy_timeout, lost_after=lost_after)
+    return Store(
+        url,
+        clock=clock,
+        before_commit=hooks,
+        busy_timeout=busy_timeout,
+        lost_after=lost_after,
+        inline=inline,
+    )

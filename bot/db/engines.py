@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from bot.db import connection_watchdog, sqlite_driver
+from bot.db import connection_watchdog, sqlite_driver, sqlite_inline
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-
-T = TypeVar("T")
 E = TypeVar("E", sa.Engine, AsyncEngine)
 # by default PostgreSQL gives every statement a snapshot of its own
 SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -32,11 +27,13 @@ def async_url(url: str) -> str:
     return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
 
 
-def make(url: sa.URL, busy_timeout: float, lost_after: float) -> AsyncEngine:
+def make(url: sa.URL, busy_timeout: float, lost_after: float, *, inline: bool = False) -> AsyncEngine:
     """Return the engine; `busy_timeout`: seconds SQLite waits for another process.
 
-    `lost_after`: seconds after which PostgreSQL ends an idle transaction.
+    `lost_after`: seconds after which PostgreSQL ends an idle transaction. `inline`: SQLite runs in the calling thread.
     """
+    if _is_sqlite(url) and inline:
+        return _inline(url, busy_timeout, SQLITE_CACHE)
     if _is_sqlite(url):
         return _with_pragmas(
             create_async_engine(url, module=sqlite_driver.Driver(), **_options(url, busy_timeout))
@@ -62,61 +59,14 @@ def for_other_loop(url: sa.URL, busy_timeout: float) -> AsyncEngine:
         return read_only(
             _with_liveness_check(create_async_engine(url, **_options(url, busy_timeout)), ping=True)
         )
-    engine = sa.create_engine(url.set(drivername="sqlite"), **_options(url, busy_timeout))
-    inline = InlineEngine(_with_pragmas(engine, SQLITE_CACHE_LARGE).execution_options(ootbot_read=True))
-    return cast("AsyncEngine", inline)  # all that reading needs of one
+    return read_only(_inline(url, busy_timeout, SQLITE_CACHE_LARGE))
 
 
-class InlineEngine:
-    """SQLite in the calling thread: what `Store.read` needs of an engine."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
-
-    @contextlib.asynccontextmanager
-    async def connect(self) -> AsyncIterator[InlineConnection]:
-        """Yield a connection; rolled back at the end."""
-        with self._engine.connect() as conn:
-            yield InlineConnection(conn)
-
-    async def dispose(self) -> None:
-        """Close every connection."""
-        self._engine.dispose()
-
-
-class InlineConnection:
-    """What a transaction that only reads needs of a connection."""
-
-    def __init__(self, conn: sa.Connection) -> None:
-        self._conn = conn
-
-    async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
-        """Execute one statement."""
-        return self._conn.execute(statement, parameters)
-
-    async def stream(self, statement: Any) -> InlineResult:
-        """Execute one statement whose rows are fetched in parts."""
-        return InlineResult(self._conn.execute(statement))
-
-    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return what `work` returns for the connection itself."""
-        return work(self._conn)
-
-
-class InlineResult:
-    """Rows fetched in parts: what `Transaction.slices` needs of a result."""
-
-    def __init__(self, result: sa.CursorResult[Any]) -> None:
-        self._result = result
-
-    def keys(self) -> Iterable[str]:
-        """Return the columns' names."""
-        return self._result.keys()
-
-    async def partitions(self) -> AsyncIterator[Sequence[sa.Row[Any]]]:
-        """Yield the rows in parts of the statement's `yield_per`."""
-        for part in self._result.partitions():
-            yield part
+def _inline(url: sa.URL, busy_timeout: float, cache: int) -> AsyncEngine:
+    # waiting for a connection would keep its users from giving theirs back
+    options = _options(url, busy_timeout) | {"max_overflow": -1}
+    engine = _with_pragmas(sa.create_engine(url.set(drivername="sqlite"), **options), cache)
+    return cast("AsyncEngine", sqlite_inline.Engine(engine))  # all that a store needs of one
 
 
 def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:

@@ -50,6 +50,7 @@ class Store:
         busy_timeout: float = BUSY_TIMEOUT,
         lost_after: float = LOST_AFTER,
         before_commit: Sequence[BeforeCommit] = (),
+        inline: bool = False,
     ) -> None:
         self.url = make_url(engines.async_url(url))
         self.clock = clock
@@ -59,7 +60,7 @@ class Store:
         self._before_commit = tuple(before_commit)
         self._kept: dict[str, Any] = {}  # of committed rows, by slot
         self._busy_timeout = busy_timeout
-        self._engine = engines.make(self.url, busy_timeout, lost_after)
+        self._engine = engines.make(self.url, busy_timeout, lost_after, inline=inline)
         self._reader = engines.read_only(self._engine)
         self._other_readers: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
         self._writer = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""SQLite's driver hands each statement over once: is a transaction all the same what it was?"""
+"""SQLite's driver hands each statement over once, or runs it in the calling thread: is a transaction what it was?"""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from tests.db.opened import opened
 ADD = sa.insert(secret).values(value=b"x")
 
 
-@pytest.fixture
-async def store(tmp_path, clock):
-    async with opened(f"sqlite:///{tmp_path / 'ootbot.db'}", clock, busy_timeout=60) as made:
+@pytest.fixture(params=[False, True], ids=["in a thread", "inline"])
+async def store(request, tmp_path, clock):
+    url = f"sqlite:///{tmp_path / 'ootbot.db'}"
+    async with opened(url, clock, busy_timeout=60, inline=request.param) as made:
         yield made
 
 
@@ -34,6 +35,7 @@ async def names(store):
         return sorted(row["name"] for row in await tx.rows(sa.select(secret.c.name)))
 
 
+@pytest.mark.parametrize("store", [False], indirect=True)
 async def test_a_transaction_given_up_while_it_waits_for_another_process_leaves_nothing_locked(store, other):
     async def write():
         async with store.transaction() as tx:
@@ -92,8 +94,12 @@ async def test_a_transaction_without_a_statement_disturbs_nobody(store, other):
     assert await names(store) == ["a"]
 
 
-async def test_what_keeps_the_file_locked_is_told_at_the_first_statement(tmp_path, clock, store, other):
-    async with opened(f"sqlite:///{tmp_path / 'ootbot.db'}", clock, busy_timeout=0.01) as hurried:
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_keeps_the_file_locked_is_told_at_the_first_statement(
+    tmp_path, clock, store, other, inline
+):
+    url = f"sqlite:///{tmp_path / 'ootbot.db'}"
+    async with opened(url, clock, busy_timeout=0.01, inline=inline) as hurried:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="end whatever else holds it"):
             async with hurried.transaction() as tx:

@@ -1,0 +1,95 @@
+"""SQLite in the calling thread: for processes whose event loop may wait for a statement.
+
+Handing a statement to another thread takes longer than most of our statements do. Whoever answers requests hands it
+over all the same (`sqlite_driver`): a commit waits for the disk. A worker, and the thread that renders pages, do not.
+Of SQLAlchemy's asynchronous engine this has what a store uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    import sqlalchemy as sa
+
+T = TypeVar("T")
+
+
+class Engine:
+    """SQLAlchemy's synchronous engine."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self.url = engine.url
+
+    def execution_options(self, **options: Any) -> Engine:
+        """Return an engine with these options and the same connections."""
+        return Engine(self._engine.execution_options(**options))
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[Connection]:
+        """Yield a connection; what is not committed at the end is rolled back."""
+        with self._engine.connect() as conn:
+            yield Connection(conn)
+
+    async def dispose(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+class Connection:
+    """A connection of that engine."""
+
+    def __init__(self, conn: sa.Connection) -> None:
+        self._conn = conn
+
+    @contextlib.asynccontextmanager
+    async def begin(self) -> AsyncIterator[None]:
+        """Commit at the end what was begun with the first statement, or roll it back."""
+        try:
+            yield
+            self._conn.commit()
+        except BaseException:
+            self._conn.rollback()
+            raise
+
+    @contextlib.asynccontextmanager
+    async def begin_nested(self) -> AsyncIterator[None]:
+        """Undo at an error what was done since here."""
+        with self._conn.begin_nested():
+            yield
+
+    async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Execute one statement."""
+        return self._conn.execute(statement, parameters)
+
+    async def exec_driver_sql(self, statement: str, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Execute one statement in the driver's own SQL."""
+        return self._conn.exec_driver_sql(statement, parameters)
+
+    async def stream(self, statement: Any) -> Result:
+        """Execute one statement whose rows are fetched in parts."""
+        return Result(self._conn.execute(statement))
+
+    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return what `work` returns for the connection itself."""
+        return work(self._conn)
+
+
+class Result:
+    """Rows fetched in parts."""
+
+    def __init__(self, result: sa.CursorResult[Any]) -> None:
+        self._result = result
+
+    def keys(self) -> Iterable[str]:
+        """Return the columns' names."""
+        return self._result.keys()
+
+    async def partitions(self) -> AsyncIterator[Sequence[sa.Row[Any]]]:
+        """Yield the rows in parts of the statement's `yield_per`."""
+        for part in self._result.partitions():
+            yield part
