@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,9 @@ except ImportError:  # not there on every platform
     from asyncio import new_event_loop
 
 memoized.install()
+# otherwise every worker, and every process that a test starts, compiles all it imports again: seconds each
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 DATABASES = ("sqlite", "postgres")
 
