@@ -146,6 +146,7 @@ class Worker:
     async def apply(self) -> int:
         """Apply a batch of deliveries; returns how many were taken."""
         taken: list[StoredDelivery] = []
+        await self._context.intake.move_arrived()
         try:
             async with self._store.transaction() as tx:
                 taken = await inbox.claim(tx, limit=BATCH)

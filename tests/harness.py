@@ -107,6 +107,7 @@ class Bot:
         await self.settle()
 
     async def rows(self, table: str) -> list[dict]:
+        await self.context.intake.move_arrived()
         async with self.store.read() as tx:
             return await tx.rows(sa.select(metadata.tables[table]))
 

@@ -62,11 +62,9 @@ class Process:
         await self._listening
         return code
 
-    def rows(self, query: str) -> list[dict]:
-        """Read the database from outside."""
-        with contextlib.closing(
-            sqlite3.connect(f"file:{self._folder / 'ootbot.db'}?mode=ro", uri=True)
-        ) as conn:
+    def rows(self, query: str, file: str = "ootbot.db") -> list[dict]:
+        """Read the database, or the spool, from outside."""
+        with contextlib.closing(sqlite3.connect(f"file:{self._folder / file}?mode=ro", uri=True)) as conn:
             conn.row_factory = sqlite3.Row
             return [dict(row) for row in conn.execute(query)]
 

@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 
-SECRET = "benchmark"
+SECRET = "benchmark-benchmark"
 DATE = "2026-11-01T10:00:00Z"
 
 

@@ -14,7 +14,7 @@ const { privateKey } = generateKeyPairSync("rsa", {
   privateKeyEncoding: { type: "pkcs8", format: "pem" },
   publicKeyEncoding: { type: "spki", format: "pem" },
 });
-const probot = new Probot({ appId: 1, privateKey, secret: "benchmark", logLevel: "fatal" });
+const probot = new Probot({ appId: 1, privateKey, secret: "benchmark-benchmark", logLevel: "fatal" });
 
 let store = () => {};
 if (kind === "sqlite") {

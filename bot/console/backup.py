@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,14 @@ async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
     from bot.ci.collect.settings import is_remote  # noqa: PLC0415
     from bot.core.errors import GiveUp  # noqa: PLC0415
     from bot.db import backup as copy  # noqa: PLC0415
+    from bot.ingest import spool_backup  # noqa: PLC0415
 
     source = places.place(settings)
     if blobs is not None and is_remote(source):
         raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
-    await asyncio.to_thread(copy.make, settings.database, file)
+    spooled = await asyncio.to_thread(spool_backup.read, settings.database)  # before: rows may move meanwhile
+    complete = partial(spool_backup.add, spooled)
+    await asyncio.to_thread(copy.make, settings.database, file, complete=complete)
     size = (await asyncio.to_thread(file.stat)).st_size
     click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")
     if blobs is not None:  # after the database: what its rows name is there

@@ -136,11 +136,16 @@ def count_applied(taken: Sequence[StoredDelivery], *, events: frozenset[str], no
         APPLY_DELAY.observe(max(now - one.received_at, 0) / 1000)
 
 
-def show_backlog(now: Backlog, *, last_delivery_at: int | None) -> None:
-    """Show what is waiting, and when the last delivery arrived (epoch milliseconds)."""
-    INBOX.set(now.deliveries)
+def show_backlog(
+    now: Backlog, *, last_delivery_at: int | None, arrived: int = 0, oldest_arrived: int = 0
+) -> None:
+    """Show what is waiting, and when the last delivery arrived (epoch milliseconds).
+
+    `arrived`: deliveries not in the inbox yet, and the age of the oldest of them in milliseconds.
+    """
+    INBOX.set(now.deliveries + arrived)
     PARKED.set(now.parked)
-    INBOX_AGE.set(now.oldest_delivery / 1000)
+    INBOX_AGE.set(max(now.oldest_delivery, oldest_arrived) / 1000)
     for state, count in (("due", now.due), ("running", now.running), ("dead", now.dead)):
         TASKS.labels(state).set(count)
     TASKS_LATE.set(now.longest_due / 1000)

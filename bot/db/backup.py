@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,13 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 
-def make(url: str, target: Path) -> None:
+Complete = Callable[[sqlite3.Connection], None]
+
+
+def make(url: str, target: Path, *, complete: Complete | None = None) -> None:
     """Copy the database to a new file that only its owner may read: complete and checked, or absent.
+
+    `complete` adds to SQLite's copy what else belongs to it.
 
     Raises FileExistsError rather than overwrite, GiveUp when no good copy can be made.
     """
@@ -36,7 +42,7 @@ def make(url: str, target: Path) -> None:
     part = Path(name)
     try:
         if source.get_backend_name() == "sqlite":
-            _copy_sqlite(Path(source.database or ""), part)
+            _copy_sqlite(Path(source.database or ""), part, complete)
         else:
             _dump_postgresql(source, part)
         _to_disk(part)
@@ -48,7 +54,7 @@ def make(url: str, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def _copy_sqlite(source: Path, part: Path) -> None:
+def _copy_sqlite(source: Path, part: Path, complete: Complete | None) -> None:
     """Copy one consistent state without blocking writers (WAL)."""
     if not source.exists():
         raise GiveUp(f"there is no database at {source}: has the bot run here?")
@@ -59,6 +65,8 @@ def _copy_sqlite(source: Path, part: Path) -> None:
             contextlib.closing(sqlite3.connect(part)) as to,
         ):
             from_.backup(to)
+            if complete:
+                complete(to)
             to.execute("PRAGMA journal_mode=DELETE")  # a single file
             (verdict,) = to.execute("PRAGMA integrity_check").fetchone()
     except sqlite3.Error as error:

@@ -7,6 +7,7 @@ item, with the item's own result or error.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from bot.core.errors import StoreUnavailable
@@ -36,6 +37,10 @@ class GroupCommit(Generic[Item, Result]):
         self._max_size = max_size  # of a batch, as `size` measures its items
         self._size = size
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._unanswered: deque[tuple[float, asyncio.Future[Result]]] = (
+            deque()
+        )  # and by when they are answered
+        self._deadline: asyncio.TimerHandle | None = None  # of the first of them
         self._writer: asyncio.Task[None] | None = None
 
     async def put(self, item: Item) -> Result:
@@ -43,21 +48,36 @@ class GroupCommit(Generic[Item, Result]):
 
         Raises StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
         """
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
         self._waiting.append((item, future))
+        while self._unanswered and self._unanswered[0][1].done():
+            self._unanswered.popleft()
+        self._unanswered.append((loop.time() + ANSWER_WITHIN, future))
+        if self._deadline is None:
+            self._deadline = loop.call_later(ANSWER_WITHIN, self._refuse_late)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_batches())
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN):
-                return await future
-        except TimeoutError:
-            reason = f"the database has kept others waiting for over {ANSWER_WITHIN:g} s"
-            raise StoreUnavailable(reason) from None
+        return await future
 
     async def drain(self) -> None:
         """Return once everything that waits is stored."""
         while self._writer is not None:
             await asyncio.shield(self._writer)
+
+    def _refuse_late(self) -> None:
+        """Answer those that have waited for too long: one timer for all, one for each would cost more than its item."""
+        loop = asyncio.get_running_loop()
+        self._deadline = None
+        while self._unanswered:
+            at, future = self._unanswered[0]
+            if not future.done():
+                if at > loop.time():
+                    self._deadline = loop.call_at(at, self._refuse_late)
+                    return
+                reason = f"the database has kept others waiting for over {ANSWER_WITHIN:g} s"
+                future.set_exception(StoreUnavailable(reason))
+            self._unanswered.popleft()
 
     async def _write_batches(self) -> None:
         try:

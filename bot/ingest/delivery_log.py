@@ -146,6 +146,7 @@ async def _entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
 
 async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) -> list[LogEntry]:
     handled = {entry.guid: entry for entry in page if entry.event in context.events}
+    await context.intake.move_arrived()
     async with context.store.read() as tx:
         guids = await sweeps.not_stored(tx, app.app_id, list(handled))
     return [entry for guid, entry in handled.items() if guid in guids]

@@ -114,6 +114,7 @@ def json_for_admin(handler: Callable[[web.Request], Awaitable[Answer]], status: 
 
     async def guarded(request: web.Request) -> web.Response:
         access.require_admin(request)
+        await request.app[CONTEXT].intake.show_arrived()
         body = msgspec.json.encode(await handler(request))
         return web.Response(body=body, status=status, content_type="application/json")
 

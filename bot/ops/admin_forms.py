@@ -45,6 +45,7 @@ def checks_form_key(handler: Handler) -> Handler:
         request[FORM] = form = await _form(request)
         given = form.get("key", "").encode("utf-8", "replace")
         if access.is_signed_in(request) and hmac.compare_digest(given, sessions.form_key(request).encode()):
+            await request.app[CONTEXT].intake.show_arrived()
             return await handler(request)
         if "text/html" in request.headers.get("Accept", ""):
             return _redirect("/admin?again=1")

@@ -52,6 +52,8 @@ def page_for_admin(
     async def guarded(request: web.Request) -> web.Response:
         make = functools.partial(refused, request, functools.partial(_checked, handler))
         first = access.is_signed_in(request)  # does not wait for pages that others ask for
+        if first:
+            await request.app[CONTEXT].intake.show_arrived()
         return private(await request.app[RENDER_THREAD].run(request, make, first=first))
 
     return guarded

@@ -126,7 +126,9 @@ async def metrics(request: web.Request) -> web.Response:
         for name, app, age in ages:
             counts.SWEEP_AGE.labels(name, app).set(age / 1000)
         counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
-        counts.show_backlog(waiting, last_delivery_at=last_received)
+        arrived, since = await context.intake.arrived()
+        oldest = context.clock.now() - since if since else 0
+        counts.show_backlog(waiting, last_delivery_at=last_received, arrived=arrived, oldest_arrived=oldest)
         counts.DATABASE_OK.set(not _refused_writes(context))
     _measure_disk(context.settings)
     counts.show_broken(broken)  # last: two requests may not be allowed to see the same

@@ -8,6 +8,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
+from bot.ingest.spool import Spool
 from tests.chaos.simulation import BACKENDS, L3, L4, LABEL
 from tests.harness import PERIODIC, UPSTREAM
 
@@ -59,7 +60,20 @@ class Audit:
             row for row in await self.rows(TASKS) if row["kind"] not in PERIODIC and row["due_at"] < soon
         ]
         stored = await self.rows("SELECT guid, error FROM delivery WHERE state = 'stored'")
-        return {row["guid"]: row for row in stored} | {(row["kind"], row["key"]): row for row in tasks}
+        spooled = {"spool": row} if (row := self._spooled())[0] else {}
+        return (
+            spooled | {row["guid"]: row for row in stored} | {(row["kind"], row["key"]): row for row in tasks}
+        )
+
+    def _spooled(self):
+        """Return how many deliveries have not been moved to the inbox, and since when the first of them waits."""
+        if not self.store.sqlite:
+            return 0, None
+        spool = Spool(self.store, durable=False)
+        try:
+            return spool.waiting()
+        finally:
+            spool.close()
 
     async def everything(self):
         """Look at all of it; the bot has nothing left to do."""

@@ -289,10 +289,10 @@ async def test_a_bot_that_does_not_run(serving, github, tmp_path):
 async def test_a_database_that_could_not_be_used_is_not_taken_for_an_address_nobody_reaches(
     serving, github, tmp_path
 ):
-    with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as other:
-        swept = "SELECT * FROM sweep WHERE name = 'redeliver' AND finished_at IS NOT NULL"
-        await until(lambda: other.execute(swept).fetchall(), what="the first sweep")
-        await asyncio.sleep(1)  # the log's times have seconds
+    swept = "SELECT * FROM sweep WHERE name = 'redeliver' AND finished_at IS NOT NULL"
+    await until(lambda: serving.rows(swept), what="the first sweep")
+    await asyncio.sleep(1)  # the log's times have seconds
+    with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db.spool", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         await github.open_pull(UPSTREAM)
         other.execute("ROLLBACK")

@@ -76,6 +76,10 @@ class Bot:
     async def complains(self):
         return bool(self.complaints())
 
+    async def is_not_ready(self):
+        status, answer = await self.get("/readyz")
+        return status == 503 and any(line.startswith("database: ") for line in answer["missing"])
+
     async def _takes(self):
         return (await self.deliver())[0] == 202
 
@@ -120,12 +124,28 @@ async def running(folder, private_key, **options):
         await process.ended()
 
 
-async def test_a_locked_database(tmp_path, app_key):
+@contextlib.contextmanager
+def locked(file):
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_a_locked_spool(tmp_path, app_key):
     async with running(tmp_path, app_key) as bot:
-        with contextlib.closing(sqlite3.connect(tmp_path / "ootbot.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with locked(tmp_path / "ootbot.db.spool"):
             await bot.refuses()
-            other.execute("ROLLBACK")
+        await bot.recovers()
+
+
+async def test_a_locked_database(tmp_path, app_key):
+    """Deliveries are still taken; it is not ready, since they cannot be handled."""
+    async with running(tmp_path, app_key) as bot:
+        with locked(tmp_path / "ootbot.db"):
+            assert (await bot.deliver())[0] == 202
+            await eventually(bot.is_not_ready, "a bot that says so")
+            assert (await bot.deliver())[0] == 202
         await bot.recovers()
 
 

@@ -213,9 +213,11 @@ class Player:
         """What the bot still has to do: tasks asked for by nobody but its timetable come round for ever."""
         tasks = self.process.rows("SELECT kind, due_at FROM task WHERE state IN ('waiting', 'running')")
         soon = SystemClock().now() + 15_000
-        return [
-            row for row in tasks if row["kind"] not in PERIODIC and row["due_at"] < soon
-        ] or self.process.rows("SELECT event FROM delivery WHERE state = 'stored'")
+        return (
+            [row for row in tasks if row["kind"] not in PERIODIC and row["due_at"] < soon]
+            or self.process.rows("SELECT id FROM spooled", "ootbot.db.spool")
+            or self.process.rows("SELECT event FROM delivery WHERE state = 'stored'")
+        )
 
 
 VERDICT = {

@@ -46,6 +46,7 @@ async def test_raw_deliveries_go_after_their_retention(bot):
 async def test_a_delivery_that_was_not_handled_yet_is_kept_however_old_it_is(bot):
     for guid in ("waiting", "handled"):
         await bot.send(*HISTORIES["issues"][0], guid=guid)
+    await bot.context.intake.move_arrived()
     async with bot.store.transaction() as tx:  # as one whose handling failed, to be tried again
         change = {"due_at": bot.clock.now() + 100 * DAY * 1000}
         await tx.run(sa.update(delivery).where(delivery.c.guid == "waiting").values(change))

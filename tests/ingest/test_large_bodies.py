@@ -20,6 +20,7 @@ async def store(migrated_url, clock):
     async with opened(migrated_url, clock) as made, opened_intake(made) as intake:
         for number, size in enumerate([100, *[LARGE] * 7, 100]):
             await intake.put(Incoming(guid=f"g{number}", event="push", body=bytes([65 + number]) * size))
+        await intake.move_arrived()
         yield made
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
+import stat
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -164,25 +166,73 @@ async def test_of_many_at_the_same_moment_exactly_one_is_new(bot):
     assert len(await bot.rows("delivery")) == 1
 
 
+@contextlib.contextmanager
+def locked(path):
+    """Another process holds the lock of a SQLite file."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
 @SQLITE
-async def test_a_locked_sqlite_is_said_and_got_over(bot, settings):
+async def test_a_locked_spool_is_said_and_got_over(bot, settings):
     store = make_store(settings.database, clock=bot.clock, busy_timeout=0.1, features=FEATURES)
     async with serving(bot, make_app(replace(bot.context, store=store, intake=Intake(store)))) as served:
         assert (await served.send("issues", OPENED, guid="before"))[0] == 202
-        other = sqlite3.connect(settings.data_dir / "ootbot.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        answers = await asyncio.gather(*(served.send("issues", OPENED, guid=f"during-{n}") for n in range(3)))
-        for status, answer in answers:
-            assert (status, answer["error"]) == (503, "store_unavailable")
-            assert "again" in answer["detail"]
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(settings.data_dir / "ootbot.db.spool"):
+            sent = (served.send("issues", OPENED, guid=f"during-{n}") for n in range(3))
+            for status, answer in await asyncio.gather(*sent):
+                assert (status, answer["error"]) == (503, "store_unavailable")
+                assert "again" in answer["detail"]
         assert [row["guid"] for row in await bot.rows("delivery")] == ["before"]
-        assert await served.send("issues", OPENED, guid="during-1") == (
-            202,
-            {"ok": True, "delivery": "during-1"},
-        )
+        again = await served.send("issues", OPENED, guid="during-1")
+        assert again == (202, {"ok": True, "delivery": "during-1"})
     await store.close()
+
+
+@SQLITE
+async def test_deliveries_do_not_wait_for_the_databases_lock(bot, settings):
+    with locked(settings.data_dir / "ootbot.db"):
+        assert (await bot.send("issues", OPENED, guid="during"))[0] == 202
+        again = await bot.send("issues", OPENED, guid="during")
+        assert again == (202, {"ok": True, "delivery": "during", "duplicate": True})
+    await bot.settle()
+    assert [(row["guid"], row["state"]) for row in await bot.rows("delivery")] == [("during", "handled")]
+
+
+@SQLITE
+async def test_a_spool_that_was_taken_away_is_made_again(bot, settings):
+    assert (await bot.send("issues", OPENED, guid="before"))[0] == 202
+    await bot.settle()
+    (settings.data_dir / "ootbot.db.spool").rename(settings.data_dir / "away")
+    assert (await bot.send("issues", OPENED, guid="during"))[0] == 202
+    await bot.settle()
+    assert sorted(row["guid"] for row in await bot.rows("delivery")) == ["before", "during"]
+
+
+@SQLITE
+async def test_what_a_crash_left_in_the_spool_is_moved_once(bot, settings):
+    """A crash after the move, before the spool forgot: the same deliveries are in both."""
+    for guid in ("one", "two"):
+        assert (await bot.send("issues", OPENED, guid=guid))[0] == 202
+    spool = settings.data_dir / "ootbot.db.spool"
+    with contextlib.closing(sqlite3.connect(spool)) as file:
+        kept = file.execute("SELECT deliveries, received_at, data FROM spooled").fetchall()
+        await bot.settle()
+        file.executemany("INSERT INTO spooled (deliveries, received_at, data) VALUES (?, ?, ?)", kept)
+        file.commit()
+    assert await bot.context.intake.arrived() == (2, bot.clock.now())
+    await bot.settle()
+    assert [(row["guid"], row["attempts"]) for row in await bot.rows("delivery")] == [("one", 1), ("two", 1)]
+    assert await bot.context.intake.arrived() == (0, None)
+
+
+@SQLITE
+async def test_only_its_owner_may_read_the_spool(bot, settings):
+    await bot.send("issues", OPENED)
+    assert stat.S_IMODE((settings.data_dir / "ootbot.db.spool").stat().st_mode) == 0o600
 
 
 @POSTGRES

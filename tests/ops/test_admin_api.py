@@ -79,6 +79,7 @@ async def test_a_compressed_delivery_is_shown_as_it_came(bot):
 async def test_a_parked_delivery_is_handled_in_full_when_it_is_replayed(bot, github):
     pull = await github.open_pull(UPSTREAM)
     (guid,) = {row.guid for row in github.deliveries if row.event == "pull_request"}
+    await bot.context.intake.move_arrived()
     async with bot.store.transaction() as tx:  # as a bug would have left it, that is mended since
         change = {"state": "parked", "attempts": 5, "error": "KeyError: a bug"}
         await tx.run(sa.update(delivery_table).where(delivery_table.c.guid == guid).values(change))
