@@ -46,7 +46,7 @@ def write(plain: sqlite3.Connection, insert, cells: int, now: int) -> None:
     """Write as many commits as have that many runs; one job fails everywhere, so that none of them is good."""
     chance = random.Random(2)
     plain.execute("BEGIN")
-    insert(plain, ci_column, [column(number) for number in range(COLUMNS)])
+    insert(plain, ci_column, [column(number, now // DAY) for number in range(COLUMNS)])
     days = {(now - number * APART) // DAY for number in range(1, cells // RUNS + 1)}
     stale = {"repository_id": REPOSITORY, "branch": "main", "mark": 0}
     insert(plain, ci_stale_day, [{**stale, "day": day} for day in sorted(days)])
@@ -79,16 +79,13 @@ def sha(number: int) -> str:
     return f"{number * 2654435761 % 2**32:08x}{number:032x}"
 
 
-def column(number: int) -> dict:
+def column(number: int, seen: int) -> dict:
     """Every tenth job is a linter's, the others are tests of five platforms."""
-    name = (
-        f"lint {number}"
-        if number % 10 == 0
-        else f"{PLATFORMS[number % 5]} / test (config_{number}, linux.4xlarge)"
-    )
+    name = f"lint {number}" if number % 10 == 0 else f"{PLATFORMS[number % 5]} / test (config_{number})"
     return {
         "id": number + 1, "repository_id": REPOSITORY, "workflow": WORKFLOWS[number % len(WORKFLOWS)],
         "job": name, "base_name": name, "config": f"config_{number}", "flags": "",
+        "seen": seen,
     }  # fmt: skip
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading
+from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading, trouble
 from bot.ci.trunk import last_good as last_good_commit
 from bot.ci.trunk.cells import WORDS
 from bot.ci.trunk.settings import TrunkSettings
@@ -17,6 +17,9 @@ from bot.web import access, html, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
+
+if TYPE_CHECKING:
+    from bot.ci.trunk.grid import Column
 
 OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # /oot/{org}/{repo} is somebody else's page
 
@@ -29,6 +32,7 @@ class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     job: int | str | None = None
     line: str | None = None
     sig: str | None = None
+    flake: Annotated[bool, Meta(description="whether it failed alone, between passes")] = False
 
 
 class HudColumn(Struct, frozen=True, kw_only=True):
@@ -38,6 +42,7 @@ class HudColumn(Struct, frozen=True, kw_only=True):
     group: str
     workflow: str
     blocking: bool
+    state: Literal["ok", "suspect", "broken", "unknown"]
 
 
 class HudLine(Struct, frozen=True, kw_only=True):
@@ -106,34 +111,59 @@ async def last_good(request: web.Request) -> web.Response:
 
 def answer(found: grid.Grid, chosen: hud_filter.Filter, branch: str, following: str | None) -> Hud:
     """Return the JSON of a grid, with the columns that were asked for."""
-    places = {place: str(new) for new, place in enumerate(sorted(chosen.columns(found)))}
+    wanted = sorted(chosen.columns(found))
+    cells_of = {place: found.column(place) for place in wanted}
+    failing = {place for place, column in cells_of.items() if any(cell and cell.broken for cell in column)}
     return Hud(
         branch=branch,
-        columns=[
-            HudColumn(name=one.name, group=one.group, workflow=one.workflow, blocking=one.blocking)
-            for place, one in enumerate(found.columns)
-            if place in places
-        ],
-        lines=[_line(line, places) for line in found.lines],
+        columns=[_column(found.columns[place], cells_of[place]) for place in wanted],
+        lines=_lines(
+            found,
+            {place: str(new) for new, place in enumerate(wanted)},
+            {place: trouble.flakes(cells_of[place]) for place in failing},
+        ),
         next=following,
     )
 
 
-def _line(line: grid.Line, places: dict[int, str]) -> HudLine:
-    commit = line.commit
-    return HudLine(
-        sha=commit["sha"],
-        title=commit["title"],
-        author=commit["author"],
-        pr=commit["pr_number"],
-        at=time(commit["at"]) or "",
-        verdict=line.verdict,
-        cells={
-            place: HudCell(c=cell.character, n=cell.count, job=cell.job, line=cell.line, sig=cell.signature)
-            for at, cell in sorted(line.cells.items())
-            if (place := places.get(at)) is not None
-        },
+def _column(one: Column, cells: trouble.Column) -> HudColumn:
+    return HudColumn(
+        name=one.name,
+        group=one.group,
+        workflow=one.workflow,
+        blocking=one.blocking,
+        state=trouble.state(cells).value,
     )
+
+
+def _lines(found: grid.Grid, places: dict[int, str], flakes: dict[int, frozenset[int]]) -> list[HudLine]:
+    made = []
+    for at, line in enumerate(found.lines):
+        commit = line.commit
+        shown = {
+            place: HudCell(
+                c=cell.character,
+                n=cell.count,
+                job=cell.job,
+                line=cell.line,
+                sig=cell.signature,
+                flake=cell.broken and at in flakes[key],
+            )
+            for key, cell in sorted(line.cells.items())
+            if (place := places.get(key)) is not None
+        }
+        made.append(
+            HudLine(
+                sha=commit["sha"],
+                title=commit["title"],
+                author=commit["author"],
+                pr=commit["pr_number"],
+                at=time(commit["at"]) or "",
+                verdict=line.verdict,
+                cells=shown,
+            )
+        )
+    return made
 
 
 def setup(app: web.Application) -> None:

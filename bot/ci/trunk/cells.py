@@ -58,6 +58,7 @@ class Run:
     conclusion: str
     attempt: int = 1
     event: str = ""
+    actor: str = ""  # who started it by hand
     shard: int = 0
     shards: int = 0
     started_at: int | None = None  # epoch milliseconds, as the next one
@@ -70,6 +71,21 @@ class Run:
     def outcome(self) -> str:
         """The conclusion; of a run without one whether it is queued or pending."""
         return _outcome(self.status, self.conclusion)
+
+    @property
+    def origin(self) -> str:
+        """What it was started by."""
+        by = f" by {self.actor}" if self.actor else ""
+        if self.attempt > 1:
+            return f"attempt {self.attempt}{by}"
+        return f"dispatched{by}" if self.event == "workflow_dispatch" else self.event
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran; None where that is not known, or the clocks contradict one another."""
+        if self.started_at is None or self.completed_at is None or self.completed_at < self.started_at:
+            return None
+        return (self.completed_at - self.started_at) / 1000
 
     @property
     def failed(self) -> bool:

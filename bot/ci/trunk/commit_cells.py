@@ -71,13 +71,15 @@ def resolved(
             yield row.column_id, row
 
 
-def run(row: CellRow) -> Run:
-    """Return a stored run as the rule of cells takes it."""
+def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
+    """Return a stored run as the rule of cells takes it; of its workflow's run it has what it was started by."""
     return Run(
         id=str(row.job_id),
         status=STATES[row.state],
         conclusion=CONCLUSIONS[row.conclusion],
         attempt=row.attempt,
+        event=(of_workflow["event"] if of_workflow else None) or "",
+        actor=(of_workflow["triggering_actor_login"] if of_workflow else None) or "",
         shard=row.shard,
         shards=row.shards,
         started_at=row.started_at,

@@ -122,7 +122,12 @@ def runs_of(facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = 
     """Return every run of one column, as a cell's details show them; `facts` are of one commit, with its jobs."""
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
     jobs = commit_cells.resolved(facts.jobs, commit_cells.foreign(facts.runs), shards=shards)
-    runs = [commit_cells.run(row) for column, row in jobs if shown.get(column) == name]
+    known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
+    runs = [
+        commit_cells.run(row, known.get((row.run_id, row.attempt)))
+        for column, row in jobs
+        if shown.get(column) == name
+    ]
     runs += [run for other, run in other_runs.found(facts, settings, shards=shards) if other.name == name]
     return cells.details(runs).runs if runs else ()
 

@@ -29,6 +29,10 @@ LINE_MOST = 200
 CLASSES = {
     "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
 }  # fmt: skip
+LABEL_MOST = (
+    40  # characters of a name over its column: its beginning, and more of its end, which tells it from others
+)
+LONE = "l"  # a failure that is likely a flake
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +45,20 @@ class Shown:
     folded: bool = False
     blocking: bool = False
     broken: bool = False
+    stale: int = 0  # columns without a result on the newest commits
+    flakes: frozenset[int] = frozenset()  # lines on which it failed alone, between passes
 
     @property
     def key(self) -> str:
         """A short name for the column in addresses."""
         return key_of(self.name)
+
+    @property
+    def label(self) -> str:
+        """The name as it stands over the column."""
+        name = escaping.one_line(self.name)
+        start = LABEL_MOST // 3
+        return name if len(name) <= LABEL_MOST else f"{name[:start]}…{name[start + 1 - LABEL_MOST :]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,15 +121,16 @@ class View:
 def view(grid: Grid, chosen: Filter, base: str) -> View:
     """Return the page's view of a grid; `base` is its address without parameters."""
     wanted = chosen.columns(grid)
-    broken = {place: found for place in wanted if (found := trouble.breakage(grid.column(place)))}
-    shown, left_out = _columns(grid, chosen, wanted, broken)
-    outages = trouble.outages([grid.column(place) for place in range(len(grid.columns))])
+    cells_of = [grid.column(place) for place in range(len(grid.columns))]
+    broken = {place: found for place in sorted(wanted) if (found := trouble.breakage(cells_of[place]))}
+    shown, left_out = _columns(grid, cells_of, chosen, wanted, broken)
+    outages = trouble.outages(cells_of)
     links = f"{base}{chosen.query(cell='')}"
     links += "&cell=" if "?" in links else "?cell="
     lines = tuple(
         ShownLine(
             line=line,
-            markup=_markup(line, shown, links),
+            markup=_markup(at, line, shown, links),
             failing=_failing(grid, line, wanted),
             outage=at in outages,
         )
@@ -126,7 +140,7 @@ def view(grid: Grid, chosen: Filter, base: str) -> View:
         columns=shown,
         groups=_groups(shown),
         lines=lines,
-        broken=tuple(_broken(grid, place, found) for place, found in sorted(broken.items())),
+        broken=tuple(_broken(grid, place, found) for place, found in broken.items()),
         left_out=left_out,
         links=links,
     )
@@ -147,7 +161,11 @@ def find(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
 
 
 def _columns(
-    grid: Grid, chosen: Filter, wanted: set[int], broken: dict[int, Breakage]
+    grid: Grid,
+    cells_of: Sequence[trouble.Column],
+    chosen: Filter,
+    wanted: set[int],
+    broken: dict[int, Breakage],
 ) -> tuple[tuple[Shown, ...], int]:
     """Return the columns to show: those with trouble or asked for, the others folded group by group."""
     troubled = hud_filter.has_trouble(grid)
@@ -163,6 +181,8 @@ def _columns(
                     group=column.group,
                     blocking=column.blocking,
                     broken=place in broken,
+                    stale=trouble.is_stale(cells_of[place]),
+                    flakes=trouble.flakes(cells_of[place]) if place in troubled else frozenset(),
                 )
             )
         else:
@@ -170,7 +190,13 @@ def _columns(
     kept, left_out = singles[:COLUMNS_MOST], max(0, len(singles) - COLUMNS_MOST)
     order = {column.group: at for at, column in reversed(list(enumerate(grid.columns)))}
     made = [
-        Shown(places=tuple(places), name=grid.columns[places[0]].name, group=group, folded=len(places) > 1)
+        Shown(
+            places=tuple(places),
+            name=grid.columns[places[0]].name,
+            group=group,
+            folded=len(places) > 1,
+            stale=sum(trouble.is_stale(cells_of[place]) for place in places),
+        )
         for group, places in folded.items()
     ]
     return tuple(
@@ -189,7 +215,7 @@ def _groups(shown: Sequence[Shown]) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _markup(line: Line, shown: Sequence[Shown], links: str) -> Markup:
+def _markup(at: int, line: Line, shown: Sequence[Shown], links: str) -> Markup:
     """Return a line's cells. Most are green, and those are as short as can be."""
     parts = []
     sha = line.commit["sha"][:12]
@@ -201,7 +227,7 @@ def _markup(line: Line, shown: Sequence[Shown], links: str) -> Markup:
         elif cell.character == cells.SUCCESS:
             parts.append("<td class=o>O")
         elif cell.character in {cells.FAILURE, cells.TIMED_OUT, cells.FLAKY}:
-            parts.append(_linked(one, cell, f"{links}{sha}.{one.key}#cell"))
+            parts.append(_linked(one, cell, f"{links}{sha}.{one.key}#cell", lone=at in one.flakes))
         else:
             parts.append(f"<td class={CLASSES[cell.character]}>{cell.character}{_count(cell)}")
     return Markup("".join(parts))  # noqa: S704 - made of our own words, and of escaped ones
@@ -215,13 +241,15 @@ def _folded(line: Line, one: Shown) -> str:
     return f"<td class={CLASSES[worst]}>{worst}"
 
 
-def _linked(one: Shown, cell: Cell, address: str) -> str:
+def _linked(one: Shown, cell: Cell, address: str, *, lone: bool) -> str:
+    lone = lone and cell.broken
     words = f"{escaping.shorten(one.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
+    words += ", but passed before and after" if lone else ""
     if cell.line:
         words += f": {escaping.shorten(cell.line, LINE_MOST)}"
     title = escape(escaping.one_line(words))
     return (
-        f'<td class={CLASSES[cell.character]}><a href="{escape(address)}" title="{title}">'
+        f'<td class={LONE if lone else CLASSES[cell.character]}><a href="{escape(address)}" title="{title}">'
         f"{cell.character}{_count(cell)}</a>"
     )
 

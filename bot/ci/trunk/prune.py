@@ -37,7 +37,7 @@ async def prune(context: Context) -> dict[str, int]:
     first = before // DAY  # the oldest day that is kept
     return {
         "cells": await _cells(context, before),
-        "columns": await delete_rows(context, ci_column, COLUMN.seen < first - MARGIN),
+        "columns": await delete_rows(context, ci_column, COLUMN.seen.between(1, first - MARGIN - 1)),
         "commits of branches": await delete_rows(context, branch_commit, COMMIT.at < before),
         "branches": sum(
             [await delete_rows(context, table, ~_known(table)) for table in (ci_broken, trunk_branch)]

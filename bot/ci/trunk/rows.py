@@ -68,6 +68,7 @@ class RunRow(TypedDict):
     head_sha: str
     name: str | None
     event: str | None
+    triggering_actor_login: str | None
     status: str | None
     conclusion: str | None
 

@@ -84,21 +84,18 @@ def outages(columns: Sequence[Column]) -> frozenset[int]:
 
 
 def breakage(column: Column) -> Breakage | None:
-    """Return since when a column is broken: its newest finished cells failed, at least three in a row."""
-    failures: list[tuple[int, Cell]] = []
-    last_good = None
-    for place, cell in _evidence(column):
-        if cell.passed:
-            last_good = place
-            break
-        failures.append((place, cell))
-    if len(failures) < BROKEN_AFTER:
+    """Return since when a column is broken, None where it is not."""
+    last = None
+    for change in changes(column):
+        last = change
+    if last is None or last.after is not State.BROKEN:
         return None
+    failures = [cell for place, cell in _evidence(column) if cell.broken and place <= last.first_bad]
     return Breakage(
-        first_bad=failures[-1][0],
-        last_good=last_good,
+        first_bad=last.first_bad,
+        last_good=last.last_good,
         failures=len(failures),
-        same=_same([cell for _, cell in failures]),
+        same=_same(failures),
     )
 
 
@@ -118,8 +115,12 @@ def state(column: Column) -> State:
     last = State.OK
     for change in changes(column):
         last = change.after
-    newest = [cell for cell in column[:STALE_AFTER] if cell is not None and (cell.passed or cell.broken)]
-    return last if newest else State.UNKNOWN
+    return State.UNKNOWN if is_stale(column) else last
+
+
+def is_stale(column: Column) -> bool:
+    """Whether none of the newest commits has a result."""
+    return not any(cell is not None and (cell.passed or cell.broken) for cell in column[:STALE_AFTER])
 
 
 def changes(column: Column) -> Iterator[Change]:

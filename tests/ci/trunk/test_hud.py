@@ -41,7 +41,13 @@ async def test_the_example_of_the_document_is_what_the_bot_shows(bot):
     status, body = await bot.get(API)
     assert status == 200
     assert body["columns"] == [
-        {"name": "pull / linux / test (default)", "group": "Linux", "workflow": "pull", "blocking": True}
+        {
+            "name": "pull / linux / test (default)",
+            "group": "Linux",
+            "workflow": "pull",
+            "blocking": True,
+            "state": "suspect",
+        }
     ]
     assert [line["sha"] for line in body["lines"]] == [COMMITS[name] for name in "DCBA"]
     assert shown(body) == [

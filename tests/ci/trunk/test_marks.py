@@ -1,0 +1,67 @@
+"""What the grid marks beside results: flakes, jobs without news, and what started a run."""
+
+from __future__ import annotations
+
+import itertools
+
+from tests.ci.trunk.branch import COMMITS, job, push, run, told
+from tests.ci.trunk.test_hud import API, HUD, shown
+from tests.oot.pages.page_checks import page_text
+from tests.serving import SQLITE
+
+
+async def history(bot, *conclusions, name="build"):
+    """One job on the commits A, B, ... of a branch; None: it did not run."""
+    names = "ABCDE"[: len(conclusions)]
+    pushes = [push(bot, one, parent=parent, at=at * 10) for at, (parent, one)
+              in enumerate(itertools.pairwise([None, *names]))]  # fmt: skip
+    jobs = [job(bot, name, one, conclusion, at=at * 10)
+            for at, (one, conclusion) in enumerate(zip(names, conclusions, strict=True)) if conclusion]  # fmt: skip
+    await told(bot, *pushes, *jobs)
+
+
+async def columns(bot):
+    return {one["name"]: one["state"] for one in (await bot.get(API))[1]["columns"]}
+
+
+@SQLITE
+async def test_a_lone_failure_between_passes_is_marked_as_a_flake(bot):
+    await history(bot, "success", "failure", "success", "failure")
+    body = (await bot.get(API))[1]
+    assert [cell.get("flake", False) for cell in shown(body)] == [False, False, True, False]
+    page = (await bot.get(HUD))[1]
+    assert page.count("<td class=l>") == 1
+    assert "failure, but passed before and after" in page
+    assert await columns(bot) == {"pull / build": "suspect"}
+
+
+@SQLITE
+async def test_a_job_without_a_result_on_the_newest_commits_is_not_called_green(bot):
+    await history(bot, "success", None, None, None)
+    assert await columns(bot) == {"pull / build": "unknown"}
+    assert 'class="stale"' in (await bot.get(f"{HUD}?groups=0"))[1]
+    await told(bot, job(bot, "build twice", "A"))
+    assert "2 green, 2 without news" in await page_text(bot, HUD)
+
+
+@SQLITE
+async def test_a_pass_on_a_second_try_mends_nothing(bot):
+    await history(bot, "success", "failure", "failure", "failure", "failure")
+    await told(bot, job(bot, "build", "E", attempt=2, number=10**9))
+    assert await columns(bot) == {"pull / build": "broken"}
+    assert "3 failures in a row" in await page_text(bot, HUD)
+
+
+@SQLITE
+async def test_an_open_cell_says_what_started_each_run_and_how_long_it_took(bot):
+    await history(bot, "failure")
+    again, dispatched = run(bot, "A", attempt=2), run(bot, "A", number=78, event="workflow_dispatch")
+    for _, body in (again, dispatched):
+        body["workflow_run"]["triggering_actor"] = {"login": "octocat"}
+    await told(bot, run(bot, "A"), again, dispatched, job(bot, "build", "A", attempt=2, number=2),
+               job(bot, "build", "A", run=78, number=3))  # fmt: skip
+    key = (await bot.get(HUD))[1].partition('data-key="')[2].partition('"')[0]
+    text = await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")
+    assert "failure – push 4 min" in text
+    assert "success – attempt 2 by octocat 4 min" in text
+    assert "success – dispatched by octocat 4 min" in text
