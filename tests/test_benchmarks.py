@@ -21,6 +21,7 @@ SECONDS = 300  # one that takes longer hangs
         ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05"),
         ("tests", "--rounds 1 --cases 2000 --files 4"),
         ("monitor", "--seconds 2 --processes 5"),
+        ("utilization", "--rounds 1 --views 1"),
         pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
         pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),

@@ -130,6 +130,8 @@ _PERCENTS = [*(hundredths / 100 for hundredths in range(NULL)), math.nan]
 
 
 def _hundredths(column: array[float]) -> array[int]:
+    if max(column, default=0.0) * 100 < HIGHEST and not math.isnan(sum(column)):
+        return array("H", [int(value * 100 + 0.5) for value in column])
     return array(
         "H",
         [min(HIGHEST, round(value * 100)) if value == value else NULL for value in column],  # noqa: PLR0124

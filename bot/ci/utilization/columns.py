@@ -30,6 +30,24 @@ class _Place:
         self.inner: dict[str | int, _Place] = {}
         self.leaves: dict[str | int, tuple[array[float], float]] = {}
 
+    def take(self, value: dict[str, Any], at: int) -> bool:
+        """Add a pair of mean and maximum, as nearly all objects are; returns False for what needs a closer look."""
+        known = self.leaves
+        if len(known) != 2 or "avg" not in known or "max" not in known:
+            return False
+        if len(value) != 2 and (len(value) != 3 or value.get("raw", 0) is not None):
+            return False
+        mean, most = value.get("avg"), value.get("max")
+        means, limit = known["avg"]
+        maxima, _ = known["max"]
+        if type(mean) is not float or type(most) is not float or not len(means) == len(maxima) == at:
+            return False
+        if not (0 <= mean <= limit and 0 <= most <= limit):
+            return False
+        means.append(mean)
+        maxima.append(most)
+        return True
+
 
 class Columns:
     """The records added so far, thinned to every k-th where there are too many."""
@@ -75,13 +93,10 @@ class Columns:
         """Add every number of a value to its series: depth first, keys in their order."""
         items: Iterable[tuple[Any, Any]]
         if isinstance(value, dict):
-            uuid = value.get("uuid")
-            if isinstance(uuid, str) and uuid:
-                inner = self._inner(place, f"uuid:{uuid[:UUID_MOST]}")
-                if inner is None:
-                    return
-                place = inner
-            items = value.items()
+            inner = self._of_uuid(value, place)
+            if inner is None:
+                return
+            place, items = inner, value.items()
         else:
             items = self._thinned(value) if place.path == "gpu_usage" else enumerate(value)
         for key, found in items:
@@ -93,9 +108,15 @@ class Columns:
             elif kind is dict or kind is list:
                 inner = place.inner.get(key) or self._inner(place, key)
                 if inner and depth:
-                    self._collect(found, inner, at, depth - 1)
+                    if not (kind is dict and inner.take(found, at)):
+                        self._collect(found, inner, at, depth - 1)
                 else:
                     self.flags.add("series_left_out")
+
+    def _of_uuid(self, value: dict[str, Any], place: _Place) -> _Place | None:
+        """Return where the fields of an object stand: under its uuid, if it has one."""
+        uuid = value.get("uuid")
+        return self._inner(place, f"uuid:{uuid[:UUID_MOST]}") if isinstance(uuid, str) and uuid else place
 
     def _append(self, leaf: tuple[array[float], float], value: float, at: int) -> None:
         column, most = leaf

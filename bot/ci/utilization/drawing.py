@@ -94,7 +94,7 @@ class Window:
     def line(self, most: Sequence[float], means: Sequence[float] | None) -> Line:
         """Return how a series is drawn, given its maxima and means by record."""
         path, mean, over = _Pen(), _Pen(), []
-        whole = not math.isnan(math.fsum(most[self.first : self.last]))
+        whole = not math.isnan(sum(most[self.first : self.last]))
         averages = means if means is not None else most
         broken_at = [at for at in range(max(self.first, 1), self.last) if self._hole(at)]
         for x, begin, end in self.columns:

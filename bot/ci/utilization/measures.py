@@ -51,7 +51,7 @@ def _across(columns: Sequence[Sequence[float]], *, most: bool = False) -> Sequen
     """Return the mean of every record over some columns, or the most."""
     if len(columns) < 2:
         return columns[0] if columns else ()
-    whole = not any(math.isnan(math.fsum(column)) for column in columns)
+    whole = not any(math.isnan(sum(column)) for column in columns)
     if whole and most:
         return list(map(max, *columns))
     if whole:
