@@ -11,7 +11,7 @@ import zlib
 import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.utilization.histogram import Histogram
+from bot.ci.utilization.histogram import Histogram, decoded, unpacked
 from bot.ci.utilization.sums import Sums
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.ingest import prune
@@ -190,3 +190,31 @@ async def test_rows_and_sums_go_with_the_records_and_series_earlier(bot, usage):
     bot.clock.advance(320 * 86_400)
     await prune.run(bot.context, None)
     assert await bot.rows("utilization_job") == await bot.rows("utilization_day") == []
+
+
+def test_a_log_of_200_megabytes_is_thinned(tmp_path):
+    """Read by the parser child's own function, from an archive, within its limits of memory and size."""
+    from bot.ci.collect.parsing import Given
+    from bot.ci.utilization import parse_usage
+
+    commands = ["python " + "x" * 9_900]
+    path = tmp_path / "archive"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive,
+        archive.open("a/usage_log.txt", "w") as log,
+    ):
+        log.write(text(metadata()).encode())
+        for start in range(0, 20_200, 200):
+            log.write(
+                text(
+                    *(record(at, cpu=at % 100, commands=commands) for at in range(start, start + 200))
+                ).encode()
+            )
+    assert path.stat().st_size > 200_000_000
+    found = parse_usage.parse(Given(path=path, blob=tmp_path / "blob", members=(), options=None))
+    assert (found.status, found.records, found.flags) == ("ok", 20_200, ["thinned"])
+    assert (
+        Histogram.of(at % 100 for at in range(0, 20_200, 2)).bins
+        == unpacked(decoded(found.histograms, 5), [0] * 5)[0].bins
+    )
+    assert (tmp_path / "blob").stat().st_size < 1_000_000
