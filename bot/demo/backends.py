@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from bot.core import package_files
 from bot.core.clock import Clock, SystemClock
-from bot.demo import job_logs
+from bot.demo import job_logs, test_reports
 from bot.demo.github.webhooks import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -235,6 +235,10 @@ class Backend:
         started = await self._report(job, planned, "in_progress")
         await self.clock.sleep(planned.seconds)
         finished = await self._report(job, planned, "completed")
+        if planned.counts:
+            device = run.repo.name.partition("-")[0]
+            report = test_reports.junit(device, planned.failed_tests)
+            self.github.add_artifact(run, f"test-reports_{job.id}", report)
         log = job_logs.of_job(planned.name, planned.failed_tests, ended_at=self.clock.now())
         await self.github.finish_job(job, planned.conclusion if started and finished else "failure", log=log)
         return job.conclusion or "failure"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.demo import job_logs, participants, usage_logs
+from bot.demo import job_logs, participants, test_reports, usage_logs
 from bot.demo.github import payloads
 from bot.demo.participants import MATMUL, TPU
 
@@ -22,8 +22,8 @@ async def fail(scenario: Scenario) -> int:
     run = await github.start_run(
         participants.UPSTREAM, event="pull_request", name="pull", head_sha=scenario.pull.head_sha
     )
-    job = await github.start_job(run, participants.OWN_JOB, ("linux.4xlarge",))
-    github.add_artifact(run, f"test-reports_{job.id}", {"junit.xml": participants.JUNIT})
+    job = await github.start_job(run, participants.OWN_JOB, ("linux.g5.4xlarge",))
+    github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", (MATMUL,)))
     await github.finish_job(
         job, "failure", log=job_logs.of_job("test", (MATMUL,), ended_at=github.state.now())
     )
@@ -36,6 +36,12 @@ async def fail(scenario: Scenario) -> int:
     await scenario.expect(
         "and the logs of the backend's jobs that failed in the same way",
         lambda: all(_log_was_fetched(environment, each.id) for each in theirs),
+    )
+    await scenario.expect(
+        "the comment says where each test fails, and that upstream passes some of them",
+        lambda: scenario.comment_has(
+            "fails on npu and tpu, passes upstream (cuda)", "fails upstream too (cuda)"
+        ),
     )
     return job.id
 

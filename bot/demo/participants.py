@@ -72,13 +72,17 @@ SCATTER: FailedTest = {
     "message": "RuntimeError: index out of range: dimension 0 has size 0",
 }
 
-OWN_JOB = "linux-jammy / test (default, 1, 2, linux.4xlarge)"  # of upstream's own CI
+FFT: FailedTest = {
+    "name": "test_fft_half_npu",
+    "classname": "TestFFTNPU",
+    "file": "test/test_fft.py",
+    "line": 52,
+    "message": "RuntimeError: half precision is not supported for lengths that are no power of two",
+}
+
+OWN_JOB = "linux-jammy-cuda12.8-py3.10 / test (default, 1, 2, linux.g5.4xlarge)"  # of upstream's own CI
 MEASURED_LABEL = "linux.npu.2"
 MEASURED_JOB = f"linux-npu / test (default, {MEASURED_LABEL})"
-JUNIT = (
-    b'<testsuite tests="1" failures="1"><testcase classname="TestMatmul" name="test_matmul_bfloat16" time="0.4">'
-    b'<failure message="tensors are not close"/></testcase></testsuite>'
-)
 TPU_TESTS, TPU_SKIPPED = 8_452, 20  # in its suite; the skipped ones are among them
 
 RISCV_JOBS = (PlannedJob(name="test", seconds=0.5, counts={"passed": 512, "failed": 0, "skipped": 4}),)
@@ -88,8 +92,8 @@ NPU_FAILS = (
         name="test",
         seconds=1.0,
         conclusion="failure",
-        counts={"passed": 3_139, "failed": 1, "skipped": 11},
-        failed_tests=(SCATTER,),
+        counts={"passed": 3_138, "failed": 2, "skipped": 11},
+        failed_tests=(SCATTER, FFT),
     ),
 )
 

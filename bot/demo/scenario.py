@@ -74,7 +74,7 @@ class Scenario:
         await self.expect("the gate fails", lambda: self._check_is(GATE, "failure", "tpu failed"))
         await self.expect(
             "a comment names the failed tests and mentions the on-call",
-            lambda: self._comment_has(
+            lambda: self.comment_has(
                 MATMUL["name"], SCATTER["name"], f"@{participants.TPU_ONCALL}", self._short_sha()
             ),
         )
@@ -110,7 +110,7 @@ class Scenario:
         )
         await self.expect(
             "meanwhile the comment keeps the previous commit's verdict",
-            lambda: self._comment_has("previous commit", before, self._short_sha(), SCATTER["name"]),
+            lambda: self.comment_has("previous commit", before, self._short_sha(), SCATTER["name"]),
         )
         self.environment.runners.set()
         await self.expect(
@@ -120,8 +120,8 @@ class Scenario:
         await self.expect(
             "the comment is about the new commit now",
             lambda: (
-                self._comment_has(self._short_sha(), MATMUL["name"])
-                and not self._comment_has("previous commit")
+                self.comment_has(self._short_sha(), MATMUL["name"])
+                and not self.comment_has("previous commit")
             ),
         )
         await self.expect("the L3 check passes again", lambda: self._check_is(self.wanted.npu, "success"))
@@ -139,7 +139,7 @@ class Scenario:
         await self.expect("the gate passes", lambda: self._check_is(GATE, "success", "1 blocking"))
         await self.expect(
             "the comment says that all have passed",
-            lambda: self._comment_has("2 passed") and not self._comment_has(MATMUL["name"]),
+            lambda: self.comment_has("2 passed") and not self.comment_has(MATMUL["name"]),
         )
 
     async def second_pull_request(self) -> None:
@@ -161,12 +161,12 @@ class Scenario:
         )
         await self.expect(
             f"an L3 failure is shown as {self.wanted.l3_failure}",
-            lambda: self._check_is(self.wanted.npu, self.wanted.l3_failure, self._counts("1 failed")),
+            lambda: self._check_is(self.wanted.npu, self.wanted.l3_failure, self._counts("2 failed")),
         )
         await self.expect("its gate fails", lambda: self._check_is(GATE, "failure", "tpu failed"))
         await self.expect(
             "its comment names both backends",
-            lambda: self._comment_has("tpu", "npu", MATMUL["name"], "2 failed"),
+            lambda: self.comment_has("tpu", "npu", MATMUL["name"], "2 failed"),
         )
         await self._tpu_idle()
 
@@ -179,6 +179,11 @@ class Scenario:
     def pull(self) -> Pull:
         """The pull request of the current step."""
         return self.pulls[-1]
+
+    def comment_has(self, *texts: str) -> bool:
+        """Whether the comment of the current pull request has these texts."""
+        comments = self.environment.comments(self.pull)
+        return bool(comments) and all(text in comments[-1].body for text in texts)
 
     def _short_sha(self) -> str:
         return self.pull.head_sha[:7]
@@ -193,10 +198,6 @@ class Scenario:
     def _check_is(self, name: str, outcome: str, title: str = "") -> bool:
         run = self._check(name)
         return run is not None and run.outcome == outcome and title in (run.output.title or "")
-
-    def _comment_has(self, *texts: str) -> bool:
-        comments = self.environment.comments(self.pull)
-        return bool(comments) and all(text in comments[-1].body for text in texts)
 
     def _all_dispatched(self) -> bool:
         sha = self.pull.head_sha
@@ -275,6 +276,10 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
         ),
         *((f"/{participants.UPSTREAM}/job/{one}/utilization", ("97.4 %", "NPUs idle")) for one in measured),
         (f"/{participants.UPSTREAM}/utilization", ("linux-npu / test", "Idle hours")),
+        (
+            f"/{participants.UPSTREAM}/commit/{second.head_sha}/tests",
+            (participants.MATMUL["name"], participants.FFT["name"]),
+        ),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
         (f"/hud/{participants.UPSTREAM}/main", hud),
         ("/readyz", ()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.demo import job_logs, participants
+from bot.demo import job_logs, participants, test_reports
 from bot.demo.github import git, payloads
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ NEWEST = 12 * MINUTE  # the age of the newest push: some of its jobs still run
 BREAKAGE = range(14, 19)  # pushes, the oldest is 0; the one after reverts the first
 HANG, OUTAGE, FLAKES, CANCELLED = 8, 27, {23: 2, 31: 1}, 10  # FLAKES: push -> shard
 BACKEND_BROKE = 34
+REPORTED = range(
+    PUSHES - 5, PUSHES - 1
+)  # pushes whose tests on GPUs have reports; on every second one a test is flaky
 LINUX, BIG, GPU, MAC, WINDOWS = (
     "linux.2xlarge",
     "linux.4xlarge",
@@ -213,7 +216,7 @@ def _commit(repo: Repo, head: str, number: int, at: int) -> tuple[str, str]:
 
 
 def _of_run(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterator[Event]:
-    """Yield what one run of a workflow was; of a passing one only the jobs, which is all that the grid needs."""
+    """Yield what one run of a workflow was; of one that passed and left nothing only the jobs: all the grid needs."""
     last = []
     for kind in JOBS:
         for shard in range(1, kind.shards + 1) if kind.workflow == run.workflow.name else ():
@@ -225,6 +228,9 @@ def _of_run(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterato
                 yield payloads.workflow_job(github.state, job, job.status)
                 at = (job.completed_at or now) + 5 * MINUTE
             last.append(job)
+            if number in REPORTED and kind.runner == GPU:
+                flaky = (test_reports.FLAKY,) if number % 2 else ()
+                github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", flaky=flaky))
     run.run_attempt = max(job.run_attempt for job in last)
     conclusions = {job.conclusion for job in last}
     if None in conclusions:
@@ -232,7 +238,8 @@ def _of_run(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterato
     else:
         run.status, run.updated_at = "completed", max(job.completed_at or 0 for job in last)
         run.conclusion = "success" if conclusions == {"success"} else "failure"
-    if run.conclusion != "success" or run.run_attempt > 1:
+    reported = number in REPORTED and run.workflow.name == "pull"
+    if run.conclusion != "success" or run.run_attempt > 1 or reported:
         yield payloads.workflow_run(github.state, run, run.status)
 
 

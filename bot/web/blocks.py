@@ -130,6 +130,9 @@ class HeadSubject:
     repo: str
     head_sha: str
     labels: Mapping[str, str]  # what backends are called, by their names in lower case
+    failing: Mapping[
+        str, frozenset[tuple[str, int]]
+    ]  # backends (as above) that fail: ids and attempts of the runs
     url: str  # the address of this bot
 
 

@@ -70,15 +70,12 @@ async def read(
     return Head(jobs=[*own, *theirs], labels=named)
 
 
-async def failing_tests(
-    tx: Transaction, head: Head, *, repo: str, backends_only: bool = False
-) -> list[SameTest]:
+async def failing_tests(tx: Transaction, head: Head, *, repo: str) -> list[SameTest]:
     """Return the tests that fail, new ones first, then those that fail on most backends."""
-    jobs = [job for job in head.jobs if job["backend"] or not backends_only]
-    generations = [job["generation"] for job in jobs if job["failed"] or job["errors"]]
+    generations = [job["generation"] for job in head.jobs if job["failed"] or job["errors"]]
     cases = [case for case in await result_rows.failing(tx, generations) if case["outcome"] in FAILING]
     same: dict[int, list[FailingTest]] = defaultdict(list)
-    for test in failing.group(cases, jobs):
+    for test in failing.group(cases, head.jobs):
         same[test.canonical].append(test)
     found = [_same(tests, head, repo) for tests in same.values()]
     return sorted(found, key=lambda one: (RANK[one.verdict], -one.on_backends, one.name))

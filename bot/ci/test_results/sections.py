@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.ci.test_results import on_head, rows
@@ -55,7 +56,8 @@ async def of_head(tx: Transaction, subject: HeadSubject) -> HeadTests:
     """Return what comment and check runs say: of backends only, upstream's own failures are not theirs to tell."""
     owners = await watched.ids(tx, subject.repo)
     head = await on_head.read(tx, subject.repo, owners, subject.head_sha, subject.labels)
-    found = await on_head.failing_tests(tx, head, repo=subject.repo, backends_only=True)
+    failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
+    found = await on_head.failing_tests(tx, failing_now, repo=subject.repo)
     little = await on_head.thin_jobs(tx, head)
     return HeadTests(
         lines=tuple(_test_line(one, subject.url) for one in found[:SHOWN]),
@@ -64,6 +66,14 @@ async def of_head(tx: Transaction, subject: HeadSubject) -> HeadTests:
         url=f"{subject.url}/{subject.repo}/commit/{subject.head_sha}/tests",
         thin={backend: str(one) for backend, one in little.items()},
     )
+
+
+def _fails(job: TestJobRow, subject: HeadSubject) -> bool:
+    """Whether these are tests of a backend's run that fails now: not of an attempt that was overtaken."""
+    runs = subject.failing.get((job["backend"] or "").casefold())
+    if not job["backend"] or runs is None:
+        return False
+    return job["run_id"] < 0 or (str(job["run_id"]), job["run_attempt"]) in runs  # below 0: of another CI
 
 
 async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page: str) -> list[Block]:

@@ -34,6 +34,11 @@ async def _of_pull(tx: Transaction, context: Context, pull: Pull) -> Pull:
         repo=pull.repo,
         head_sha=pull.head_sha,
         labels={backend.repo.casefold(): backend.label for backend in pull.backends},
+        failing={
+            backend.repo.casefold(): frozenset((job.run_id, job.run_attempt) for job in backend.failing)
+            for backend in pull.backends
+            if backend.failing
+        },
         url=context.settings.url,
     )
     tests = await blocks.head_tests(context.features, tx, subject)

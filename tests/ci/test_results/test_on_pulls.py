@@ -42,6 +42,7 @@ async def backend_ci(bot, github, repo, *cases, conclusion="failure"):
     await bot.report(bot.dispatch(repo), conclusion=conclusion, run_id=str(run.id))
     await leave(github, run, job, {"a.xml": xml(*cases)}, conclusion=conclusion)
     await bot.settle(horizon=HORIZON)
+    return run
 
 
 def comment(github, pull):
@@ -88,6 +89,17 @@ async def test_failures_of_upstream_alone_make_no_comment(bot, github, pull):
         _, shown = await bot.get(page)
         assert "test_own" in shown
         assert "3 != 4" in shown
+
+
+async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, github, pull):
+    run = await backend_ci(bot, github, L3, case("test_add", "failed"))
+    assert len(listed(comment(github, pull))) == 1
+    github.begin_attempt(run)
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L3), conclusion="success", run_id=str(run.id), attempt=2)
+    await leave(github, run, job, {"a.xml": xml(case("test_add"))})
+    await bot.settle(horizon=HORIZON)
+    assert "test_add" not in comment(github, pull)
 
 
 async def test_over_ten_failing_tests_are_a_link(bot, github, pull):
