@@ -74,7 +74,7 @@ SCATTER: FailedTest = {
 
 FFT: FailedTest = {
     "name": "test_fft_half_npu",
-    "classname": "TestFFTNPU",
+    "classname": "TestFourierNPU",
     "file": "test/test_fft.py",
     "line": 52,
     "message": "RuntimeError: half precision is not supported for lengths that are no power of two",

@@ -27,7 +27,7 @@ SUITE: dict[str, dict[str, tuple[str, ...]]] = {  # file -> class -> tests; {} i
             "test_bool_index",
         )
     },
-    "test/test_fft.py": {"TestFFT{}": ("test_fft_half_{}", "test_fft_complex64_{}", "test_fft_norm_{}")},
+    "test/test_fft.py": {"TestFourier{}": ("test_fft_half_{}", "test_fft_complex64_{}", "test_fft_norm_{}")},
     "test/test_reductions.py": {"TestReductions": ("test_sum", "test_var", "test_norm_large_input")},
     "test/test_autograd.py": {"TestAutograd": ("test_checkpoint", "test_hooks", "test_double_backward")},
     "test/test_streams.py": {"TestStreams": ("test_wait_event", "test_record", "test_priority")},

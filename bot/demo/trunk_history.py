@@ -228,7 +228,7 @@ def _of_run(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterato
                 yield payloads.workflow_job(github.state, job, job.status)
                 at = (job.completed_at or now) + 5 * MINUTE
             last.append(job)
-            if number in REPORTED and kind.runner == GPU:
+            if number in REPORTED and kind.runner == GPU and shard == 1 and kind.shards > 1:
                 flaky = (test_reports.FLAKY,) if number % 2 else ()
                 github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", flaky=flaky))
     run.run_attempt = max(job.run_attempt for job in last)

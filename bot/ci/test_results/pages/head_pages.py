@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from bot.ci.collect import job_reads
 from bot.ci.test_results import rows
-from bot.ci.test_results.pages import failing, heads, result_rows
+from bot.ci.test_results.pages import failing, heads, on_head, result_rows
 from bot.ci.test_results.pages.comparing import Change
 from bot.ci.test_results.pages.failing import Named
 from bot.core.errors import Rejected
+from bot.oot.allowlist import rows as allowlists
 from bot.web import parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.pages.comparing import Comparison
+    from bot.ci.test_results.pages.on_head import SameTest
     from bot.ci.test_results.rows import TestJobRow, TestRow
     from bot.db.transaction import Transaction
 
@@ -70,6 +72,7 @@ async def commit(request: web.Request) -> web.Response:
         whole = await result_rows.full_sha(tx, owners, sha)
         found = await heads.on_commit(tx, owners, whole or sha)
         backends = await heads.of_backends(request, tx, whole or sha)
+        across = await _across(tx, repo, owners, whole or sha) if backends else []
         compared = await _compared(request, tx, owners, found.jobs)
         earlier = await result_rows.trusted_before(tx, owners, found.jobs[0]) if found.jobs else None
     if not found.jobs and not backends:
@@ -85,6 +88,7 @@ async def commit(request: web.Request) -> web.Response:
         up_words=f"commit {sha[:12]}",
         found=found,
         backends=backends,
+        across=across,
         compared=compared,
         earlier=earlier,
         tally=failing.verdicts,
@@ -117,12 +121,21 @@ async def run(request: web.Request) -> web.Response:
         up_words=f"run {newest['id']}",
         found=found,
         backends={},
+        across=[],
         compared=compared,
         earlier=earlier,
         tally=failing.verdicts,
         most=SHOWN,
         json_url=f"/api/ci/runs/{newest['repo']}/{newest['id']}/tests",
     )
+
+
+async def _across(tx: Transaction, repo: str, owners: set[int], sha: str) -> list[SameTest]:
+    """Return the tests that fail on backends, each once, and where else they fail or pass."""
+    listed = await allowlists.in_force(tx)
+    labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
+    head = await on_head.read(tx, repo, owners, sha, labels)
+    return [one for one in await on_head.failing_tests(tx, head, repo=repo) if one.on_backends]
 
 
 async def _compared(

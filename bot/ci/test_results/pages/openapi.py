@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.test_results.pages import head_json, result_rows, test_list, test_page
+from bot.ci.test_results.pages import backend_tests, head_json, result_rows, test_list, test_page
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
@@ -15,7 +15,8 @@ from bot.web.answers import matching, one_of
 NO_RUN: op.Refusal = (404, "not_found", "not the name of a repository, or no run of that id may be shown")
 NO_TEST: op.Refusal = (404, "unknown_test", "no test of that id is known there")
 NO_COMMIT: op.Refusal = (404, "unknown_commit", "no test of that commit is known")
-NO_BACKEND: op.Refusal = (404, "unknown_backend", "nothing of `backend` may be shown")
+NO_BACKEND: op.Refusal = (404, "unknown_backend", "nothing of that backend may be shown")
+NO_COMPARISON: op.Refusal = (404, "no_comparison", "there is no commit on which both ran tests")
 SHA = Annotated[str, matching(parameters.SHA)]
 
 _read = partial(op.Operation, topic=TOPIC, callers=op.READER)
@@ -74,6 +75,20 @@ OPERATIONS = (
             op.before(op.Number),
         ],
         refusals=[op.WRONG_PARAMETER, NO_RUN, *op.READING],
+    ),
+    _read(
+        "GET /api/ci/parity/{org}/{repo}",
+        "parity",
+        "A backend's tests held against upstream's own",
+        backend_tests.ParityAnswer,
+        parameters=[
+            *op.repository("org"),
+            op.in_query(
+                "sha", SHA, "a commit of upstream, or its beginning; without it the newest that both tested"
+            ),
+            op.in_query("device", op.Text, "of upstream's jobs; without it cuda, where upstream ran there"),
+        ],
+        refusals=[op.WRONG_PARAMETER, NOTHING, NO_BACKEND, NO_COMPARISON, *op.READING],
     ),
     _read(
         "GET /api/ci/compare/{owner}/{repo}",

@@ -7,6 +7,7 @@ from pathlib import Path
 from aiohttp import web
 
 from bot.ci.test_results.pages import (
+    backend_tests,
     failing,
     file_page,
     flaky_page,
@@ -36,6 +37,8 @@ def setup(app: web.Application) -> None:
             web.get("/api/ci/tests/{owner}/{repo}", test_list.tests_json),
             web.get(f"/api/ci/tests/{{owner}}/{{repo}}/{DIGEST}", test_page.test_json),
             web.get(r"/api/ci/runs/{owner}/{repo}/{id:\d+}/tests", head_json.run_json),
+            web.get("/oot/{org}/{repo}/tests", backend_tests.backend),
+            web.get("/api/ci/parity/{org}/{repo}", backend_tests.parity_json),
             web.get("/api/ci/compare/{owner}/{repo}", head_json.compare_json),
         ]
     )

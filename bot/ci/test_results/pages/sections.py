@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.ci.test_results import on_head, rows
-from bot.ci.test_results.pages import failing, result_rows
+from bot.ci.test_results import rows
+from bot.ci.test_results.pages import failing, on_head, result_rows
 from bot.ci.test_results.pages.failing import RANK
 from bot.ci.test_results.verdict import YOURS, Verdict
 from bot.core.escaping import clean, shorten
@@ -17,8 +17,8 @@ from bot.web.blocks import Block, BlockLine, HeadTests, TestLine
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.test_results.on_head import Head, SameTest
     from bot.ci.test_results.pages.failing import FailingTest
+    from bot.ci.test_results.pages.on_head import Head, SameTest
     from bot.ci.test_results.rows import TestJobRow
     from bot.ci.test_results.thin import Thin
     from bot.db.transaction import Transaction

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.test_results import across, thin
-from bot.ci.test_results.across import Across
+from bot.ci.test_results import thin
+from bot.ci.test_results.across import Across, is_only_here, words
 from bot.ci.test_results.block import FAILING
 from bot.ci.test_results.pages import failing, result_rows
 from bot.ci.test_results.pages.failing import RANK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.test_results.pages.failing import FailingTest
     from bot.ci.test_results.rows import TestJobRow
@@ -41,7 +41,12 @@ class SameTest:
     test: FailingTest
     verdict: str | None  # the one that is closest to the author
     words: str  # where it fails and passes
+    across: Across
     on_backends: int
+
+    def fails_only_on(self, repository_ids: Collection[int]) -> bool:
+        """Whether it fails on one of these repositories and passes in upstream's own jobs."""
+        return is_only_here(self.across) and bool(set(self.across.failed_on) & set(repository_ids))
 
     @property
     def name(self) -> str:
@@ -85,11 +90,13 @@ def _same(tests: Sequence[FailingTest], head: Head, repo: str) -> SameTest:
     by_rank = sorted(tests, key=lambda one: (RANK[one.verdict], one.repository_id))
     theirs = [one for one in by_rank if one.jobs[0].job["backend"]]
     chosen = (theirs or by_rank)[0]
+    found = _across(by_rank)
     return SameTest(
         repo=chosen.jobs[0].job["backend"] or repo,
         test=chosen,
         verdict=by_rank[0].verdict,
-        words=across.words(_across(by_rank), head.labels),
+        words=words(found, head.labels),
+        across=found,
         on_backends=len({one.repository_id for one in theirs}),
     )
 
