@@ -91,6 +91,7 @@ def print_addresses(environment: Environment) -> None:
         ("HUD, grid of main", f"{bot}/hud/{participants.UPSTREAM}/main"),
         ("", f"{bot}/{participants.UPSTREAM}/metrics"),
         ("", f"{bot}/{participants.UPSTREAM}/utilization"),
+        ("", f"{bot}/{participants.UPSTREAM}/disabled"),
         ("HUD, pull request", f"{bot}/{participants.UPSTREAM}/pull/1"),
         ("GitHub, pull request", f"{github}/{participants.UPSTREAM}/pull/1"),
         ("", f"{github}/{participants.UPSTREAM}/pull/2"),

@@ -48,6 +48,20 @@ async def fail(scenario: Scenario) -> int:
     return job.id
 
 
+async def disable(scenario: Scenario) -> None:
+    """Let issues disable a test on two platforms and allow a job to fail; one of a stranger changes nothing."""
+    github = scenario.environment.github
+    upstream, stranger = participants.UPSTREAM, participants.AUTHOR
+    await github.open_issue(upstream, f"DISABLED {participants.DISABLED_TEST}", "Platforms: npu, linux")
+    await github.open_issue(upstream, "UNSTABLE nightly / win-vs2022 / test (default)")
+    await github.open_issue(upstream, "DISABLED test_add (__main__.TestMath)", by=stranger)
+    asked = f"/repos/{upstream}/collaborators/{stranger}/permission"
+    await scenario.expect(
+        "GitHub is asked who may disable tests",
+        lambda: any(call.path == asked for call in github.calls),
+    )
+
+
 async def measure(scenario: Scenario) -> list[int]:
     """Let jobs on machines with accelerators leave usage logs, and wait until they are collected; returns their ids.
 

@@ -19,6 +19,8 @@ NPU = "org/npu-backend"
 TPU = "org/tpu-backend"
 BACKENDS = (WATCHER, RISCV, FPGA, NPU, TPU)
 
+DISABLED_TEST = "test_gelu_backward_float16 (__main__.TestActivations)"
+
 NPU_LABEL = "ciflow/oot/npu"
 GATE = "oot / gate"
 TPU_ONCALL = "bob"

@@ -46,6 +46,7 @@ class Scenario:
         await self.push_commit()
         await self.rerun()
         await self.second_pull_request()
+        await own_ci.disable(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
 
@@ -281,6 +282,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
             (participants.MATMUL["name"], participants.FFT["name"]),
         ),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
+        (f"/{participants.UPSTREAM}/disabled", (participants.DISABLED_TEST, "no write access")),
         (f"/hud/{participants.UPSTREAM}/main", hud),
         ("/readyz", ()),
         ("/metrics", ("ootbot",)),
