@@ -6,6 +6,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
@@ -22,7 +23,6 @@ from bot.web.render_thread import in_render_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from bot.ci.disabled.rows import DisablingRow
     from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
@@ -97,8 +97,8 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
         made = await sent_lists.last(tx, repository_id, name)
         if made is None:
             raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
-        if backend or pull:
-            closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
+        closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
+        if backend or closed:
             narrowed = await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend)
             made = sent_lists.sealed(narrowed)
     return sent_lists.answer(request, made)
@@ -122,28 +122,30 @@ async def _narrowed(
     A backend gets upstream's tests that are disabled on its device, and what its own issues say. Upstream's jobs are
     no jobs of the backend's.
     """
-    make = LISTS[name]
     if not backend:
-        return make(await _open(tx, repository, closed))
+        return await _content(tx, repository, name, closed)
     listed = await allowlists.in_force(tx)
     entry = listed.find(backend) if listed else None
     if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
         raise Rejected(404, "unknown_backend", f"no backend {backend[:200]} is listed here")
-    own: list[DisablingRow] = []
+    own: dict[str, Any] = {}
     with contextlib.suppress(Rejected):  # nothing of it may be known yet
         branch = await reading.find(tx, hidden, entry.repo, "")
-        own = await _open(tx, branch.repository, closed)
-    if make is not disabled_tests:
-        return make(own)
-    upstream = disabled_tests(await _open(tx, repository, closed))
-    return dict(for_backend(upstream, disabled_tests(own), entry.device))
+        own = await _content(tx, branch.repository, name, closed)
+    if LISTS[name] is not disabled_tests:
+        return own
+    return dict(for_backend(await _content(tx, repository, name, closed), own, entry.device))
 
 
-async def _open(
-    tx: Transaction, repository: RepositoryRow, closed: Collection[pull_rows.Issue]
-) -> list[DisablingRow]:
-    found = await rows.disabling(tx, repository["repository_id"])
-    return pull_rows.without(found, repository["full_name"], closed)
+async def _content(
+    tx: Transaction, repository: RepositoryRow, name: str, closed: Collection[pull_rows.Issue]
+) -> dict[str, Any]:
+    """Return a repository's list without some issues; as it was made last where none of them is of the repository."""
+    repo, identifier = repository["full_name"], repository["repository_id"]
+    if any(one == repo.casefold() for one, _ in closed):
+        return LISTS[name](pull_rows.without(await rows.disabling(tx, identifier), repo, closed))
+    made = await sent_lists.last(tx, identifier, name)
+    return dict(msgspec.json.decode(made.body)) if made else {}
 
 
 def setup(app: web.Application) -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled import sent_lists
 from bot.ci.test_lists import rows, slow, stable_jobs, times
-from bot.ci.test_lists.rows import Stored
+from bot.ci.test_lists.rows import Packed
 from bot.ci.test_lists.times import Spent
 from bot.ci.test_results import block
 from bot.ci.test_results import rows as result_rows
@@ -23,14 +22,14 @@ from bot.ci.test_results.rows import DAY
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 
     from bot.ci.test_lists.rows import SuiteRow
     from bot.ci.test_lists.stable_jobs import StableJob
-    from bot.ci.test_results.block import Block
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.queue.tasks import Task
+    from bot.web.page_cache import CachedPage
 
 log = structlog.get_logger("bot.ci.test_lists.make")
 
@@ -38,16 +37,6 @@ EVERY = 1800.0  # seconds
 MONTH = 30 * DAY
 BLOCKS = 50  # read at a time
 NAMES = ("test-times", "test-class-times", "slow-tests")
-Jobs = dict[tuple[int, str], list["StableJob"]]  # the shards of each job
-
-
-class _Measured(NamedTuple):
-    """What stable commits say."""
-
-    files: times.Times
-    classes: times.Times
-    slow: dict[str, float]
-    newest: dict[tuple[str, str], int]  # when the last job of a base name and configuration ran
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
@@ -76,37 +65,114 @@ async def run(context: Context, task: Task) -> None:
     digest = hashlib.sha256(repr(generations).encode()).hexdigest()
     if not found or digest == before:
         return
-    measured = await _measure(context, found)
     async with context.store.read() as tx:
+        suites = await rows.suites(tx, generations)
         known = await rows.times(tx, identifier)
-    new = _renewed(known, measured)
+    slow_tests = await _slow(context, found)
+    kept, pages = await asyncio.to_thread(_made, known, found, suites, slow_tests, context.clock.now())
     async with context.store.transaction() as tx:
-        await rows.store_times(tx, identifier, new)
-        await rows.forget_times(tx, identifier, before=tx.now - MONTH)
-        kept = await rows.times(tx, identifier)
-    pages = await asyncio.to_thread(_pages, kept, measured.slow)
-    async with context.store.transaction() as tx:
+        await rows.replace_times(tx, identifier, kept)
         changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
         await rows.store_source(tx, identifier, digest)
     log.info("lists made", repository=identifier, lists=changed, jobs=len(found))
 
 
-async def _measure(context: Context, found: Sequence[StableJob]) -> _Measured:
-    jobs: Jobs = defaultdict(list)
-    for one in found:
-        jobs[one["run_id"], one["family"]].append(one)
-    by_generation = {one["generation"]: one for one in found}
+async def _slow(context: Context, jobs: Sequence[StableJob]) -> dict[str, float]:
+    """Return the slow tests by the names that PyTorch's CI gives them."""
+    by_generation = {
+        one["generation"]: (one["run_id"], one["family"])
+        for one in jobs
+        if slow.SANITIZER not in one["family"].casefold()
+    }
+    wanted: set[int] = set()
+    async for blocks in _blocks(context, sorted(by_generation)):
+        wanted |= await asyncio.to_thread(_candidates, blocks)
+    sums = slow.no_sums()
+    async for blocks in _blocks(context, sorted(by_generation) if wanted else []):
+        await asyncio.to_thread(_add, sums, blocks, by_generation, wanted)
+    means = slow.means(sums)
     async with context.store.read() as tx:
-        suites = await rows.suites(tx, sorted(by_generation))
+        places = await rows.places(tx, means)
+    found: dict[str, float] = {}
+    for test_id, place in places.items():
+        if place.file:
+            name = slow.key(place.name, place.suite)
+            found[name] = max(found.get(name, 0.0), round(means[test_id], times.DIGITS))
+    return found
+
+
+async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator[dict[int, bytes]]:
+    """Yield the blocks of some jobs, a few at a time: all of them decoded would be hundreds of megabytes."""
+    for start in range(0, len(generations), BLOCKS):
+        async with context.store.read() as tx:
+            yield await result_rows.blocks(tx, generations[start : start + BLOCKS])
+
+
+def _candidates(blocks: Mapping[int, bytes]) -> set[int]:
+    return slow.candidates(block.decode(one) for one in blocks.values())
+
+
+def _add(
+    sums: slow.Sums, blocks: Mapping[int, bytes], jobs: Mapping[int, Hashable], wanted: Collection[int]
+) -> None:
+    for generation, one in blocks.items():
+        slow.add(sums, jobs[generation], block.decode(one), wanted)
+
+
+def _made(
+    known: Mapping[tuple[str, str], Packed],
+    jobs: Sequence[StableJob],
+    suites: Sequence[SuiteRow],
+    slow_tests: dict[str, float],
+    now: int,
+) -> tuple[dict[tuple[str, str], Packed], dict[str, CachedPage]]:
+    """Return all times that are kept, and the lists made of them."""
+    by_generation = {one["generation"]: one for one in jobs}
     spent = [
         _spent(by_generation[row["generation"]], row) for row in suites if row["invoking_file"] or row["file"]
     ]
-    newest: dict[tuple[str, str], int] = {}
-    for one in found:
+    files, classes = _unpacked(known)
+    newest = {place: one.at for place, one in known.items()}
+    _renew(files, times.of_files(spent))
+    _renew(classes, times.of_classes(spent))
+    for one in jobs:
         place = (one["base_name"], one["config"])
         newest[place] = max(newest.get(place, 0), one["at"])
-    files, classes = await asyncio.to_thread(lambda: (times.of_files(spent), times.of_classes(spent)))
-    return _Measured(files, classes, await _slow(context, jobs), newest)
+    alive = {base_name for (base_name, _), at in newest.items() if at >= now - MONTH}
+    files, classes = ({name: each[name] for name in sorted(alive & each.keys())} for each in (files, classes))
+    kept = {
+        (base_name, config): Packed(
+            rows.pack(seconds),
+            rows.pack(classes.get(base_name, {}).get(config, {})),
+            newest[base_name, config],
+        )
+        for base_name, configs in files.items()
+        for config, seconds in configs.items()
+    }
+    of_classes = times.rounded(times.with_defaults(classes))
+    contents: dict[str, Mapping[str, object]] = {
+        "test-times": times.rounded(times.with_defaults(files)),
+        "test-class-times": times.by_file_and_class(of_classes),
+        "slow-tests": slow_tests,
+    }
+    return kept, {name: sent_lists.sealed(content) for name, content in contents.items()}
+
+
+def _unpacked(known: Mapping[tuple[str, str], Packed]) -> tuple[times.Times, times.Times]:
+    files: times.Times = {}
+    classes: times.Times = {}
+    for (base_name, config), one in known.items():
+        files.setdefault(base_name, {})[config] = rows.unpack(one.files)
+        classes.setdefault(base_name, {})[config] = rows.unpack(one.classes)
+    return files, classes
+
+
+def _renew(known: times.Times, measured: times.Times) -> None:
+    """Replace what was measured again; the rest stays."""
+    for base_name, configs in measured.items():
+        for config, seconds in configs.items():
+            before = known.setdefault(base_name, {})
+            before[config] = before.get(config, {}) | seconds
 
 
 def _spent(job: StableJob, suite: SuiteRow) -> Spent:
@@ -118,60 +184,3 @@ def _spent(job: StableJob, suite: SuiteRow) -> Spent:
         suite=suite["suite"],
         time_ms=suite["time_ms"],
     )
-
-
-async def _slow(context: Context, jobs: Mapping[tuple[int, str], Sequence[StableJob]]) -> dict[str, float]:
-    """Return the slow tests by the names that PyTorch's CI gives them."""
-    wanted = {key: shards for key, shards in jobs.items() if slow.SANITIZER not in key[1].casefold()}
-    blocks: defaultdict[Any, list[Block]] = defaultdict(list)
-    for key, shards in wanted.items():
-        generations = [one["generation"] for one in shards]
-        for start in range(0, len(generations), BLOCKS):
-            async with context.store.read() as tx:
-                read = await result_rows.blocks(tx, generations[start : start + BLOCKS])
-            blocks[key] += await asyncio.to_thread(_decoded, list(read.values()))
-    means = await asyncio.to_thread(_slow_ids, blocks)
-    async with context.store.read() as tx:
-        places = await rows.places(tx, means)
-    found: dict[str, float] = {}
-    for test_id, place in places.items():
-        if place.file:
-            name = slow.key(place.name, place.suite)
-            found[name] = max(found.get(name, 0.0), round(means[test_id], times.DIGITS))
-    return found
-
-
-def _decoded(blocks: Sequence[bytes]) -> list[Block]:
-    return [block.decode(one) for one in blocks]
-
-
-def _slow_ids(blocks: Mapping[Any, Sequence[Block]]) -> dict[int, float]:
-    wanted = slow.candidates(one for several in blocks.values() for one in several)
-    return slow.means(blocks, wanted)
-
-
-def _renewed(known: Mapping[tuple[str, str], Stored], measured: _Measured) -> dict[tuple[str, str], Stored]:
-    """Return what was measured now, and what was known before of the same base names and configurations."""
-    new = {}
-    for base_name, config in sorted(measured.newest):
-        files = measured.files.get(base_name, {}).get(config, {})
-        classes = measured.classes.get(base_name, {}).get(config, {})
-        before = known.get((base_name, config), Stored({}, {}, 0))
-        at = max(before.at, measured.newest[base_name, config])
-        new[base_name, config] = Stored(before.files | files, before.classes | classes, at)
-    return new
-
-
-def _pages(known: Mapping[tuple[str, str], Stored], slow_tests: dict[str, float]) -> dict[str, Any]:
-    files: times.Times = {}
-    classes: times.Times = {}
-    for (base_name, config), stored in known.items():
-        files.setdefault(base_name, {})[config] = stored.files
-        classes.setdefault(base_name, {})[config] = stored.classes
-    of_classes = times.rounded(times.with_defaults(classes))
-    contents: dict[str, dict[str, Any]] = {
-        "test-times": times.rounded(times.with_defaults(files)),
-        "test-class-times": times.by_file_and_class(of_classes),
-        "slow-tests": slow_tests,
-    }
-    return {name: sent_lists.sealed(content) for name, content in contents.items()}

@@ -33,12 +33,23 @@ class SuiteRow(TypedDict):
     time_ms: int
 
 
-class Stored(NamedTuple):
-    """Times of a base name and configuration."""
+class Packed(NamedTuple):
+    """Times of a base name and configuration as they are stored; `pack` and `unpack` take a thread's time."""
 
-    files: Seconds
-    classes: Seconds
-    at: int
+    files: bytes
+    classes: bytes
+    at: int  # of the newest job
+
+
+def pack(seconds: Seconds) -> bytes:
+    """Return times as they are stored."""
+    return zlib.compress(msgspec.json.encode(seconds), 6)
+
+
+def unpack(content: bytes) -> Seconds:
+    """Return stored times."""
+    found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
+    return found
 
 
 async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
@@ -89,37 +100,21 @@ async def store_source(tx: Transaction, repository_id: int, digest: str) -> None
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
 
 
-async def times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Stored]:
+async def times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
     """Return the times of a repository by base name and configuration."""
     query = sa.select(test_time).where(TIME.repository_id == repository_id)
     return {
-        (row["base_name"], row["config"]): Stored(_read(row["files"]), _read(row["classes"]), row["at"])
+        (row["base_name"], row["config"]): Packed(row["files"], row["classes"], row["at"])
         for row in await tx.rows(query)
     }
 
 
-async def store_times(tx: Transaction, repository_id: int, new: Mapping[tuple[str, str], Stored]) -> None:
-    """Store times of some base names and configurations."""
-    for (base_name, config), stored in sorted(new.items()):
-        values = {"files": _written(stored.files), "classes": _written(stored.classes), "at": stored.at}
-        insert = tx.insert(test_time).values(
-            repository_id=repository_id, base_name=base_name, config=config, **values
-        )
-        keys = ["repository_id", "base_name", "config"]
-        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=values))
-
-
-async def forget_times(tx: Transaction, repository_id: int, *, before: int) -> None:
-    """Delete the times of base names without a job since then (epoch milliseconds)."""
-    used = sa.select(TIME.base_name).where(TIME.repository_id == repository_id, TIME.at >= before)
-    old = (TIME.repository_id == repository_id, TIME.base_name.not_in(used))
-    await tx.run(sa.delete(test_time).where(*old))
-
-
-def _read(content: bytes) -> Seconds:
-    found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
-    return found
-
-
-def _written(seconds: Seconds) -> bytes:
-    return zlib.compress(msgspec.json.encode(seconds), 6)
+async def replace_times(tx: Transaction, repository_id: int, kept: Mapping[tuple[str, str], Packed]) -> None:
+    """Store all times of a repository in place of those before."""
+    await tx.run(sa.delete(test_time).where(TIME.repository_id == repository_id))
+    new = [
+        {"repository_id": repository_id, "base_name": base_name, "config": config, **one._asdict()}
+        for (base_name, config), one in sorted(kept.items())
+    ]
+    for start in range(0, len(new), BATCH):
+        await tx.run(sa.insert(test_time), new[start : start + BATCH])

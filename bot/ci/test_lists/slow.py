@@ -10,9 +10,11 @@ from bot.ci.test_results import block
 from bot.ci.test_results.block import NO_TIME, PASSING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable
 
     from bot.ci.test_results.block import Block
+
+Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
 
 SLOW = 60.0  # seconds; a test that takes longer is slow
 # milliseconds of a case that make a test worth adding up; one below takes a minute only by running sixty times
@@ -31,19 +33,22 @@ def candidates(blocks: Iterable[Block]) -> set[int]:
     return found
 
 
-def means(jobs: Mapping[Hashable, Sequence[Block]], wanted: set[int]) -> dict[int, float]:
-    """Return the mean seconds of some tests over the jobs in which they passed, of those that are slow."""
-    by_job: defaultdict[int, list[int]] = defaultdict(list)
-    for shards in jobs.values():
-        sums: defaultdict[int, int] = defaultdict(int)
-        for one in shards:
-            for test_id, code, time in zip(*one, strict=True):
-                if test_id in wanted and time != NO_TIME and block.outcome_of(code) in PASSING:
-                    sums[test_id] += time
-        for test_id, time in sums.items():
-            by_job[test_id].append(time)
-    found = {test_id: fmean(times) / 1000 for test_id, times in by_job.items()}
+def add(sums: Sums, job: Hashable, shard: Block, wanted: Collection[int]) -> None:
+    """Add what a shard of a job spent on some tests that passed."""
+    for test_id, code, time in zip(*shard, strict=True):
+        if test_id in wanted and time != NO_TIME and block.outcome_of(code) in PASSING:
+            sums[test_id][job] += time
+
+
+def means(sums: Sums) -> dict[int, float]:
+    """Return the mean seconds over jobs of the tests that are slow."""
+    found = {test_id: fmean(by_job.values()) / 1000 for test_id, by_job in sums.items()}
     return {test_id: seconds for test_id, seconds in found.items() if seconds > SLOW}
+
+
+def no_sums() -> Sums:
+    """Return sums with nothing added yet."""
+    return defaultdict(lambda: defaultdict(int))
 
 
 def key(name: str, suite: str) -> str:
