@@ -19,14 +19,16 @@ FEATURE = Feature(
     name="test_results",
     tables="bot.ci.test_results.tables",
     tasks={
+        "test_crashes": "bot.ci.test_results.crashed_files:run",
         "test_days": "bot.ci.test_results.count_days:run",
         "test_results": "bot.ci.test_results.store_job:run",
         "test_states": "bot.ci.test_results.evaluate_states:run",
         "test_verdicts": "bot.ci.test_results.judge_failures:run",
     },
-    before_commit="bot.ci.test_results.pulls_concerned:note",
+    before_commit="bot.ci.test_results.facts_changed:note",
     background=frozenset({"test_days", "test_results", "test_states", "test_verdicts"}),
     periodic="bot.ci.test_results.feature:periodic",
+    prune="bot.ci.test_results.prune:prune",
     routes="bot.ci.test_results.pages.routes:setup",
     openapi="bot.ci.test_results.pages.openapi:OPERATIONS",
     sections={

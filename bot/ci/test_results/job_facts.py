@@ -61,7 +61,7 @@ async def of(tx: Transaction, settings: Settings, key: JobKey, parts: list[PartR
     dispatch = None if settings.is_upstream(run["repo"]) else await _dispatch_of(tx, run)
     facts = Facts(
         repo=run["repo"],
-        name=job_names.parse(run["name"], (job and job["name"]) or parts[0]["name"]),
+        name=job_names.parse(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
         head_sha=run["head_sha"] or "",
         upstream_sha=dispatch and dispatch["head_sha"],
         upstream_repo=dispatch and dispatch["upstream_repo"],
@@ -85,7 +85,8 @@ async def of(tx: Transaction, settings: Settings, key: JobKey, parts: list[PartR
 
 async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) -> Facts | None:
     """Return the facts of a job of another CI: our dispatch says what it is about, the backend how it is called."""
-    found = await tx.row(sa.select(ci_upload).where(ci_upload.c.id == -parts[0]["object_id"]))
+    uploads = [-part["object_id"] for part in parts[:1]]
+    found = await tx.row(sa.select(ci_upload).where(ci_upload.c.id.in_(uploads)))
     if found is None:
         return None
     dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])

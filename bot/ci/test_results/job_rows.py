@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.ci.test_results import block
-from bot.ci.test_results.block import NO_TIME, Code
+from bot.ci.test_results.block import NO_TIME, Code, outcome_of
 from bot.ci.test_results.identity import DIGEST
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def of(merged: Merged, known: Known, of_summary: dict[str, Any], of_failure: dic
         digests, times = group.digests, array("I", group.times)
         ids = [known.tests[digests[at : at + DIGEST]] for at in range(0, len(digests), DIGEST)]
         cases.extend(zip(ids, group.codes, times, strict=True))
-        summaries.append(of_summary | _summary(group, times, known))
+        if any(outcome_of(code) is not Code.CRASHED for code in group.codes):
+            summaries.append(of_summary | _summary(group, times, known))
         failures += [
             of_failure | _failure(one, group, ids[one.position], times[one.position])
             for one in group.exceptional

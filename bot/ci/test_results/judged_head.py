@@ -10,7 +10,7 @@ import msgspec
 
 from bot.ci.test_results import rows, verdict
 from bot.ci.test_results.across import NOWHERE
-from bot.ci.test_results.block import FAILING, PASSING
+from bot.ci.test_results.block import FAILING, PASSING, Code
 from bot.ci.test_results.disabled_here import platforms_of
 from bot.ci.test_results.verdict import Baseline, Evidence, OtherFailure, TrustedRun, Verdict
 
@@ -96,6 +96,8 @@ class Head:
 
 def _was_trusted(failure: FailedRow, job: TestJobRow) -> bool:
     """Whether a trusted run had the test before; for one of these, that is another one."""
+    if failure["outcome"] == Code.CRASHED:  # files that gave no report are no new tests
+        return True
     first = failure["trusted_first_at"]
     return first is not None and first < failure["at"] + (not job["trusted"])
 

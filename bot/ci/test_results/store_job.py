@@ -20,6 +20,7 @@ from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.test_results import (
     count_days,
+    crashed_files,
     environments,
     evaluate_states,
     job_facts,
@@ -36,7 +37,7 @@ from bot.ci.test_results.known_tests import BREATH, Seen, in_batches
 from bot.ci.test_results.parsed import Merged
 from bot.ci.test_results.settings import TestSettings
 from bot.ci.test_results.tables import test_failure, test_job, test_summary
-from bot.core.errors import RetryLater
+from bot.core.errors import GiveUp
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def run(context: Context, task: Task) -> None:
     key = store_part.parse_key(task.key)
     async with context.store.read() as tx:
         parts = await rows.parts(tx, key)
-        facts = await job_facts.of(tx, context.settings, key, parts) if parts else None
+        facts = await job_facts.of(tx, context.settings, key, parts)
         devices = await _devices(tx)
     if facts is None or any(part["blob"] is None for part in parts):
         return
@@ -68,7 +69,11 @@ async def run(context: Context, task: Task) -> None:
             merged = await _merge(context, parts, folder)
         except BlobMissing:
             return  # deleted after its retention
-    await _store(context, _Job(key, facts, parts, merged, devices))
+    async with context.store.read() as tx:
+        missing = await crashed_files.missing(tx, key, facts, merged)
+    if parts or missing:
+        merged.groups += map(crashed_files.group, missing)
+        await _store(context, _Job(key, facts, parts, merged, devices, len(missing)))
 
 
 async def _devices(tx: Transaction) -> frozenset[str]:
@@ -97,7 +102,7 @@ async def _merge(context: Context, parts: list[PartRow], folder: Path) -> Merged
     )
     reply = await context.resource(WORKSPACE).parsers.parse(request)
     if reply.state != "parsed":
-        raise RetryLater(f"reports cannot be merged: {reply.reason}", after=600)
+        raise GiveUp(f"the reports cannot be merged: {reply.reason}")
     return await asyncio.to_thread(_decoded, answer)
 
 
@@ -113,10 +118,11 @@ class _Job(NamedTuple):
     parts: list[PartRow]
     merged: Merged
     devices: frozenset[str]
+    crashed: int  # files that gave no report
 
 
 async def _store(context: Context, job: _Job) -> None:
-    key, facts, _, merged, devices = job
+    key, facts, merged, devices = job.key, job.facts, job.merged, job.devices
     rerun_disabled = merged.repeats or RERUN_DISABLED in facts.name.arguments
     seen = Seen(key.repository_id, facts.at, facts.trusted and not rerun_disabled)
     known = await known_tests.of_groups(context, merged.groups, seen, devices)
@@ -163,7 +169,7 @@ async def _insert(context: Context, table: sa.Table, some: Any) -> None:
 
 
 def _row(job: _Job) -> dict[str, Any]:
-    key, facts, parts, merged, _ = job
+    key, facts, parts, merged = job.key, job.facts, job.parts, job.merged
     unreadable = [one for part in parts for one in part["unreadable"]]
     unreadable += [{"member": member, "reason": reason} for member, reason in merged.unreadable]
     name = facts.name
@@ -186,13 +192,13 @@ def _row(job: _Job) -> dict[str, Any]:
         "config": name.config,
         "shard": name.shard,
         "shards": name.shards,
-        "crashed": 0,
+        "crashed": job.crashed,
         "left_out": merged.left_out,
         "time_ms": merged.time_ms,
         "files": merged.files,
         "unreadable": sorted(unreadable, key=lambda one: (one["member"], one["reason"])),
         "at": facts.at,
-        "received_at": max(part["received_at"] for part in parts),
+        "received_at": max((part["received_at"] for part in parts), default=facts.at),
     }
 
 

@@ -21,6 +21,7 @@ test_class = sa.Table(  # a suite in a file
     must("suite", sa.Text),
     must("last_at", Big),  # the beginning of the day (UTC) on which it was last seen
     sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
+    sqlite_autoincrement=True,  # no id is ever used again: blocks and sums outlive tests
 )
 
 test = sa.Table(
@@ -41,6 +42,7 @@ test = sa.Table(
     sa.UniqueConstraint("repository_id", "digest", name="uq_test"),
     sa.Index("ix_test_class_id", "class_id", "id"),
     sa.Index("ix_test_canonical", "canonical"),
+    sqlite_autoincrement=True,
 )
 
 test_env = sa.Table(  # where tests ran

@@ -37,6 +37,7 @@ def _test_class() -> None:
         sa.Column("last_at", BIG, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_test_class"),
         sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
+        sqlite_autoincrement=True,
     )
 
 
@@ -57,6 +58,7 @@ def _test() -> None:
         sa.Column("trusted_last_at", BIG, nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_test"),
         sa.UniqueConstraint("repository_id", "digest", name="uq_test"),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_test_canonical", "test", ["canonical"])
     op.create_index("ix_test_class_id", "test", ["class_id", "id"])

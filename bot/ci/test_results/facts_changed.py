@@ -1,0 +1,70 @@
+"""What follows from records and reports that come after a job's tests were stored, or without any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from bot.ci.test_results import crashed_files, pulls_concerned, store_part
+from bot.ci.test_results.rows import JobKey
+from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
+from bot.ingest.tables import repository_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from bot.db.transaction import Changed, Transaction
+
+PART, JOB, NAME = test_part.c, test_job.c, repository_name.c
+KEY = [PART[name] for name in JOB_KEY]
+MOST = 1_000
+
+
+async def note(tx: Transaction, changed: Changed) -> None:
+    """Before a commit: have tests of jobs made again of which more is known now."""
+    await pulls_concerned.note(tx, changed)
+    await _of_jobs(tx, changed.get("workflow_job", ()))
+    await _of_reports(tx, changed.get("oot_workflow_job", ()))
+    for run in changed.get("workflow_run", ()):
+        if run["status"] == "completed" and run["conclusion"] in crashed_files.CONCLUSIONS:
+            key = f"{run['repository_id']}/{run['id']}/{run['run_attempt']}"
+            tx.enqueue(crashed_files.TASK, key, delay=crashed_files.AFTER)
+
+
+async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
+    """A job that ended after its reports were read."""
+    keys = sorted(
+        {
+            (job["repository_id"], job["run_id"], job["run_attempt"], job["id"])
+            for job in jobs
+            if job["status"] == "completed" and job["run_id"] and job["run_attempt"]
+        }
+    )
+    await _request(tx, sa.select(*KEY).where(tx.among(KEY, keys)), keys)
+
+
+async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
+    """A backend that says which dispatch a run is of, after that run's tests were stored."""
+    runs = sorted(
+        {
+            (one["downstream_repo"].casefold(), int(one["run_id"]))
+            for one in reports
+            if one["dispatch_id"] and one["run_id"].isascii() and one["run_id"].isdigit() and len(one["run_id"]) < 19
+        }
+    )  # fmt: skip
+    owners = sa.select(NAME.repository_id).where(NAME.name.in_({repo for repo, _ in runs}))
+    undispatched = sa.exists().where(
+        *(JOB[name] == PART[name] for name in JOB_KEY), JOB.backend.is_not(None), JOB.dispatch_id.is_(None)
+    )
+    query = sa.select(*KEY).where(
+        PART.repository_id.in_(owners), PART.run_id.in_({run for _, run in runs}), undispatched
+    )
+    await _request(tx, query, runs)
+
+
+async def _request(tx: Transaction, query: sa.Select[Any], given: Sequence[object]) -> None:
+    if given:
+        for row in await tx.run(query.distinct().limit(MOST)):
+            store_part.request(tx, JobKey(*row))
