@@ -1,6 +1,7 @@
 """Speed of classifying job logs: our engine, the same rules one by one with RE2, and with Python's re.
 
-    python3 dev.py bench logs [--rounds 5] [--megabytes 16] [--large 100] [--compared 1] [--json]
+    python3 dev.py bench logs [--rounds 5] [--megabytes 16] [--large 100] [--compared 1]
+                                 [--searched 60] [--json]
 
 Logs are made up: progress of builds and tests with timestamps, in which only the last rule matches, which is the worst
 case; the coloured one has escape sequences on most lines. Peers clean lines as we do, then try each rule on each line,
@@ -21,16 +22,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import msgspec
 import re2
 
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
-from bot.ci.logs import rules
+from bot.ci.collect.parsing import Given
+from bot.ci.logs import rules, search_child
 from bot.ci.logs.blocks import PlainLog
 from bot.ci.logs.classify import classify
 from bot.ci.logs.cleaning import clean_block
 from bot.ci.logs.masking import Masking
 from bot.ci.logs.matcher import matcher
+from bot.ci.logs.searched import Options
 from bot.ci.logs.stored import StoredLog, Writer
 
 WORDS = (
@@ -148,6 +152,7 @@ def measure(options, ruleset) -> tuple[dict, dict]:
     for name, line in HOSTILE.items():
         took = median(lambda line=line: classify(PlainLog.of(line), ruleset), options.rounds)
         ours[f"{name}_ms"] = round(took * 1000, 1)
+    ours |= searched(options)
     ours |= large(options, ruleset)
     return ours, compared(options, ruleset)
 
@@ -168,6 +173,28 @@ def large(options, ruleset) -> dict:
             "resident_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         }
         return found | of_page(open_stored(file), file, options.rounds)
+
+
+def searched(options) -> dict:
+    """Seconds that a search of many logs takes in its child: a pattern that matches nowhere, and one on many lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        with path.open("w+b") as file:
+            store(made_up(2_000_000), file)
+        found = {}
+        for name, pattern in (
+            ("nothing", r"segmentation fault \(core \w+\)"),
+            ("many_lines", r"test_\w+ PASSED"),
+        ):
+            wanted = msgspec.to_builtins(Options(pattern=pattern, most=20))
+            given = Given(path=path, blob=path, members=(), options=wanted)
+
+            def work(given=given):
+                for _ in range(options.searched):
+                    search_child.parse(given)
+
+            found[f"search_{options.searched}_logs_{name}_s"] = round(median(work, options.rounds), 2)
+    return found
 
 
 def _store_file(plain, file) -> None:
@@ -202,6 +229,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=16)
     parser.add_argument("--large", type=int, default=100, help="megabytes of the large log")
     parser.add_argument("--compared", type=float, default=1, help="megabytes of the log that peers classify")
+    parser.add_argument("--searched", type=int, default=60, help="logs of 2 MB that are searched")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pin(1)

@@ -18,10 +18,13 @@ SECONDS = 300  # one that takes longer hangs
     [
         ("callback", "--rounds 1 --seconds 0.3"),
         ("hud", "--rows 100 --cells 2000 --seconds 0.5 --views 1"),
-        ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05"),
+        ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05 --searched 1"),
         ("tests", "--rounds 1 --cases 2000 --files 4"),
         ("monitor", "--seconds 2 --processes 5"),
         ("utilization", "--rounds 1 --views 1"),
+        pytest.param(
+            "collect", "--rounds 1 --seconds 0.5 --jobs 4 --megabytes 0.1", marks=pytest.mark.nightly
+        ),
         pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
         pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),

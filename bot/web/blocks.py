@@ -37,11 +37,22 @@ class BlockLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Excerpt:
+    """Some lines of a log; their text comes from outside: without control characters, and escaped where it is shown."""
+
+    page: str  # of the whole log, a path on this bot
+    first: int  # number of the first line
+    lines: tuple[str, ...]
+    marked: int  # number of the line that it is about
+
+
+@dataclass(frozen=True, kw_only=True)
 class Block:
     """A heading with some lines."""
 
     heading: str
     lines: tuple[BlockLine, ...]
+    excerpt: Excerpt | None = None
     last: bool = False  # shown below those that say how it went
 
 

@@ -9,7 +9,7 @@ from bot.ci.logs.baseline_rows import Head
 from bot.ci.logs.failed_jobs import Reported
 from bot.core.escaping import clean
 from bot.ingest import watched
-from bot.web.blocks import Block, BlockLine, JobLine
+from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
 
 if TYPE_CHECKING:
     from bot.ci.logs.failed_jobs import FailedJob
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject
 
 LINE_MOST = 300  # characters shown of a line
+EXCERPT_LINE = 500  # of a line around the verdict
 SHOWN = 30  # jobs of one section
 HEADING = "Why jobs failed"
 
@@ -46,7 +47,9 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
             BlockLine(text=f"first build error, line {number:,}: {_short(text)}", url=_at(page, number))
         )
     lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
-    return [Block(heading="Why it failed" if found else "Log", lines=tuple(lines))]
+    lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
+    heading = "Why it failed" if found else "Log"
+    return [Block(heading=heading, lines=tuple(lines), excerpt=_excerpt(found, page))]
 
 
 async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
@@ -118,6 +121,19 @@ async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> 
     if any(one["public"] for one in shown):
         lines.append(BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs"))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
+
+
+def _excerpt(found: list[VerdictRow], page: str) -> Excerpt | None:
+    """Return the lines around the verdict, which are kept longer than the log."""
+    first = next((one for one in found if one["rank"] == 0 and one["excerpt_from"]), None)
+    if first is None or not first["excerpt"]:
+        return None
+    return Excerpt(
+        page=page,
+        first=first["excerpt_from"] or 1,
+        lines=tuple(clean(text)[:EXCERPT_LINE] for text in first["excerpt"]),
+        marked=first["line_num"] or 0,
+    )
 
 
 def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:

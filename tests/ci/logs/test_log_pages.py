@@ -20,6 +20,10 @@ async def test_a_job_says_why_it_failed(bot, logs):
     assert "Why it failed" in page
     assert "test · FAILED tests/test_a.py::test_b - &lt;b&gt;boom&lt;/b&gt; · line 2" in page
     assert f"/{UPSTREAM}/job/{job.id}/log?line=2#L2" in page
+    assert f"/{UPSTREAM}/job/{job.id}/log.txt" in page
+    lines = [line for line in page.splitlines() if '<td class="mono">' in line]
+    assert ["+ pytest</td>" in lines[0], 'class="marked"' in lines[0]] == [True, False]
+    assert ["&lt;b&gt;boom&lt;/b&gt;</td>" in lines[1], 'class="marked"' in lines[1]] == [True, True]
     status, answer = await bot.get(f"/api/ci/jobs/{UPSTREAM}/{job.id}")
     assert answer["log"]["lines"] == 2
     (verdict,) = answer["verdicts"]
