@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bot.core.feature import Features
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.timeline import Timeline
 
 HERE = "https://localhost"  # stands before a path of ours while it is checked
 Tone = Literal["good", "warn", "bad", "wait", "idle"]
@@ -54,6 +55,7 @@ class Block:
     lines: tuple[BlockLine, ...]
     excerpt: Excerpt | None = None
     last: bool = False  # shown below those that say how it went
+    timeline: Timeline | None = None  # shown below the lines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ PAGES = {
     "usage-report-runner": f"/{UPSTREAM}/utilization?by=runner&granularity=week&runs=others",
     "usage-report-none": f"/{L4}/utilization?days=1",
     "job": f"/{UPSTREAM}/job/{measured.JOB}",
+    "run": f"/{UPSTREAM}/run/{measured.RUN}",
     "sign-in": "/admin",
 }
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
@@ -73,7 +74,11 @@ async def addresses(bot):
     trunk = (await bot.get(f"/oot/{L4}?tab=trunk"))[1]
     commit = trunk.split(f"/{UPSTREAM}/commit/", 1)[1].split('"')[0]
     flake = await open_flake(bot)
-    found = {"cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake}
+    line = (await bot.get(f"/api/ci{PAGES['grid']}"))[1]["lines"][-1]["sha"]
+    found = {
+        "cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake,
+        "grid-commit": f"/{UPSTREAM}/commit/{line}",
+    }  # fmt: skip
     return PAGES | found
 
 

@@ -22,7 +22,11 @@ FEATURE = Feature(
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     routes="bot.ci.trunk.api:setup",
-    sections={"pull": "bot.ci.trunk.sections:of_pull", "commit": "bot.ci.trunk.sections:of_commit"},
+    sections={
+        "pull": "bot.ci.trunk.sections:of_pull",
+        "commit": "bot.ci.trunk.sections:of_commit",
+        "run": "bot.ci.trunk.job_times:of_run",
+    },
     prune="bot.ci.trunk.prune:prune",
     home="bot.ci.trunk.hud_page:home",
     openapi="bot.ci.trunk.openapi:OPERATIONS",

@@ -102,6 +102,21 @@ class CheckRow(TypedDict):
     completed_at: int | None
 
 
+class TimedJobRow(TypedDict):
+    """A job on a commit, with its times in epoch milliseconds."""
+
+    job_id: int
+    shard: int
+    shards: int
+    state: int
+    conclusion: int
+    queued_at: int | None
+    started_at: int | None
+    completed_at: int | None
+    workflow: str
+    job: str
+
+
 class StoredRow(NamedTuple):
     """The cells of a commit as they were last made."""
 
@@ -198,6 +213,18 @@ async def cells(
     if only is not None and len(only) <= SHA_OF_SQLITE:
         query = query.where(CELL.column_id.in_(sorted(only)))
     return [CellRow(*row) for row in (await tx.run(query)).all()]
+
+
+async def timed_jobs(
+    tx: Transaction, repository_ids: Collection[int], sha: str, *, limit: int
+) -> list[TimedJobRow]:
+    """Return the jobs on a commit with their times, those that ended last or go on first."""
+    names = ("job_id", "shard", "shards", "state", "conclusion", "queued_at", "started_at", "completed_at")
+    query = sa.select(*(CELL[name] for name in names), COLUMN.workflow, COLUMN.job).where(
+        CELL.repository_id.in_(sorted(repository_ids)), CELL.head_sha == sha, COLUMN.id == CELL.column_id
+    )
+    order = (CELL.completed_at.desc().nulls_first(), CELL.job_id)
+    return await tx.rows_as(TimedJobRow, query.order_by(*order).limit(limit))
 
 
 async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
-from bot.ci.trunk import cells, grid, hud_filter, hud_view, reading, rows
+from bot.ci.trunk import cells, grid, hud_filter, hud_view, job_times, reading, rows
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
@@ -45,7 +45,16 @@ class Before:
 
 
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
-    """Return how the jobs that failed on a commit of a branch fared before it."""
+    """Return how the jobs that failed on a commit of a branch fared before it, and when its jobs ran."""
+    return [*await _on_branch(tx, subject), *await job_times.of_commit(tx, subject)]
+
+
+async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+    """Return which jobs that failed on the shown head fail on the base branch, too, and when its jobs ran."""
+    return [*await _compared(tx, subject), *await job_times.of_pull(tx, subject)]
+
+
+async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
     branch, line = await _line(tx, subject.repo, subject.sha)
     if branch is None or line is None:
         return []
@@ -63,8 +72,7 @@ async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     return [Block(heading=f"In the grid of {branch.name}", lines=(head, *made, *more))]
 
 
-async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
-    """Return which jobs that failed on the shown head fail on the base branch, too."""
+async def _compared(tx: Transaction, subject: PullSubject) -> list[Block]:
     base = subject.base_ref
     branch = await _branch(tx, subject.repo, base) if base and subject.head_sha else None
     if branch is None or base is None or subject.head_sha is None:
