@@ -29,9 +29,8 @@ LINE_MOST = 200
 CLASSES = {
     "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
 }  # fmt: skip
-LABEL_MOST = (
-    40  # characters of a name over its column: its beginning, and more of its end, which tells it from others
-)
+# characters of a name over its column: its beginning, and more of its end, which tells it from others
+LABEL_MOST = 32
 LONE = "l"  # a failure that is likely a flake
 
 
