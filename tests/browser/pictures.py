@@ -30,7 +30,9 @@ async def main(folder: Path, wanted: set[str]) -> None:
             github.add_repo(name)
         data = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (data / "allowlist.yml").write_text(story.ALLOWLIST)
-        settings = harness.make_settings(github=github, issuer=issuer, app=app, folder=data)
+        settings = harness.make_settings(
+            github=github, issuer=issuer, app=app, folder=data, of_features=story.OF_FEATURES
+        )
         running = harness.running(settings, github=github, issuer=issuer, app=app, clock=clock)
         bot = await stack.enter_async_context(running)
         await story.tell(bot, github)

@@ -38,6 +38,7 @@ PAGES = {
     "trunk-reliability": f"/{UPSTREAM}/reliability?days=30",
     "trunk-queue": f"/{UPSTREAM}/queue",
     "disabled": f"/{UPSTREAM}/disabled",
+    "suggestions": f"/{UPSTREAM}/disabled/suggestions",
     "usage": f"/{UPSTREAM}/job/{measured.JOB}/utilization",
     "usage-none": f"/{UPSTREAM}/job/{measured.UNMEASURED}/utilization",
     "usage-refused": f"/{UPSTREAM}/job/{measured.REFUSED}/utilization",
@@ -55,7 +56,9 @@ SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries
 @pytest.fixture
 async def bot(tmp_path, github, issuer, clock):
     (tmp_path / "allowlist.yml").write_text(story.ALLOWLIST)
-    settings = harness.make_settings(github=github, issuer=issuer, app=github.app, folder=tmp_path)
+    settings = harness.make_settings(
+        github=github, issuer=issuer, app=github.app, folder=tmp_path, of_features=story.OF_FEATURES
+    )
     async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as made:
         await story.tell(made, github)
         yield made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -37,8 +38,10 @@ def divide(tests: Iterable[str], seconds: Mapping[str, float], count: int) -> Di
     known = [seconds[name] for name in named if name in seconds] or list(seconds.values())
     mean = fmean(known) if known else UNIT
     shards = [Shard() for _ in range(count)]
+    least = [(0.0, 0, number) for number in range(count)]  # a heap: seconds, tests and number of each shard
     for name in sorted(named, key=lambda name: (-seconds.get(name, mean), name)):
-        least = min(shards, key=lambda shard: (shard.seconds, len(shard.tests)))
-        least.tests.append(name)
-        least.seconds += seconds.get(name, mean)
+        _, tests_there, number = least[0]
+        shards[number].tests.append(name)
+        shards[number].seconds += seconds.get(name, mean)
+        heapq.heapreplace(least, (shards[number].seconds, tests_there + 1, number))
     return Division(shards=shards, unknown=[name for name in named if name not in seconds])

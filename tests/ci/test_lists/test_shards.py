@@ -46,6 +46,13 @@ def test_no_shard_is_empty_while_there_are_enough_tests(seconds, count):
     assert sorted(name for shard in found.shards for name in shard.tests) == sorted(map(str, range(9)))
 
 
+def test_the_largest_question_is_answered():
+    names = [f"test_{number}" for number in range(20_000)]
+    found = divide(names, {name: float(number % 97) for number, name in enumerate(names)}, 1_000)
+    assert {len(shard.tests) for shard in found.shards} != {0}
+    assert max(one.seconds for one in found.shards) - min(one.seconds for one in found.shards) < 97
+
+
 def test_more_shards_than_tests():
     assert names_in(divide(["a"], SECONDS, 3)) == [["a"], [], []]
     assert names_in(divide([], SECONDS, 2)) == [[], []]
