@@ -18,6 +18,7 @@ from bot.ci.logs.failed_jobs import run_keys
 from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.ingest import watched
 from bot.ingest.rows import WorkflowRunRow
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
@@ -65,19 +66,28 @@ class Base(NamedTuple):
 
 
 async def head_of(tx: Transaction, failed: FailedJob) -> Head | None:
-    """Return upstream's commit that a job is about: its own, or the one that its backend reported its run for."""
+    """Return upstream's commit that a job is about: its own, or the one that its backend reported its run for.
+
+    None where that is of another repository that is not public: its commits are nothing to show with the job.
+    """
     query = sa.select(REPORTED.upstream_repo, REPORTED.head_sha).where(
         REPORTED.run_id == failed["run_id"],
         REPORTED.run_attempt == failed["run_attempt"],
         sa.func.lower(REPORTED.downstream_repo) == failed["repo"].lower(),
     )
     if row := await tx.row(query.limit(1)):
-        return Head(row["upstream_repo"], row["head_sha"]) if row["head_sha"] else None
+        shown = row["head_sha"] and await _is_public(tx, row["upstream_repo"])
+        return Head(row["upstream_repo"], row["head_sha"]) if shown else None
     of_log = sa.select(LOG.head_sha).where(
         LOG.repository_id == failed["repository_id"], LOG.job_id == failed["job_id"]
     )
     sha = (await tx.run(of_log)).scalar()
     return Head(failed["repo"], sha) if sha else None
+
+
+async def _is_public(tx: Transaction, repo: str) -> bool:
+    ids = await watched.ids(tx, repo)
+    return bool(ids) and all([(await collect_rows.repository(tx, one))["private"] is False for one in ids])
 
 
 async def base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *, at: int) -> Base:

@@ -108,3 +108,11 @@ async def test_a_backends_runs_have_a_baseline_of_their_own(bot, github, logs):
     assert sha[:12] in page
     assert f'href="/{L4}/job/{jobs[0].id}"' in page
     assert "known: the same job" in (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
+    about = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+    await bot.send(
+        "repository", {"action": "privatized", "repository": about | {"updated_at": "2030-01-01T00:00:00Z"}}
+    )
+    await bot.settle(horizon=15)
+    page = await page_of(bot, jobs[1])  # the backend is public, its page shows no commit of upstream
+    assert "FAILED t.py::test_x" in page
+    assert sha[:12] not in page

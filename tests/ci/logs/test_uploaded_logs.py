@@ -97,3 +97,18 @@ async def test_of_a_private_backend_nothing_is_shown(bot, github, pull):
     (comment,) = [one for one in github.comments(pull) if one.app is not None]
     assert "the log is private" in comment.body
     assert (await bot.get("/api/ci/failures"))[1]["failures"] == []
+
+
+async def test_a_public_backends_log_shows_nothing_of_a_private_upstream(bot, github, pull):
+    page = await arrives(bot)
+    assert f"{UPSTREAM}#{pull.number}" in (await bot.get(page))[1]
+    about = {"id": github.state.repo(UPSTREAM).id, "full_name": UPSTREAM, "private": True}
+    await bot.send(
+        "repository", {"action": "privatized", "repository": about | {"updated_at": "2030-01-01T00:00:00Z"}}
+    )
+    await bot.wait(60)
+    status, shown = await bot.get(page)
+    assert (status, "Why it failed" in shown) == (200, True)
+    for secret in (f"{UPSTREAM}#", pull.head_sha[:12]):
+        assert secret not in shown
+    assert f"{UPSTREAM}#{pull.number}" in (await bot.get(page, headers=ADMIN))[1]
