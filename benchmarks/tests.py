@@ -1,10 +1,11 @@
 """Speed of reading JUnit XML: ours, ElementTree, and lxml where it is installed, on the same generated archive.
 
-    python3 dev.py bench tests [--rounds 5] [--cases 300000] [--files 60] [--json]
+    python3 dev.py bench tests [--rounds 5] [--cases 300000] [--files 60] [--run-cases 610000] [--json]
 
 Reports are in PyTorch's layout, one case in a thousand fails. Peers only count cases and failures of each file; ours
 also merges attempts, names places and keeps messages. Figures are of processor time and of the most memory resident,
-each in a process of its own.
+each in a process of its own. Then a run of many artifacts goes through parser child and database: processor seconds of
+the server and growth of its database and memory, with its tests new, and known.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -106,6 +107,17 @@ def read_once(name: str, path: Path) -> None:
     )
 
 
+def stored_run(cases: int) -> dict:
+    """What it takes to store a run, with its tests new, known on a new day, and once more that day."""
+    if not cases:
+        return {}
+    script = Path(__file__).parent / "support" / "stored_tests.py"
+    done = subprocess.run(
+        [sys.executable, script, "--cases", str(cases)], check=True, capture_output=True, text=True
+    )
+    return {"run": {"cases": cases} | json.loads(done.stdout.splitlines()[-1])}
+
+
 def figures(runs: list[dict]) -> dict:
     return {
         "seconds": round(statistics.median(run["seconds"] for run in runs), 2),
@@ -120,6 +132,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", type=int, default=300_000)
     parser.add_argument("--files", type=int, default=60)
+    parser.add_argument("--run-cases", type=int, default=610_000, help="of the stored run; 0: none")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--reader", help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
@@ -151,7 +164,8 @@ def main() -> None:
             "cases": runs["ours"][0]["tests"],
             "xml_mb": round(size / 1e6, 1),
             "zip_mb": round(packed / 1e6, 1),
-        },
+        }
+        | stored_run(options.run_cases),
         "peers": found | skipped,
         "ratios": {
             name: {key: round(values[key] / max(ours[key], 0.01), 1) for key in values}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 BATCH = 500  # rows of one statement
+NEW_MOST = 50_000  # tests that an untrusted job may bring
 BREATH = 0.02  # seconds between two transactions
 X = TypeVar("X")
 T, C = test.c, test_class.c
@@ -46,33 +47,44 @@ class Seen(NamedTuple):
         return self.at - self.at % DAY
 
 
+class TooManyNew(Exception):
+    """Anybody can open a pull request, and tests are kept for long."""
+
+
 async def of_groups(
     context: Context, groups: Sequence[MergedGroup], seen: Seen, devices: Collection[str]
 ) -> Known:
-    """Return the ids of all tests of a job; what is new is stored, and when each was seen."""
-    classes = await _classes(context, groups, seen)
+    """Return the ids of all tests of a job; what is new is stored, and when each was seen.
+
+    Raises TooManyNew where a run that is not trusted brings very many tests that nobody knows.
+    """
     tests: dict[bytes, int] = {}
+    digests = list(dict.fromkeys(digest for group in groups for digest in _digests(group)))
+    for some in in_batches(digests):
+        await _look_up(context, some, seen, tests)
+    if not seen.trusted and len(digests) - len(tests) > NEW_MOST:
+        raise TooManyNew(f"over {NEW_MOST:,} tests that no trusted run had")
+    classes = await _classes(context, groups, seen)
+    waiting: list[dict[str, Any]] = []
     for group in groups:
-        digests = [group.digests[at : at + DIGEST] for at in range(0, len(group.digests), DIGEST)]
-        for some in in_batches(digests):
-            await _look_up(context, some, seen, tests)
-    missing = [group for group in groups if _missing(group, tests)]
-    for group in missing:
-        new = await asyncio.to_thread(_new, group, tests, seen, classes, frozenset(devices))
-        for rows in in_batches(new):
-            await _insert(context, rows, seen, tests)
+        if any(digest not in tests for digest in _digests(group)):
+            waiting += await asyncio.to_thread(_new, group, tests, seen, classes, frozenset(devices))
+        while len(waiting) >= BATCH:
+            await _insert(context, waiting[:BATCH], seen, tests)
+            del waiting[:BATCH]
+    if waiting:
+        await _insert(context, waiting, seen, tests)
     return Known(tests, classes)
+
+
+def _digests(group: MergedGroup) -> list[bytes]:
+    return [group.digests[at : at + DIGEST] for at in range(0, len(group.digests), DIGEST)]
 
 
 def in_batches(items: Sequence[X], size: int = BATCH) -> Iterator[Sequence[X]]:
     """Yield some items at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def _missing(group: MergedGroup, tests: dict[bytes, int]) -> bool:
-    digests = group.digests
-    return any(digests[at : at + DIGEST] not in tests for at in range(0, len(digests), DIGEST))
 
 
 async def _classes(context: Context, groups: Iterable[MergedGroup], seen: Seen) -> dict[tuple[str, str], int]:
@@ -183,7 +195,7 @@ def _new(
                 "trusted_last_at": seen.day if seen.trusted else None,
             }
         )
-    return sorted(found, key=lambda row: row["digest"])
+    return found
 
 
 async def _insert(
@@ -193,6 +205,9 @@ async def _insert(
         insert = tx.insert(test)
         marks = _marks(tx, seen)
         keys = ["repository_id", "digest"]
-        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), list(rows))
+        ordered = sorted(
+            rows, key=lambda row: row["digest"]
+        )  # so that no two transactions wait for each other
+        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=marks), ordered)
         await _known_tests(tx, [row["digest"] for row in rows], seen, tests)
     await context.clock.sleep(BREATH)

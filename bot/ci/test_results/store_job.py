@@ -33,7 +33,7 @@ from bot.ci.test_results import (
     store_part,
 )
 from bot.ci.test_results.identity import DEVICES
-from bot.ci.test_results.known_tests import BREATH, Seen, in_batches
+from bot.ci.test_results.known_tests import BREATH, Known, Seen, TooManyNew, in_batches
 from bot.ci.test_results.parsed import Merged
 from bot.ci.test_results.settings import TestSettings
 from bot.ci.test_results.tables import test_failure, test_job, test_summary
@@ -125,7 +125,11 @@ async def _store(context: Context, job: _Job) -> None:
     key, facts, merged, devices = job.key, job.facts, job.merged, job.devices
     rerun_disabled = merged.repeats or RERUN_DISABLED in facts.name.arguments
     seen = Seen(key.repository_id, facts.at, facts.trusted and not rerun_disabled)
-    known = await known_tests.of_groups(context, merged.groups, seen, devices)
+    try:
+        known = await known_tests.of_groups(context, merged.groups, seen, devices)
+    except TooManyNew as error:
+        merged.unreadable.append(("all reports", str(error)))
+        merged.groups, known = [], Known({}, {})
     generation = context.clock.now() * rows.GENERATIONS + secrets.randbelow(rows.GENERATIONS)
     common = {"generation": generation, "at": facts.at}
     of_failure = common | {

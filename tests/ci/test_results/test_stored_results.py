@@ -64,3 +64,17 @@ async def test_a_backend_on_another_ci_uploads_a_report(bot, github, upload):
     # a run report knows test_ops.py: JUnit says nothing of it
     assert await outcomes(bot) == [("test_add_npu", "failed", 1, 50), ("test_old", "passed", 1, 250)]
     assert [env["accelerator"] for env in await bot.rows("test_env")] == ["npu"]
+
+
+@SQLITE
+async def test_a_stranger_cannot_fill_the_list_of_tests(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    names = "".join(f'<testcase classname="c" name="t{number}"/>' for number in range(50_001))
+    await ran(github, {"a.xml": xml(names)}, event="pull_request", head_sha=pull.head_sha, head_branch="main")
+    await bot.settle(horizon=HORIZON)
+    (row,) = await bot.rows("test_job")
+    assert (row["tests"], row["passed"]) == (50_001, 50_001)
+    assert row["unreadable"] == [
+        {"member": "all reports", "reason": "over 50,000 tests that no trusted run had"}
+    ]
+    assert await bot.rows("test") == []
