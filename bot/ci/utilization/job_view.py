@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.utilization.rows import JobRow
     from bot.ci.utilization.series_names import Shown
 
-STEPS_DRAWN, STEPS_LISTED, COMMANDS_LISTED, PAIRS_LISTED = 60, 100, 50, 20
+STEPS_DRAWN, STEPS_LISTED, COMMANDS_LISTED, PAIRS_LISTED, SERIES_LISTED = 60, 60, 50, 20, 100
 LANE = 11  # units of the drawing
 
 
@@ -127,8 +127,8 @@ def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> Vi
     """Return a job's page."""
     known = series_names.charted(stored.series)
     summaries = stored.details.get("summaries", {})
-    peaks = {name: (one["max"], one["avg"]) for name, one in summaries.items()}
-    shown = series_names.chosen(known, asked.series, peaks)
+    means = {name: one["avg"] for name, one in summaries.items()}
+    shown = series_names.chosen(known, asked.series, means)
     first, last = stored.timestamps[0], max(stored.timestamps[-1], stored.timestamps[0] + 1)
     start, end = _clamped(asked.start or first, first, last), _clamped(asked.end or last, first, last)
     if end <= start:
@@ -169,7 +169,7 @@ def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> Vi
         command_lines=_command_lines(inside, stored, row, asked),
         commands_more=max(0, len(inside) - COMMANDS_LISTED),
         pairs=stored.details.get("pairs", [])[:PAIRS_LISTED],
-        series=[(one.name, summaries[one.most]) for one in known if one.most in summaries],
+        series=[(one.name, summaries[one.most]) for one in known if one.most in summaries][:SERIES_LISTED],
         memory=_memory(summaries),
         height=26 + (LANE + 3 if steps else 0) + count * LANE,
     )

@@ -38,19 +38,19 @@ def charted(ids: Iterable[str]) -> list[Shown]:
     return list(found.values())
 
 
-def chosen(known: Sequence[Shown], asked: str, peaks: Mapping[str, Sequence[float]]) -> list[Shown]:
-    """Return the series asked for, by name with commas between; else cpu, memory, and the worst of accelerators.
+def chosen(known: Sequence[Shown], asked: str, means: Mapping[str, float]) -> list[Shown]:
+    """Return the series asked for, by name with commas between; else cpu, memory and of accelerators the worst.
 
-    `peaks` holds by id whatever is to be compared of a series, the greater the worse.
+    These are the one that is used least and the one whose memory is fullest, by the `means` of series.
     """
     by_name = {one.name: one for one in known}
     names = [name for name in dict.fromkeys(asked.split(",")) if name in by_name]
     if not names:
         names = [name for name in ("cpu", "memory") if name in by_name]
-        for end in ("_util", "_allocated_mem_percent"):
-            of_kind = [one for one in known if one.name.startswith("gpu_") and end in one.name]
+        for field, sign in (("util_percent", -1), ("allocated_mem_percent", 1)):
+            of_kind = [one for one in known if one.most.endswith(f"|{field}|max")]
             if of_kind:
-                names.append(max(of_kind, key=lambda one: tuple(peaks.get(one.most, ()))).name)
+                names.append(max(of_kind, key=lambda one: sign * means.get(one.most, 0.0)).name)
     return [by_name[name] for name in names[:SHOWN_MOST]]
 
 

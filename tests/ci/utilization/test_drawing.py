@@ -106,8 +106,8 @@ def test_names_and_choice_of_series():
     assert [one.name for one in known] == [
         "cpu", "memory", "gpu_0_util", "gpu_0_util_2", "gpu_1_util", "gpu_1_allocated_mem_percent",
     ]  # fmt: skip
-    peaks = {ids[3]: (50.0, 1.0), ids[4]: (90.0, 1.0), ids[5]: (80.0, 70.0)}
-    names = [one.name for one in chosen(known, "", peaks)]
+    means = {ids[3]: 50.0, ids[4]: 1.0, ids[5]: 70.0}
+    names = [one.name for one in chosen(known, "", means)]
     assert names == ["cpu", "memory", "gpu_0_util_2", "gpu_1_allocated_mem_percent"]
     assert [one.name for one in chosen(known, "gpu_1_util,nonsense,gpu_1_util,cpu", {})] == [
         "gpu_1_util",

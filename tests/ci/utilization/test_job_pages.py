@@ -14,6 +14,9 @@ from bot.ingest.tables import records
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
 from tests.ci.utilization.test_stored import busy
 from tests.harness import UPSTREAM
+from tests.serving import SQLITE
+
+pytestmark = SQLITE
 
 
 def story():
@@ -61,7 +64,7 @@ async def test_a_job_is_charted(bot, usage):
     assert "tools.stats.monitor" in await page_of(bot, job, "?all=1")
     assert page.count("<title>no data</title>") == 1
     assert len(page) < 120_000
-    paths = {name: path_of(page, name) for name in ("cpu", "memory", "gpu_0_util")}
+    paths = {name: path_of(page, name) for name in ("cpu", "memory", "gpu_1_util")}
     assert all(paths.values())
     assert "v-144" in paths["cpu"] or "v144" in paths["cpu"]  # from 40 to 100 in one column of 720
 

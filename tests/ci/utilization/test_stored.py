@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import itertools
 import random
@@ -11,6 +12,7 @@ import zlib
 import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
+from bot.ci.utilization import day_rows, rows
 from bot.ci.utilization.histogram import Histogram, decoded, unpacked
 from bot.ci.utilization.sums import Sums
 from bot.ci.utilization.tables import utilization_day, utilization_job
@@ -92,6 +94,24 @@ async def test_sums_are_those_of_all_logs(bot, usage):
     ]
     assert Sums.of_row(day).histograms()["cpu"] == Histogram.of(values)
     assert (day["jobs"], day["records"]) == (3, 60)
+
+
+async def test_logs_stored_at_the_same_time_lose_nothing(bot, usage):
+    await usage.arrives(busy())
+    (row,) = await bot.rows("utilization_job")
+
+    async def again(number):
+        async with bot.store.transaction() as tx:
+            key = (row["repository_id"], row["run_id"], 1, number)
+            before = await rows.held(tx, key)
+            mine = row | {"job_id": number, "records": 60 + number}
+            if before is None or before["records"] < mine["records"]:
+                await rows.put(tx, mine)
+                await day_rows.replace(tx, before, mine)
+
+    await asyncio.gather(*(again(number) for number in (1, 2, 3, 4, 1, 2, 3, 4)))
+    days = await bot.rows("utilization_day")
+    assert {(one["jobs"], one["records"]) for one in days} == {(5, 5 * 60 + 10)}
 
 
 async def test_ids_in_a_log_only_select_among_the_jobs_of_its_run(bot, usage):

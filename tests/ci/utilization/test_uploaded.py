@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 
+import sqlalchemy as sa
+
 from bot.ci.collect import uploads
 from bot.ci.utilization.origin import ELSEWHERE
+from bot.ingest.tables import records
 from tests.ci.utilization.test_stored import busy
 from tests.harness import L3, UPSTREAM
 
@@ -79,3 +82,23 @@ async def test_an_uploaded_log_is_shown_where_its_results_are(bot, github, usage
     status, page = await bot.get(f"/{L3}/job/{row['job_id']}/utilization")
     assert status == 200
     assert "2 NPUs" in page
+
+
+async def test_a_log_of_a_backends_run_is_on_the_pull_request_it_was_for(bot, github, usage):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    job = await usage.start(repo=L3)
+    usage.leave(job, busy(memory=97.5))
+    await usage.finish(job)
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "memory 98 %" not in page
+    assert (await bot.report(bot.dispatch(L3), run_id=str(job.run.id)))[0] == 200  # later than the log
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert f"{L3} · {job.name}: CPU 50 % avg, memory 98 %" in page
+    async with bot.store.transaction() as tx:
+        of_backend = records["repository"].c.full_name == L3
+        await tx.run(sa.update(records["repository"]).where(of_backend).values(private=True))
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "memory 98 %" not in page
+    _, page = await bot.get(f"/oot/{L3}")
+    assert "memory 98 %" not in page
