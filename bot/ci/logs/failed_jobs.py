@@ -47,6 +47,7 @@ class FailedJob(TypedDict):
     kind: str
     line: str | None
     line_num: int | None
+    step: str | None
     signature: str | None
     family: str
     trusted: bool
@@ -66,6 +67,12 @@ async def on_commit(
 ) -> list[FailedJob]:
     """Return the verdicts on a repository's own jobs of a commit."""
     concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
+    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+
+
+async def on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
+    """Return the verdicts on the jobs of a run, of all its attempts."""
+    concerned = sa.and_(LOG.repository_id == repository_id, LOG.run_id == run_id)
     return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
 
 
@@ -173,8 +180,8 @@ def _failed() -> sa.Select[Any]:
     return (
         sa.select(
             REPO, LOG.repository_id, LOG.job_id, run_id, LOG.run_attempt, NAME, WORKFLOW, public.label("public"),
-            VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.signature, VERDICT.family,
-            VERDICT.trusted, VERDICT.change, VERDICT.at,
+            VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.step, VERDICT.signature,
+            VERDICT.family, VERDICT.trusted, VERDICT.change, VERDICT.at,
         )
         .select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
         .where(REPO.is_not(None))

@@ -25,6 +25,7 @@ FEATURE = Feature(
     sections={
         "job": "bot.ci.logs.sections:of_job",
         "job_json": "bot.ci.logs.sections:job_json",
+        "run": "bot.ci.logs.sections:of_run",
         "pull": "bot.ci.logs.sections:of_pull",
         "comment": "bot.ci.logs.sections:of_backend",
         "commit": "bot.ci.logs.sections:of_commit",

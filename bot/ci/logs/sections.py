@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from bot.ci.logs.rows import VerdictRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject
+    from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject, RunSubject
 
 LINE_MOST = 300  # characters shown of a line
 EXCERPT_LINE = 500  # of a line around the verdict
+STEP_MOST = 80  # characters of a step's name
 SHOWN = 30  # jobs of one section
 HEADING = "Why jobs failed"
 
@@ -74,6 +75,15 @@ async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return why jobs failed on a commit, upstream's own and those of backends."""
     return await _of_head(tx, subject.settings, subject.repo, subject.sha)
+
+
+async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+    """Return why jobs of a run failed."""
+    found = await failed_jobs.on_run(tx, subject.repository_id, subject.run_id, limit=SHOWN + 1)
+    lines = [_of_failed(one, subject.repo, None) for one in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(BlockLine(text="and more"))
+    return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
 
 async def of_backend(tx: Transaction, subject: BackendSubject) -> list[JobLine]:
@@ -139,8 +149,8 @@ def _excerpt(found: list[VerdictRow], page: str) -> Excerpt | None:
 def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
     if verdict["rule"] is None or verdict["line_num"] is None:
         return BlockLine(text="no rule matches a line of the log", tone="idle")
-    step = f" · in {_short(verdict['step'])}" if verdict["step"] else ""
-    words = f"{verdict['kind']} · {_short(verdict['line'] or '')} · line {verdict['line_num']:,}{step}"
+    place = f"line {verdict['line_num']:,}{_in_step(verdict['step'])}"
+    words = f"{verdict['kind']} · {_short(verdict['line'] or '')} · {place}"
     return BlockLine(
         text=words, url=_at(page, verdict["line_num"]), tone="bad" if verdict["rank"] == 0 else "idle"
     )
@@ -153,7 +163,8 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
         return BlockLine(text=f"{whose}{name}: the log is private", tone="idle")
     if failed["rule"] is None or failed["line_num"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
-    text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · line {failed['line_num']:,}"
+    place = f"line {failed['line_num']:,}{_in_step(failed['step'])}"
+    text = f"{whose}{name}: {failed['kind']} · {_short(failed['line'] or '')} · {place}"
     return BlockLine(
         text=f"{text} · {word.text}" if word else text, url=page, tone=word.tone if word else "bad"
     )
@@ -172,9 +183,13 @@ def _job_line(failed: FailedJob, url: str) -> JobLine:
         **key,
         words=failed["kind"],
         code=_short(failed["line"] or ""),
-        place=f"line {number:,}",
+        place=f"line {number:,}{_in_step(failed['step'])}",
         url=url + _at(log_page(failed["repo"], failed["job_id"]), number),
     )
+
+
+def _in_step(step: str | None) -> str:
+    return f" · in {_short(step)[:STEP_MOST]}" if step else ""
 
 
 def _at(page: str, line: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 import sqlalchemy as sa
 
@@ -50,6 +52,14 @@ async def test_the_line_is_in_comment_and_check_run_within_a_minute(bot, github,
         assert "a.cc:3:1:" in line
         assert "@octocat" not in line
         assert "](https://evil.example" not in line
+
+
+async def test_the_step_is_named_where_the_lines_have_times(bot, github, pull):
+    at = datetime.fromtimestamp(bot.clock.now() / 1000, UTC)
+    await fails(bot, github, log=f"{at:%Y-%m-%dT%H:%M:%S}.0000000Z a.cc:3:1: error: x\n")
+    await bot.wait(60)
+    assert "[line 1 · in Run tests](" in comment(github, pull)
+    assert "line 1 · in Run tests" in (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
 
 
 async def test_a_job_of_another_name_stands_under_its_backend(bot, github, pull):

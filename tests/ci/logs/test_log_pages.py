@@ -36,6 +36,8 @@ async def test_a_commit_says_why_its_jobs_failed(bot, logs):
     _, page = await bot.get(f"/{UPSTREAM}/commit/{job.run.head_sha}")
     assert "Why jobs failed" in page
     assert "build · make: *** [Makefile:3: all] Error 2 · line 1" in page
+    _, page = await bot.get(f"/{UPSTREAM}/run/{job.run.id}")
+    assert "build · make: *** [Makefile:3: all] Error 2 · line 1" in page
 
 
 async def test_lines_around_one_with_colours_folds_and_nothing_from_outside(bot, logs):
