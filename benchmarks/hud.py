@@ -4,8 +4,8 @@
 
 SQLite with that many job rows of 200 backends over 90 days. Pages are made afresh (no cache) one after the other, then
 20 a second while 200 webhooks a second come in, then 200 a second over 20 addresses with the cache, each seen once
-before. Server and generator keep to one core each. The grid of a branch is 50 commits of 300 jobs, each with 1.3 runs,
-out of as many runs as --cells says.
+before. `ootbot serve`, as users start it, and the generator keep to one core each. The grid of a branch is 50 commits
+of 300 jobs, each with 1.3 runs, out of as many runs as --cells says: 5,000,000 take some ten minutes to write.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import gzip
 import json
+import os
 import random
 import sqlite3
 import statistics
@@ -26,14 +27,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aiohttp
 import uvloop
-from aiohttp import web
 
 from benchmarks.support import trunk
 from benchmarks.support.load import SECRET, Load, Requests, pin, workflow_job
-from benchmarks.support.machine import Server, describe, show
-from bot.app import make_app, make_context, make_worker
-from bot.core import log_output, memory
-from bot.core.clock import SystemClock
+from benchmarks.support.machine import Server, describe, free_port, show
+from bot.app import make_context
+from bot.core import log_output
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.ingest.tables import records, repository_name
@@ -43,6 +42,8 @@ from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup
 from bot.oot.verdict.tables import oot_compared
 
+ROOT = Path(__file__).parent.parent
+NOBODY = "http://127.0.0.1:9"  # in place of GitHub
 UPSTREAM, SHA = "org/upstream", "{:040x}"
 BACKENDS, DAYS, DAY = 200, 90, 86_400_000
 WIDE = 30  # jobs of the first backend; the others have two
@@ -74,7 +75,7 @@ def settings(folder: str, port: int, *, cache: int) -> Settings:
     (path / "allowlist.yml").write_text(allowlist())
     return Settings(
         app_id=1, webhook_secret=(SECRET,), private_key=private_key(), upstream_repo=(UPSTREAM,),
-        github_api_url="http://127.0.0.1:9",  # nobody there
+        github_api_url=NOBODY,
         allowlist=str(path / "allowlist.yml"), data_dir=path, port=port, page_cache=cache,
     )  # fmt: skip
 
@@ -221,21 +222,19 @@ PAGES = {
 NONE_GOOD = {PAGES["last_good"]: 404}  # the longest search
 
 
-async def serve(folder: str, port: int, cache: int) -> None:
-    pin(0)
-    async with make_context(settings(folder, port, cache=cache), clock=SystemClock()) as context:
-        app = make_app(context)
-        memory.settle_in()
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False, keepalive_timeout=75)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        worker = make_worker(context)
-        print("ready", flush=True)
-        await worker.run()
-
-
 def started(folder: str, cache: int) -> Server:
-    return Server(sys.executable, __file__, "serve", "{port}", folder, str(cache))
+    """`ootbot serve` as its users start it."""
+    path, port = Path(folder), free_port()
+    options = {
+        "APP_ID": "1", "WEBHOOK_SECRET": SECRET, "PRIVATE_KEY": private_key(), "UPSTREAM_REPO": UPSTREAM,
+        "GITHUB_API_URL": NOBODY, "ALLOWLIST": str(path / "allowlist.yml"), "DATA_DIR": str(path),
+        "PORT": str(port), "PAGE_CACHE": str(cache), "LOG_LEVEL": "error",
+    }  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OOTBOT_")}
+    environment |= {f"OOTBOT_{name}": value for name, value in options.items()}
+    environment["PYTHONPATH"] = str(ROOT)
+    command = (sys.executable, "-m", "bot.cli", "serve")
+    return Server(*command, port=port, says="ootbot ", core=0, environment=environment)
 
 
 async def one_by_one(server: Server, count: int) -> dict:
@@ -352,7 +351,4 @@ def measure(folder: str, options) -> dict:
 
 if __name__ == "__main__":
     log_output.configure(fmt="console", level="critical")
-    if sys.argv[1:2] == ["serve"]:
-        uvloop.run(serve(sys.argv[3], int(sys.argv[2]), int(sys.argv[4])))
-    else:
-        main()
+    main()

@@ -54,6 +54,7 @@ def main() -> None:
         "peers": {**rates["peers"], "skipped": skipped},
         "ratios": rates["ratios"],
     }
+    result["ours"] |= cells(options)
     result["ours"] |= postgres(options)
     if options.rows:
         result["ours"] |= with_rows(options)
@@ -155,6 +156,29 @@ def apply(folder: str, seconds: float) -> float:
     return (before - after) / took + 500
 
 
+def cells(options) -> dict:
+    """What the grid of a repository's own CI adds to a delivery: the same backlog with and without, in turns."""
+    used: dict[str, list] = {"all": [], "no_cells": []}
+    with tempfile.TemporaryDirectory() as backlog:
+        with Server(*ours("web", backlog)) as server:
+            count = load(server, "workflow_job", workflow_job(), options.seconds, vary=vary_jobs)["answers"]
+        for _ in range(options.rounds):
+            for name, taken in used.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    shutil.copytree(backlog, folder, dirs_exist_ok=True)
+                    with Server(*ours(name, folder)) as server:
+                        before = server.cpu()
+                        while deliveries(folder, "handled") < count:
+                            time.sleep(0.05)
+                        taken.append((server.cpu() - before) / count * 1e6)
+    cost = {name: median(values) for name, values in used.items()}
+    return {
+        "cpu_us_per_delivery_applied": cost["all"],
+        "cpu_us_per_delivery_applied_without_cells": cost["no_cells"],
+        "with cells / without": round(cost["all"] / cost["no_cells"], 2),
+    }
+
+
 def postgres(options) -> dict:
     """The same on PostgreSQL, a web and a worker process."""
     with warnings.catch_warnings():
@@ -242,10 +266,15 @@ def fill(folder: str, rows: int) -> None:
 
 def waiting(folder: str) -> int:
     """Deliveries stored and not applied yet."""
+    return deliveries(folder, "stored")
+
+
+def deliveries(folder: str, state: str) -> int:
+    """Deliveries in a state."""
     with contextlib.closing(
         sqlite3.connect(f"file:{folder}/ootbot.db?mode=ro", uri=True, timeout=10)
     ) as database:
-        return database.execute("SELECT count(*) FROM delivery WHERE state = 'stored'").fetchone()[0]
+        return database.execute("SELECT count(*) FROM delivery WHERE state = ?", [state]).fetchone()[0]
 
 
 def within_a_second(port: int) -> float:
@@ -263,6 +292,22 @@ def vary(body: bytes, number: int) -> bytes:
     job = b'"workflow_job": {"id": %d,' % (int(time.time() * 1e6) // 10_000_000 * 10_000_000 + number // 3)
     return body.replace(b'"workflow_job": {"id": 1,', job).replace(
         b'"name": "build", "status": "completed"', b'"name": "build", "status": "' + status + b'"'
+    )
+
+
+def vary_jobs(body: bytes, number: int) -> bytes:
+    """Another job as a large repository has them: 400 on a commit, three events each, of several commits at a time."""
+    turn, place = divmod(number, 4_800)
+    commit, job = turn * 4 + place % 4, place // 4 % 400
+    name = b'"name": "linux-%d / test (config_%d, %d, 6)", "status": "completed"' % (
+        job % 17,
+        job // 6,
+        job % 6 + 1,
+    )
+    return (
+        vary(body, (commit * 400 + job) * 3 + place // 1_600)
+        .replace(b"a" * 40, b"%040x" % commit)
+        .replace(b'"name": "build", "status": "', name[: -len(b'completed"')])
     )
 
 

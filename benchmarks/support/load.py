@@ -184,7 +184,7 @@ class Load:
         }
 
 
-def pin(core: int) -> None:
-    """Stay on one core, where the machine has several."""
+def pin(core: int, pid: int = 0) -> None:
+    """Keep a process, this one by default, to one core, where the machine has several."""
     if hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1:
-        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(pid, {core})

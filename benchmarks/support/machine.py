@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.support.load import pin
+
 HERE = Path(__file__).parent
 
 
@@ -65,11 +67,23 @@ def cpu_of(pid: int) -> float:
 class Server:
     """A server process under measurement, ended by its own id."""
 
-    def __init__(self, *command: str, port: int | None = None):
+    def __init__(
+        self,
+        *command: str,
+        port: int | None = None,
+        says: str = "ready",
+        core: int | None = None,
+        environment: dict | None = None,
+    ):
+        """Start it, on one core where that is given; its first line begins with what it `says` once it answers."""
         self.port = port or free_port()
         words = [word.replace("{port}", str(self.port)) for word in command]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        if self.process.stdout.readline().strip() != "ready":
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        )
+        if core is not None:
+            pin(core, self.process.pid)
+        if not self.process.stdout.readline().startswith(says):
             self.close()
             raise RuntimeError(f"{' '.join(words[:4])} did not start")
 

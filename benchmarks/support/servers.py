@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -17,6 +18,7 @@ from bot.app import make_app, make_context, make_worker
 from bot.core import log_output
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
+from bot.features import FEATURES
 from bot.ingest import webhooks
 from bot.web import server
 from bot.web.app_keys import CONTEXT
@@ -67,13 +69,16 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
         app = web.Application(client_max_size=25 * 1024 * 1024)
         app.add_routes([web.post("/api/github/webhooks", gidgethub_bot)])
         await serve(app, port)
-    async with make_context(settings(folder, port, database_url)) as context:
+    features = FEATURES
+    if name == "no_cells":  # what a repository's own CI costs beside its records
+        features = tuple(replace(one, before_commit="") if one.name == "trunk" else one for one in FEATURES)
+    async with make_context(settings(folder, port, database_url), features=features) as context:
         if name == "verify":
             app = server.make_app(context, body_seconds=10.0)
             app.add_routes([web.post("/api/github/webhooks", verify_only)])
             await serve(app, port)
         working = []
-        if name in {"all", "worker", "unpinned_worker"}:
+        if name in {"all", "no_cells", "worker", "unpinned_worker"}:
             working.append(asyncio.create_task(make_worker(context).run()))
         await serve(make_app(context), port)
 
