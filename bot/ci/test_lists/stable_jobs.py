@@ -23,6 +23,7 @@ COMMITS = 3
 RECENT = 30 * DAY  # milliseconds
 JOBS_MOST = 5_000  # looked at, the newest first
 BRANCH_MOST = 20  # commits of a branch looked at
+LOOKED_AT = 50  # commits, for whether their jobs have ended
 ENDED = 0.9  # of a commit's jobs that have to have ended
 JOB, ANY_JOB = test_job.c, records["workflow_job"].c
 
@@ -72,7 +73,7 @@ async def _ended(tx: Transaction, repository_id: int, by_commit: dict[str, list[
     """Return the newest commits whose jobs have ended, but for a few."""
     newest = sorted(by_commit, key=lambda sha: (min(job["at"] for job in by_commit[sha]), sha), reverse=True)
     chosen: list[str] = []
-    for commit in newest:
+    for commit in newest[:LOOKED_AT]:
         if await _has_ended(tx, repository_id, by_commit[commit]):
             chosen.append(commit)
         if len(chosen) == COMMITS:
