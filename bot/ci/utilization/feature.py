@@ -7,6 +7,9 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="utilization",
     tables="bot.ci.utilization.tables",
+    tasks={"utilization": "bot.ci.utilization.late_jobs:run"},
+    background=frozenset({"utilization"}),
+    before_commit="bot.ci.utilization.late_jobs:note",
     parsers={"usage": "bot.ci.utilization.parse_usage:parse"},
     receivers={"usage": "bot.ci.utilization.store_usage:RECEIVER"},
     prune="bot.ci.utilization.prune:prune",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.ci.collect import job_names, upload_rows
 from bot.ci.collect import rows as collected
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.ingest.rows import WorkflowJobRow
 
 ELSEWHERE = 2**52  # from here on ids of runs and jobs of other CIs; GitHub's are far below
+DAY = 86_400_000  # milliseconds
 UNKNOWN = "unknown"  # a runner without label
 
 
@@ -38,6 +39,20 @@ class Origin(NamedTuple):
     head_branch: str = ""
     started_at: int | None = None
     completed_at: int | None = None
+
+
+def columns(whose: Origin, *, observed_s: float, day: int) -> dict[str, Any]:
+    """Return what of a job goes into its log's row; `day` is for one of which nobody knows when it ended."""
+    started, ended = whose.started_at, whose.completed_at
+    took = None if started is None or ended is None else max(0, ended - started) // 1000
+    names = (
+        "repo", "workflow_name", "job_name", "base_name", "config", "runner_label", "head_sha", "head_branch",
+    )  # fmt: skip
+    return {
+        **{name: getattr(whose, name) for name in names},
+        "machine_s": round(observed_s) if took is None else took,
+        "day": day if ended is None else ended // DAY,
+    }
 
 
 def number_elsewhere(*parts: str) -> int:
@@ -64,7 +79,7 @@ async def find(tx: Transaction, fetched: Fetched, log: ParsedUsage) -> Origin:
         job_id = reported_job(log.job_id, known).job_id
     job = next((one for one in jobs if one["id"] == job_id), None)
     if job is not None:
-        return _of_job(job, jobs)
+        return of_job(job, jobs)
     run = await collected.run(tx, fetched.run_id, fetched.run_attempt)
     return Origin(
         key=(fetched.repository_id, fetched.run_id, fetched.run_attempt, -fetched.object_id),
@@ -80,7 +95,8 @@ async def find(tx: Transaction, fetched: Fetched, log: ParsedUsage) -> Origin:
     )
 
 
-def _of_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> Origin:
+def of_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> Origin:
+    """Return a job of GitHub's; the others of its run tell which numbers in its name are shards."""
     attempt = job["run_attempt"] or 1
     beside = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
     names = job_names.resolve(job_names.parse(one["workflow_name"], one["name"] or "") for one in beside)
@@ -109,7 +125,7 @@ async def of_upload(tx: Transaction, upload: UploadRow) -> Origin:
         jobs = await collected.jobs(tx, repository_id, int(run_id))
         same = [one for one in jobs if one["name"] == upload["job"] and (one["run_attempt"] or 1) == attempt]
         if len(same) == 1:
-            return _of_job(same[0], jobs)
+            return of_job(same[0], jobs)
     name = job_names.parse(upload["workflow"], upload["job"])
     job = number_elsewhere(repo.casefold(), run_id, upload["workflow"], upload["job"])
     return Origin(

@@ -109,8 +109,7 @@ async def held(tx: Transaction, key: Sequence[int]) -> JobRow | None:
     if not tx.sqlite:
         text = "/".join(map(str, ("utilization", *key)))
         await tx.run(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(text))))
-    conditions = [J[name] == value for name, value in zip(KEY, key, strict=True)]
-    return await tx.row_as(JobRow, sa.select(utilization_job).where(*conditions))
+    return await tx.row_as(JobRow, sa.select(utilization_job).where(*_is(key)))
 
 
 async def put(tx: Transaction, row: JobRow) -> None:
@@ -118,6 +117,27 @@ async def put(tx: Transaction, row: JobRow) -> None:
     values: dict[str, Any] = {**row}
     statement = tx.insert(utilization_job).values(values)
     await tx.run(statement.on_conflict_do_update(index_elements=list(KEY), set_=values))
+
+
+async def delete(tx: Transaction, key: Sequence[int]) -> None:
+    """Delete a job."""
+    await tx.run(sa.delete(utilization_job).where(*_is(key)))
+
+
+async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return those of some runs, by repository and id, that have a measured job."""
+    query = sa.select(J.repository_id, J.run_id).where(tx.among((J.repository_id, J.run_id), keys))
+    return sorted({(row.repository_id, row.run_id) for row in await tx.run(query)})
+
+
+async def keys_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[tuple[int, ...]]:
+    """Return the keys of a run's jobs."""
+    query = sa.select(*(J[name] for name in KEY)).where(J.repository_id == repository_id, J.run_id == run_id)
+    return [tuple(row) for row in (await tx.run(query.order_by(J.job_id))).all()]
+
+
+def _is(key: Sequence[int]) -> list[sa.ColumnElement[bool]]:
+    return [J[name] == value for name, value in zip(KEY, key, strict=True)]
 
 
 async def of_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[JobSummary]:

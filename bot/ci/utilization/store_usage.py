@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bot.ci.utilization.rows import JobRow
     from bot.context import Context
 
-DAY = 86_400_000  # milliseconds
 OOM = 95  # percent of memory
 NOTHING = encoded(packed([Histogram.of(())] * len(METRICS)), len(METRICS))
 
@@ -40,7 +39,6 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
 
 def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *, now: int) -> JobRow:
     started, completed = whose.started_at, whose.completed_at
-    took = None if started is None or completed is None else max(0, completed - started) // 1000
     odd = claims.flags(
         log,
         run_id=whose.claims[0],
@@ -59,12 +57,7 @@ def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *,
         "run_id": run_id,
         "run_attempt": attempt,
         "job_id": job_id,
-        **{
-            name: getattr(whose, name)
-            for name in (
-                "repo", "workflow_name", "job_name", "base_name", "config", "runner_label", "head_sha", "head_branch",
-            )
-        },
+        **origin.columns(whose, observed_s=log.observed_s, day=now // origin.DAY),
         "trusted": fetched.trusted,
         "source_id": fetched.object_id,
         "digest": log.digest,
@@ -83,8 +76,6 @@ def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *,
         "segments": [list(one) for one in log.segments],
         "histograms": log.histograms or NOTHING,
         "totals": log.totals or [0] * len(METRICS),
-        "machine_s": round(log.observed_s) if took is None else took,
-        "day": (completed if completed is not None else now) // DAY,
         "blob": blob,
         "received_at": now,
     }  # fmt: skip

@@ -16,8 +16,10 @@ from bot.ci.utilization import day_rows, rows
 from bot.ci.utilization.histogram import Histogram, decoded, unpacked
 from bot.ci.utilization.sums import Sums
 from bot.ci.utilization.tables import utilization_day, utilization_job
+from bot.demo.github import payloads
 from bot.ingest import prune
 from tests.ci.utilization.logs_of_usage import START, metadata, record, text
+from tests.harness import UPSTREAM
 
 
 def busy(*, seconds=300, step=5, gpu=None, memory=40.0, **fields):
@@ -94,6 +96,42 @@ async def test_sums_are_those_of_all_logs(bot, usage):
     ]
     assert Sums.of_row(day).histograms()["cpu"] == Histogram.of(values)
     assert (day["jobs"], day["records"]) == (3, 60)
+
+
+async def test_a_job_that_is_heard_of_later_takes_its_log(bot, github, usage):
+    run = await github.start_run(UPSTREAM, event="pull_request", head_branch="topic")
+    await bot.settle()
+    now = bot.clock.now()
+    jobs = [
+        github.past_job(
+            run, f"test (default, {shard}, 2, npu.8)", ("npu.8",), conclusion="success", times=times
+        )
+        for shard, times in ((1, (now, now, now + 600_000)), (2, (now, now, now + 900_000)))
+    ]
+    run.repo.jobs.clear()  # GitHub lists none of them yet
+    for job in jobs:
+        usage.leave(job, busy(seconds=100 * job.id % 300 + 50))
+    await github.finish_run(run, "success")
+    await bot.settle(horizon=15)
+    found = await bot.rows("utilization_job")
+    assert len(found) == 2
+    assert all(row["job_id"] < 0 for row in found)
+    assert await bot.rows("utilization_day") == []
+    run.repo.jobs |= {job.id: job for job in jobs}
+    for job in reversed(jobs):
+        await github.emit(payloads.workflow_job(github.state, job, "completed"))
+        await bot.settle(horizon=15)
+    late = sorted(await bot.rows("utilization_job"), key=lambda row: row["job_id"])
+    assert [(row["job_id"], row["base_name"], row["machine_s"]) for row in late] == [
+        (jobs[0].id, "test (default)", 600), (jobs[1].id, "test (default)", 900),
+    ]  # fmt: skip
+    (day,) = [one for one in await bot.rows("utilization_day") if (one["kind"], one["span"]) == ("job", 1)]
+    assert (day["group_key"], day["jobs"], day["records"]) == (
+        "test (default)",
+        2,
+        sum(row["records"] for row in late),
+    )
+    assert day["seconds"] == {"npu.8": [1_500, 0]}
 
 
 async def test_logs_stored_at_the_same_time_lose_nothing(bot, usage):
