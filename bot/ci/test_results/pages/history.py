@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.test_results import block, rows
+from bot.ci.test_results import block, durations, rows
 from bot.ci.test_results.block import FAILING, PASSING, Code
 from bot.ci.test_results.pages import result_rows
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.ci.test_results.block import Found
+    from bot.ci.test_results.durations import Slower
     from bot.ci.test_results.pages.result_rows import FailureOfTest
     from bot.ci.test_results.rows import EnvRow, TestJobRow, TestRow
     from bot.db.transaction import Transaction
@@ -61,6 +62,12 @@ class Line:
     def word(self) -> str:
         """What they come to: see `status`."""
         return status(self.results)
+
+    @property
+    def slower(self) -> Slower | None:
+        """By how much it became slower, by passes of trusted runs."""
+        passes = (one for one in self.results if one.job["trusted"] and one.outcome is Code.PASSED)
+        return durations.slower([one.time_ms for one in passes if one.time_ms is not None])
 
 
 @dataclass(frozen=True, kw_only=True)

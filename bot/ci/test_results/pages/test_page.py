@@ -65,12 +65,20 @@ class TestResult(Struct, frozen=True, kw_only=True):
     at: Time
 
 
+class SlowerTest(Struct, frozen=True, kw_only=True):
+    """The median time of twenty passes of trusted runs: the newest, and those before."""
+
+    before_ms: int
+    now_ms: int
+
+
 class TestLine(Struct, frozen=True, kw_only=True):
     """The newest results of a test in one group of environments."""
 
     backend: Annotated[str | None, Meta(description="null: the repository's own CI")]
     env_group: str
     status: str
+    slower: Annotated[SlowerTest | None, Meta(description="null: it is not")]
     results: list[TestResult]
 
 
@@ -193,6 +201,7 @@ def _line(line: Line) -> TestLine:
         backend=line.whose or None,
         env_group=line.env_group,
         status=line.word,
+        slower=SlowerTest(**line.slower._asdict()) if line.slower else None,
         results=[
             TestResult(
                 outcome=one.word,
