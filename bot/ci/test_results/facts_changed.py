@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PART, JOB, NAME = test_part.c, test_job.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
+RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 
 
 async def note(tx: Transaction, changed: Changed) -> None:
@@ -51,9 +53,9 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
         {
             (one["downstream_repo"].casefold(), int(one["run_id"]))
             for one in reports
-            if one["dispatch_id"] and one["run_id"].isascii() and one["run_id"].isdigit() and len(one["run_id"]) < 19
+            if one.get("dispatch_id") and RUN_ID.fullmatch(one["run_id"])
         }
-    )  # fmt: skip
+    )
     owners = sa.select(NAME.repository_id).where(NAME.name.in_({repo for repo, _ in runs}))
     undispatched = sa.exists().where(
         *(JOB[name] == PART[name] for name in JOB_KEY), JOB.backend.is_not(None), JOB.dispatch_id.is_(None)

@@ -98,7 +98,7 @@ async def settle(tx: Transaction, sha: str, home: str | None, *, leniently: bool
     rows = await tx.rows_as(_UnverifiedJob, query if tx.sqlite else query.with_for_update())
     if not rows:
         return False
-    tx.note_changed("oot_workflow_job", rows)
+    tx.note_changed("oot_workflow_job", ({**row, "head_sha": sha} for row in rows))
     unknown = "no_commit" if leniently else "refused"
     settled = [
         {
