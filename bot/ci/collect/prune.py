@@ -50,7 +50,7 @@ async def _past(context: Context, prefix: str, *, before: int, words: str) -> in
         async with context.store.transaction() as tx:
             query = (
                 sa.select(F.blob)
-                .where(F.blob.startswith(prefix, autoescape=True), F.done_at < before)
+                .where(F.blob.is_not(None), F.blob.startswith(prefix, autoescape=True), F.done_at < before)
                 .limit(BATCH)
             )
             keys = list((await tx.run(query)).scalars())

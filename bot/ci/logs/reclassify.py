@@ -38,7 +38,8 @@ MIB = 1024 * 1024
 
 async def enqueue_due(tx: Transaction, settings: Settings) -> None:
     """Have the logs of those repositories looked at again whose rules are others than theirs were classified by."""
-    for repository_id, repo in (await reclassify_rows.repositories(tx)).items():
+    for repository_id in await ruleset_rows.repositories(tx):
+        repo = await reclassify_rows.name_of(tx, repository_id)
         reached = await reclassify_rows.progress(tx, repository_id)
         digest = (await ruleset_rows.in_force(tx, settings, repo)).digest
         if reached is None or reached["ruleset"] != digest or reached["phase"] != reclassify_rows.DONE:
@@ -73,7 +74,7 @@ async def run(context: Context, task: Task) -> None:
 
 async def _reached(tx: Transaction, settings: Settings, repository_id: int) -> Progress:
     """Return how far it is: at the beginning, where the rules have changed since."""
-    repo = (await reclassify_rows.repositories(tx)).get(repository_id, "")
+    repo = await reclassify_rows.name_of(tx, repository_id)
     digest = (await ruleset_rows.in_force(tx, settings, repo)).digest
     known = await reclassify_rows.progress(tx, repository_id)
     return known if known and known["ruleset"] == digest else reclassify_rows.begun(repository_id, digest)

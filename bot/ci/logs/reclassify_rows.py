@@ -14,10 +14,9 @@ from bot.ingest.tables import records
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
-REPOSITORIES_MOST = 200  # looked at for new rules
 UNEXPLAINED, EXPLAINED, DONE = 0, 1, 2  # new rules are tried on jobs first that no rule explains
 LAST = 2**62  # later than any time, greater than any id
-STATE, VERDICT = ci_reclassified.c, ci_verdict.c
+STATE, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
 
 
 class Progress(TypedDict):
@@ -44,14 +43,10 @@ class Candidate(TypedDict):
     steps: object
 
 
-async def repositories(tx: Transaction) -> dict[int, str]:
-    """Return the repositories of which there are logs, by id; one that is only known by uploads may have no name."""
-    repository = records["repository"].c
-    ids = sa.select(ci_log.c.repository_id).distinct().limit(REPOSITORIES_MOST).subquery()
-    named = sa.select(ids.c.repository_id, repository.full_name).outerjoin(
-        records["repository"], repository.repository_id == ids.c.repository_id
-    )
-    return {row.repository_id: row.full_name or "" for row in await tx.run(named)}
+async def name_of(tx: Transaction, repository_id: int) -> str:
+    """Return a repository's name, nothing where it has none that is known."""
+    query = sa.select(REPOSITORY.full_name).where(REPOSITORY.repository_id == repository_id)
+    return (await tx.run(query)).scalar() or ""
 
 
 async def progress(tx: Transaction, repository_id: int) -> Progress | None:

@@ -78,9 +78,20 @@ async def in_force(tx: Transaction, settings: Settings, repo: str) -> Ruleset:
     return rules.merged([*stored, _shipped()])
 
 
+async def repositories(tx: Transaction) -> list[int]:
+    """Return the repositories of which there are logs: few, in very many rows, so each is found from the one before."""
+    log = ci_log.c.repository_id
+    each = sa.select(sa.func.min(log).label("id")).cte(recursive=True)
+    following = sa.select(sa.func.min(log)).where(log > each.c.id).scalar_subquery()
+    each = each.union_all(sa.select(following).where(each.c.id.is_not(None)))
+    found = sa.select(each.c.id).where(each.c.id.is_not(None)).limit(REPOSITORIES_MOST)
+    return list((await tx.run(found)).scalars())
+
+
 async def with_logs(tx: Transaction) -> Sequence[str]:
-    """Return the repositories of which there are logs."""
-    job = records["workflow_job"].c
-    ids = sa.select(ci_log.c.repository_id).distinct()
-    query = sa.select(job.repo).where(job.repository_id.in_(ids)).distinct().limit(REPOSITORIES_MOST)
+    """Return the names of the repositories of which there are logs."""
+    repository = records["repository"].c
+    query = sa.select(repository.full_name).where(
+        repository.repository_id.in_(await repositories(tx)), repository.full_name.is_not(None)
+    )
     return sorted((await tx.run(query)).scalars().all())
