@@ -93,7 +93,7 @@ async def groups(request: web.Request) -> web.Response:
             kind=chosen.by if chosen.group else "workflow",
             group=chosen.group,
         )
-        (_, total), *_ = await report_reads.over_time(tx, window, "all", money)
+        ((_, total),) = await report_reads.over_time(tx, window, "all", money)
         measured = await day_rows.measured(tx, owners, window.first, window.last)
         run = await day_rows.jobs_run(tx, owners, window.first, window.last)
         backends = await _backends(request, tx, window, money)
@@ -112,7 +112,7 @@ async def groups(request: web.Request) -> web.Response:
         kinds=KINDS,
         granularities=periods.GRANULARITIES,
         windows=parameters.windows(chosen.days),
-        total=found.get(chosen.group, total) if chosen.group else total,
+        total=found.get(chosen.group, report.Total().numbers()) if chosen.group else total,
         listed=listed[:GROUPS_MOST],
         more=max(0, len(listed) - GROUPS_MOST),
         accelerated=any(one.numbers.gpu_hours for one in listed),

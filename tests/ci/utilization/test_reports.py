@@ -119,6 +119,9 @@ async def test_pages_of_a_report(bot, usage, github):
     status, page = await bot.get(link)
     assert status == 200
     assert "build / test (default)" in page
+    assert (
+        "No job of trusted branches was measured" in (await bot.get(f"/{UPSTREAM}/utilization?group=none"))[1]
+    )
     assert (await bot.get(f"/{UPSTREAM}/utilization?by=nothing"))[0] == 400
     assert (await bot.get("/no/where/utilization"))[0] == 404
     _, page = await bot.get(f"/{UPSTREAM}/utilization?runs=others")
