@@ -140,6 +140,8 @@ def _lines(found: grid.Grid, places: dict[int, str], flakes: dict[int, frozenset
     made = []
     for at, line in enumerate(found.lines):
         commit = line.commit
+        cells = line.cells
+        lone = {key for key, found_at in flakes.items() if at in found_at and cells[key].broken}
         shown = {
             place: HudCell(
                 c=cell.character,
@@ -147,10 +149,10 @@ def _lines(found: grid.Grid, places: dict[int, str], flakes: dict[int, frozenset
                 job=cell.job,
                 line=cell.line,
                 sig=cell.signature,
-                flake=cell.broken and at in flakes[key],
+                flake=key in lone,
             )
-            for key, cell in sorted(line.cells.items())
-            if (place := places.get(key)) is not None
+            for key, place in places.items()
+            if (cell := cells.get(key)) is not None
         }
         made.append(
             HudLine(

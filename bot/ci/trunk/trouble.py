@@ -125,6 +125,8 @@ def is_stale(column: Column) -> bool:
 
 def changes(column: Column) -> Iterator[Change]:
     """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken."""
+    if not any(cell is not None and cell.broken for cell in column):
+        return  # nearly all columns
     failures: list[int] = []
     now, good, before_streak = State.OK, None, None
     for place, cell in reversed(list(_evidence(column))):
