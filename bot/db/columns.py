@@ -31,3 +31,11 @@ def partial_index(
 ) -> None:
     """Add an index of only the rows for which `where` holds."""
     sa.Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+def unindexed(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+    """Return a text column in a form that no index serves, for conditions that leave most rows.
+
+    SQLite, without statistics, takes the index of what equals one value rather than that of what is in a list.
+    """
+    return sa.func.coalesce(column, "")

@@ -178,9 +178,18 @@ class Transaction:
         """
         if not self.sqlite:
             return sa.tuple_(*columns).in_(keys)
-        listed = sa.func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
-        members = [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in range(len(columns))]
-        return sa.tuple_(*columns).in_(sa.select(*members))
+        told = msgspec.json.encode(keys).decode()
+        # it looks for all of a row as for its first column: of another type each takes a condition of its own
+        text = isinstance(columns[0].type, sa.String)
+        odd = [place for place, one in enumerate(columns) if isinstance(one.type, sa.String) != text]
+        whole = sa.tuple_(*columns).in_(sa.select(*_members(told, range(len(columns)))))
+        return sa.and_(whole, *(columns[place].in_(sa.select(*_members(told, [place]))) for place in odd))
+
+
+def _members(told: str, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
+    """Return the expressions for some places of the arrays in a JSON array."""
+    listed = sa.func.json_each(told).table_valued("value")
+    return [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in places]
 
 
 def insert_into(table: sa.Table, *, sqlite: bool) -> Any:

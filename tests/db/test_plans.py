@@ -94,6 +94,36 @@ async def test_who_has_yet_to_report_is_looked_for_among_those_who_may(bot, gith
 
 
 @SQLITE
+async def test_what_a_pull_request_asks_for_is_not_looked_for_in_all_of_its_repository(
+    bot, github, statements
+):
+    pull = await github.open_pull(UPSTREAM)
+    await github.label(pull, "bug")
+    await bot.settle()
+    for words, step in (
+        (
+            "LEFT OUTER JOIN pull_head",
+            "SEARCH pull_request USING INDEX ix_pull_request_head_sha (head_sha=?)",
+        ),
+        ("oot_check.head_sha IN", "SEARCH oot_check USING INDEX ix_oot_check_head (head_sha=?)"),
+        (
+            "pull_label_event.pull_request_number =",
+            "SEARCH pull_label_event USING INDEX ix_pull_label_event_number (pull_request_number=?)",
+        ),
+        (
+            "(pull_label_event.repository_id, pull_label_event.guid) IN",
+            "SEARCH pull_label_event USING INDEX sqlite_autoindex_pull_label_event_1 (repository_id=? AND guid=?)",
+        ),
+    ):
+        asked = [(text, told) for text, told in statements.items() if words in text]
+        assert asked, words
+        async with bot.store.read() as tx:
+            for text, told in asked:
+                plan = [row[3] for row in await tx.conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", told)]
+                assert step in plan, plan
+
+
+@SQLITE
 async def test_a_later_attempt_is_looked_for_among_those_of_the_same_job_alone(bot, github, statements):
     await github.open_pull(UPSTREAM)
     await bot.settle()
