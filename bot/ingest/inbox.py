@@ -187,9 +187,12 @@ async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, err
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 
+FIND = sa.select(delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
+
+
 async def find(tx: Transaction, guid: str) -> DeliveryRow | None:
     """Return a stored delivery by GitHub's GUID, its body as received."""
-    row = await tx.row_as(DeliveryRow, sa.select(delivery).where(delivery.c.guid == guid))
+    row = await tx.row_as(DeliveryRow, FIND, {"of_guid": guid})
     if row is not None:
         row["body"], row["codec"] = decompress(row["body"], row["codec"]), None
     return row

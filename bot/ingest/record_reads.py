@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.core.json_fields import Kind
+from bot.db.columns import unindexed
 from bot.ingest import watched as names
 from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
@@ -105,6 +106,46 @@ def _order(kind: RecordType[Any]) -> list[sa.Column[Any]]:
 
 
 MOST_HEADS = 1_000  # of one pull request
+# put together once: every verdict asks these
+_PULL, _HEAD, _LABEL = records["pull_request"].c, records["pull_head"].c, records["pull_label_event"].c
+GET = (
+    sa.select(records["pull_request"])
+    .where(sa.func.lower(_PULL.repo) == sa.bindparam("of_repo"), _PULL.number == sa.bindparam("of_number"))
+    .order_by(_PULL.received_at.desc())
+)
+HEADS = (
+    sa.select(_HEAD.head_sha, _HEAD.updated_at)
+    .where(_HEAD.repository_id == sa.bindparam("of_repository"), _HEAD.number == sa.bindparam("of_number"))
+    .order_by(_HEAD.updated_at.desc(), _HEAD.received_at.desc())
+    .limit(MOST_HEADS)
+)
+LABEL_EVENTS = (
+    sa.select(_LABEL.action, _LABEL.label_name, _LABEL.pull_request_updated_at.label("updated_at"))
+    .where(
+        sa.func.lower(_LABEL.repo) == sa.bindparam("of_repo"),
+        _LABEL.pull_request_number == sa.bindparam("of_number"),
+    )
+    .order_by(_LABEL.pull_request_updated_at.desc())
+    .limit(10)
+)
+DECIDERS = (
+    sa.select(_PULL.head_sha, _PULL.number, _PULL.user_id)
+    .outerjoin_from(
+        records["pull_request"],
+        records["pull_head"],
+        sa.and_(
+            _HEAD.repository_id == _PULL.repository_id,
+            _HEAD.number == _PULL.number,
+            _HEAD.head_sha == _PULL.head_sha,
+        ),
+    )
+    .where(
+        _PULL.head_sha.in_(sa.bindparam("heads", expanding=True)),
+        unindexed(sa.func.lower(_PULL.repo)) == sa.bindparam("of_repo"),
+        _PULL.state == "open",
+    )
+    .order_by(_HEAD.received_at.nulls_last(), _PULL.number)
+)
 
 
 class LabelEventRow(TypedDict):
@@ -133,9 +174,7 @@ class _NameRow(TypedDict):
 
 async def get(tx: Transaction, repo: str, number: int) -> PullRow | None:
     """Return the pull request's record."""
-    table = records["pull_request"]
-    query = sa.select(table).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.number == number)
-    return await tx.row_as(PullRow, query.order_by(table.c.received_at.desc()))
+    return await tx.row_as(PullRow, GET, {"of_repo": repo.lower(), "of_number": number})
 
 
 async def all_open(tx: Transaction) -> list[tuple[str, int]]:
@@ -151,22 +190,14 @@ async def heads(tx: Transaction, pull: PullRow) -> dict[str, int]:
 
     Heads are found by the repository's id, so those of a renamed repository count too.
     """
-    head = records["pull_head"].c
-    query = sa.select(head.head_sha, head.updated_at).where(
-        head.repository_id == pull["repository_id"], head.number == pull["number"]
-    )
-    query = query.order_by(head.updated_at.desc(), head.received_at.desc()).limit(MOST_HEADS)
-    rows = await tx.rows_as(_HeadRow, query)
+    mine = {"of_repository": pull["repository_id"], "of_number": pull["number"]}
+    rows = await tx.rows_as(_HeadRow, HEADS, mine)
     return {row["head_sha"]: row["updated_at"] or 0 for row in rows}
 
 
 async def label_events(tx: Transaction, repo: str, number: int) -> list[LabelEventRow]:
     """Return the newest label events of a pull request; GitHub's times are in seconds, so several may share one."""
-    table = records["pull_label_event"]
-    query = sa.select(
-        table.c.action, table.c.label_name, table.c.pull_request_updated_at.label("updated_at")
-    ).where(sa.func.lower(table.c.repo) == repo.lower(), table.c.pull_request_number == number)
-    return await tx.rows_as(LabelEventRow, query.order_by(table.c.pull_request_updated_at.desc()).limit(10))
+    return await tx.rows_as(LabelEventRow, LABEL_EVENTS, {"of_repo": repo.lower(), "of_number": number})
 
 
 async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, list[int]]:
@@ -176,30 +207,9 @@ async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[s
     commit to an old pull request of theirs. The others have the same author, and may target other base branches.
     """
     found: dict[str, list[_CandidateRow]] = {}
-    for row in await tx.rows_as(_CandidateRow, _deciders(), {"heads": sorted(heads), "of": repo.lower()}):
+    for row in await tx.rows_as(_CandidateRow, DECIDERS, {"heads": sorted(heads), "of_repo": repo.lower()}):
         found.setdefault(row["head_sha"], []).append(row)
     return {
         sha: [row["number"] for row in rows if row["user_id"] == rows[0]["user_id"]]
         for sha, rows in found.items()
     }
-
-
-@functools.cache
-def _deciders() -> sa.Select[*tuple[Any, ...]]:
-    """Return the query, put together once, since every verdict asks it."""
-    pull, head = records["pull_request"].c, records["pull_head"].c
-    same = (
-        head.repository_id == pull.repository_id,
-        head.number == pull.number,
-        head.head_sha == pull.head_sha,
-    )
-    return (
-        sa.select(pull.head_sha, pull.number, pull.user_id)
-        .outerjoin_from(records["pull_request"], records["pull_head"], sa.and_(*same))
-        .where(
-            pull.head_sha.in_(sa.bindparam("heads", expanding=True)),
-            sa.func.lower(pull.repo) == sa.bindparam("of"),
-            pull.state == "open",
-        )
-        .order_by(head.received_at.nulls_last(), pull.number)
-    )

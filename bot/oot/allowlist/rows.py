@@ -32,6 +32,12 @@ class VersionRow(TypedDict):
     default_events: str | None
 
 
+LAST_GOOD = (
+    sa.select(allowlist_version)
+    .where(allowlist_version.c.valid)
+    .order_by(allowlist_version.c.id.desc())
+    .limit(1)
+)
 parse = lru_cache(maxsize=8)(allowlist.parse)  # pure: the same text is the same list
 
 
@@ -48,8 +54,7 @@ def parsed(row: VersionRow) -> Allowlist:
 
 async def last_good(tx: Transaction) -> VersionRow | None:
     """Return the version in force as stored, None when no valid one was ever read."""
-    query = sa.select(allowlist_version).where(allowlist_version.c.valid)
-    return await tx.row_as(VersionRow, query.order_by(allowlist_version.c.id.desc()).limit(1))
+    return await tx.row_as(VersionRow, LAST_GOOD)
 
 
 async def newest(tx: Transaction) -> VersionRow | None:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 GROUP = oot_merge_group.c
+OF_PULL = sa.select(oot_merge_group).where(
+    GROUP.upstream_repo == sa.bindparam("of_repo"),
+    GROUP.pr_number == sa.bindparam("of_number"),
+    GROUP.ended_at.is_(None),
+)
 KEY = ["upstream_repo", "head_sha"]
 LONGEST = 200  # commits in a queue that build on one another
 RETENTION = 30 * DAY  # also of groups whose end was never delivered
@@ -72,8 +77,7 @@ async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
 
 async def of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:
     """Return the commits on which queues wait for a pull request."""
-    mine = (GROUP.upstream_repo == repo, GROUP.pr_number == number, GROUP.ended_at.is_(None))
-    return await tx.rows_as(MergeGroupRow, sa.select(oot_merge_group).where(*mine))
+    return await tx.rows_as(MergeGroupRow, OF_PULL, {"of_repo": repo, "of_number": number})
 
 
 async def building_on(tx: Transaction, repo: str, sha: str) -> set[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
+from bot.db.columns import unindexed
 from bot.oot.publish import create_once
 from bot.oot.publish.tables import oot_changed_files, oot_check, oot_comment, oot_comment_refusal, oot_mention
 
@@ -96,27 +97,44 @@ class ChangedFilesRow(TypedDict):
     asked_at: int
 
 
+# put together once: every publishing asks these
+_CHECK = oot_check.c
+_REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
+_NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
+_OF_PULL = (_CHECK.upstream_repo == _REPO, _CHECK.pr_number == _NUMBER)
+_NAMED = (_CHECK.upstream_repo == _REPO, _CHECK.name == sa.bindparam("of_name"))
+_BY_AGE = (_CHECK.created_at, _CHECK.external_id)
+GATES_ON = (
+    sa.select(oot_check)
+    .where(
+        _CHECK.head_sha.in_(sa.bindparam("heads", expanding=True)),
+        unindexed(_CHECK.upstream_repo) == _REPO,
+        unindexed(_CHECK.name) == sa.bindparam("of_name"),
+    )
+    .order_by(*_BY_AGE)
+)
+CHECKS_OF = sa.select(oot_check).where(*_OF_PULL).order_by(*_BY_AGE)
+UNFINISHED_HEADS = sa.select(_CHECK.head_sha).where(*_OF_PULL, _CHECK.status != "completed").distinct()
+ANY_NAMED = sa.select(_CHECK.external_id).where(*_NAMED).limit(1)
+GET_COMMENT = sa.select(oot_comment).where(
+    oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
+)
+
+
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[CheckRow]:
     """Return our gates on these commits, whichever pull request they were made for; oldest first."""
-    check = oot_check.c
-    query = sa.select(oot_check).where(
-        check.head_sha.in_(sorted(heads)), check.upstream_repo == repo, check.name == name
-    )
-    return await tx.rows_as(CheckRow, query.order_by(check.created_at, check.external_id))
+    which = {"heads": sorted(heads), "of_repo": repo, "of_name": name}
+    return await tx.rows_as(CheckRow, GATES_ON, which)
 
 
 async def checks_of(tx: Transaction, repo: str, number: int) -> list[CheckRow]:
     """Return the check runs we made, or meant to make, on a pull request; oldest first."""
-    query = sa.select(oot_check).where(oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number)
-    return await tx.rows_as(CheckRow, query.order_by(oot_check.c.created_at, oot_check.c.external_id))
+    return await tx.rows_as(CheckRow, CHECKS_OF, {"of_repo": repo, "of_number": number})
 
 
 async def unfinished_heads(tx: Transaction, repo: str, number: int) -> set[str]:
     """Return the heads of a pull request that have an unfinished check run of ours."""
-    query = sa.select(oot_check.c.head_sha).where(
-        oot_check.c.upstream_repo == repo, oot_check.c.pr_number == number, oot_check.c.status != "completed"
-    )
-    return set((await tx.run(query.distinct())).scalars())
+    return set((await tx.run(UNFINISHED_HEADS, {"of_repo": repo, "of_number": number})).scalars())
 
 
 async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
@@ -134,10 +152,7 @@ async def recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
 
 async def gate_exists(tx: Transaction, repo: str, name: str) -> bool:
     """Return whether a gate was ever published on a repository."""
-    query = sa.select(oot_check.c.external_id).where(
-        oot_check.c.upstream_repo == repo, oot_check.c.name == name
-    )
-    return await tx.row(query.limit(1)) is not None
+    return await tx.row(ANY_NAMED, {"of_repo": repo, "of_name": name}) is not None
 
 
 async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:
@@ -163,10 +178,7 @@ async def force_rewrite(tx: Transaction, repo: str, head_sha: str, name: str) ->
 
 async def get_comment(tx: Transaction, repo: str, number: int) -> CommentRow | None:
     """Return our comment on a pull request."""
-    query = sa.select(oot_comment).where(
-        oot_comment.c.upstream_repo == repo, oot_comment.c.pr_number == number
-    )
-    return await tx.row_as(CommentRow, query)
+    return await tx.row_as(CommentRow, GET_COMMENT, {"of_repo": repo, "of_number": number})
 
 
 async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:

@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
+# put together once: every verdict asks these
+_REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
+_NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
+LATEST = (
+    sa.select(oot_command)
+    .where(
+        oot_command.c.upstream_repo == _REPO,
+        oot_command.c.pr_number == _NUMBER,
+        oot_command.c.state != "seen",
+    )
+    .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+IGNORED = sa.select(oot_ignore).where(oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER)
+
 
 async def record(tx: Transaction, row: Mapping[str, object]) -> CommandRow:
     """Record a command before it is executed, once however often its comment arrives; returns the recorded row."""
@@ -54,11 +69,8 @@ async def amend(tx: Transaction, repo: str, number: int, *, before: str, answer:
 
 async def latest(tx: Transaction, repo: str, number: int, *, limit: int) -> list[CommandRow]:
     """Return the last settled commands of a pull request, oldest first."""
-    query = sa.select(oot_command).where(
-        oot_command.c.upstream_repo == repo, oot_command.c.pr_number == number, oot_command.c.state != "seen"
-    )
-    order = (oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
-    return (await tx.rows_as(CommandRow, query.order_by(*order).limit(limit)))[::-1]
+    which = {"of_repo": repo, "of_number": number, "most": limit}
+    return (await tx.rows_as(CommandRow, LATEST, which))[::-1]
 
 
 async def count_by_person(tx: Transaction, repo: str, login: str, *, since: int) -> int:
@@ -97,5 +109,5 @@ async def ignore(tx: Transaction, row: Mapping[str, object]) -> None:
 
 async def ignored(tx: Transaction, repo: str, number: int) -> dict[tuple[str, str], IgnoreRow]:
     """Return which backends are ignored on a pull request, by head and backend (case folded)."""
-    query = sa.select(oot_ignore).where(oot_ignore.c.upstream_repo == repo, oot_ignore.c.pr_number == number)
-    return {(row["head_sha"], row["backend_key"]): row for row in await tx.rows_as(IgnoreRow, query)}
+    found = await tx.rows_as(IgnoreRow, IGNORED, {"of_repo": repo, "of_number": number})
+    return {(row["head_sha"], row["backend_key"]): row for row in found}

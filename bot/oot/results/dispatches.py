@@ -30,6 +30,38 @@ ON_OPEN_HEAD = sa.exists().where(  # it is about the newest commit of an open pu
     _pull.state == "open",
 )
 ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push has no action
+# put together once: every task of a pull request asks these
+_REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
+_NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
+_ID: sa.BindParameter[str] = sa.bindparam("of_id")
+_OF_PULL = (oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _NUMBER, ASKS_FOR_A_VERDICT)
+_BY_AGE = (oot_dispatch.c.created_at, oot_dispatch.c.id)
+GET = sa.select(oot_dispatch).where(oot_dispatch.c.id == _ID)
+COUNTED = sa.select(*COUNTED_BY).where(oot_dispatch.c.id == _ID)
+OF_PULL = sa.select(oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
+OF_HEADS = OF_PULL.where(oot_dispatch.c.head_sha.in_(sa.bindparam("heads", expanding=True)))
+HEADS_OF_PULL = (
+    sa.select(oot_dispatch.c.head_sha)
+    .where(*_OF_PULL)
+    .group_by(oot_dispatch.c.head_sha)
+    .order_by(sa.func.max(oot_dispatch.c.created_at), sa.func.max(oot_dispatch.c.id))
+)
+BEGIN_ATTEMPT = (
+    sa.update(oot_dispatch)
+    .where(oot_dispatch.c.id == _ID, oot_dispatch.c.state == "pending")
+    .values(
+        attempts=sa.bindparam("attempt"),
+        # an earlier attempt may have arrived
+        dispatched_at=sa.func.coalesce(
+            oot_dispatch.c.dispatched_at, sa.bindparam("now", type_=sa.BigInteger)
+        ),
+    )
+)
+APPROVED = sa.select(oot_approval.c.login).where(
+    oot_approval.c.upstream_repo == _REPO,
+    oot_approval.c.pr_number == _NUMBER,
+    oot_approval.c.head_sha == sa.bindparam("of_head"),
+)
 
 
 def identity(delivery_id: str, backend: str) -> str:
@@ -45,7 +77,7 @@ async def add(tx: Transaction, row: Mapping[str, object]) -> bool:
 
 async def get(tx: Transaction, identifier: str | None) -> DispatchRow | None:
     """Return one dispatch by our own key."""
-    return await tx.row_as(DispatchRow, sa.select(oot_dispatch).where(oot_dispatch.c.id == identifier))
+    return await tx.row_as(DispatchRow, GET, {"of_id": identifier})
 
 
 async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, DispatchRow]:
@@ -58,9 +90,7 @@ async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, Disp
 
 async def heads_of_pull(tx: Transaction, repo: str, number: int) -> list[str]:
     """Return the heads of a pull request with dispatches that ask for a verdict, the oldest first."""
-    query = sa.select(oot_dispatch.c.head_sha).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
-    newest = sa.func.max(oot_dispatch.c.created_at), sa.func.max(oot_dispatch.c.id)
-    return list((await tx.run(query.group_by(oot_dispatch.c.head_sha).order_by(*newest))).scalars())
+    return list((await tx.run(HEADS_OF_PULL, {"of_repo": repo, "of_number": number})).scalars())
 
 
 async def count_of_pull(tx: Transaction, repo: str, number: int) -> int:
@@ -73,10 +103,10 @@ async def of_pull(
     tx: Transaction, repo: str, number: int, *, heads: Collection[str] | None = None
 ) -> list[DispatchRow]:
     """Return every dispatch of a pull request, or of some heads, that asks for a verdict, oldest first."""
-    query = sa.select(oot_dispatch).where(*_of(repo, number), ASKS_FOR_A_VERDICT)
-    if heads is not None:
-        query = query.where(oot_dispatch.c.head_sha.in_(sorted(heads)))
-    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+    of_pull = {"of_repo": repo, "of_number": number}
+    if heads is None:
+        return await tx.rows_as(DispatchRow, OF_PULL, of_pull)
+    return await tx.rows_as(DispatchRow, OF_HEADS, of_pull | {"heads": sorted(heads)})
 
 
 async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow]:
@@ -90,7 +120,7 @@ async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow
 async def change(tx: Transaction, identifier: str, **values: Any) -> None:
     """Set columns of one dispatch."""
     same = oot_dispatch.c.id == identifier
-    was = await tx.row(sa.select(*COUNTED_BY).where(same)) if "state" in values else None
+    was = await tx.row(COUNTED, {"of_id": identifier}) if "state" in values else None
     if was:
         tx.note_changed("oot_dispatch", [was | {"state": values["state"], "state_before": was["state"]}])
     await tx.run(sa.update(oot_dispatch).where(same).values(values))
@@ -98,12 +128,8 @@ async def change(tx: Transaction, identifier: str, **values: Any) -> None:
 
 async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
     """Record that a dispatch is about to be sent; returns False when it has been dropped."""
-    change_of = sa.update(oot_dispatch).where(
-        oot_dispatch.c.id == dispatch["id"], oot_dispatch.c.state == "pending"
-    )
-    first = sa.func.coalesce(oot_dispatch.c.dispatched_at, tx.now)  # an earlier attempt may have arrived
-    intent = {"attempts": dispatch["attempts"] + 1, "dispatched_at": first}
-    return bool((await tx.run(change_of.values(intent))).rowcount)
+    intent = {"of_id": dispatch["id"], "attempt": dispatch["attempts"] + 1, "now": tx.now}
+    return bool((await tx.run(BEGIN_ATTEMPT, intent)).rowcount)
 
 
 async def settle(tx: Transaction, identifier: str, *, state: str, **values: Any) -> bool:
@@ -152,12 +178,7 @@ async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login:
 
 async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bool:
     """Return whether a head was approved."""
-    query = sa.select(oot_approval.c.login).where(
-        oot_approval.c.upstream_repo == repo,
-        oot_approval.c.pr_number == number,
-        oot_approval.c.head_sha == head_sha,
-    )
-    return await tx.row(query) is not None
+    return await tx.row(APPROVED, {"of_repo": repo, "of_number": number, "of_head": head_sha}) is not None
 
 
 async def lock_pull(tx: Transaction, repo: str, number: int | None) -> None:

@@ -181,10 +181,27 @@ async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     return await tx.rows_as(JobRow, query)
 
 
+ANY_REPORT = (
+    sa.select(oot_workflow_job.c.job_key)
+    .where(oot_workflow_job.c.dispatch_id == sa.bindparam("of_dispatch"))
+    .limit(1)
+)
+
+
 async def reported(tx: Transaction, dispatch_id: str) -> bool:
     """Return whether a dispatch has any report."""
-    query = sa.select(oot_workflow_job.c.job_key).where(oot_workflow_job.c.dispatch_id == dispatch_id)
-    return await tx.row(query.limit(1)) is not None
+    return await tx.row(ANY_REPORT, {"of_dispatch": dispatch_id}) is not None
+
+
+_RUN = records["workflow_run"].c
+RECORDED_RUNS = sa.select(
+    sa.func.lower(_RUN.repo).label("backend_key"),
+    _RUN.id.label("run_id"),
+    _RUN.run_attempt,
+    _RUN.status,
+    _RUN.conclusion,
+    _RUN.event,
+).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
 
 
 async def run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
@@ -194,17 +211,12 @@ async def run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunS
     not know is `missing` until something is known about it, one that did not end in time `unconfirmed`, one that could
     not be read in time `unreadable`, both until it ends.
     """
-    run = records["workflow_run"]
     numbers = [
         int(run_id) for _, run_id in runs if run_id.isascii() and run_id.isdigit() and len(run_id) < 19
     ]
-    key, run_id = sa.func.lower(run.c.repo).label("backend_key"), run.c.id.label("run_id")
-    recorded = await tx.rows_as(
-        _RecordedRun,
-        sa.select(key, run_id, run.c.run_attempt, run.c.status, run.c.conclusion, run.c.event).where(
-            run.c.id.in_(numbers)
-        ),
-    )
+    if not runs:
+        return []
+    recorded = await tx.rows_as(_RecordedRun, RECORDED_RUNS, {"numbers": numbers})
     asked = await tx.rows_as(
         RunRow, sa.select(oot_run).where(tx.among((oot_run.c.backend_key, oot_run.c.run_id), sorted(runs)))
     )

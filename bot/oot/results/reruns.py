@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 PAGE = 500  # rows concluded in one transaction
 
+OF_DISPATCHES = sa.select(oot_rerun).where(
+    oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True))
+)
+
 
 async def request(tx: Transaction, row: Mapping[str, object]) -> bool:
     """Record a request to run a run again; returns False when that attempt was requested already.
@@ -39,8 +43,7 @@ async def request(tx: Transaction, row: Mapping[str, object]) -> bool:
 
 async def of_dispatches(tx: Transaction, dispatch_ids: Collection[str]) -> list[RerunRow]:
     """Return the re-runs of these dispatches."""
-    query = sa.select(oot_rerun).where(oot_rerun.c.dispatch_id.in_(sorted(dispatch_ids)))
-    return await tx.rows_as(RerunRow, query)
+    return await tx.rows_as(RerunRow, OF_DISPATCHES, {"dispatches": sorted(dispatch_ids)})
 
 
 async def mark_begun(tx: Transaction) -> None:

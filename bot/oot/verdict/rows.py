@@ -107,14 +107,19 @@ async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
         await tx.run(insert.on_conflict_do_update(index_elements=["job_key"], set_=changed), list(rows))
 
 
+MERGE_BASES = sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base).where(
+    oot_merge_base.c.upstream_repo == sa.bindparam("of_repo"),
+    oot_merge_base.c.head_sha.in_(sa.bindparam("heads", expanding=True)),
+    oot_merge_base.c.base_ref == sa.bindparam("of_base"),
+)
+
+
 async def merge_bases(
     tx: Transaction, repo: str, heads: Sequence[str], *, base_ref: str
 ) -> dict[str, str | None]:
     """Return by head its merge base with a base branch, as far as GitHub was asked; None where it knows none."""
-    table = oot_merge_base
-    about = (table.c.upstream_repo == repo, table.c.head_sha.in_(heads), table.c.base_ref == base_ref)
-    query = sa.select(table.c.head_sha, table.c.merge_base).where(*about)
-    return {row.head_sha: row.merge_base for row in await tx.run(query)}
+    about = {"of_repo": repo, "heads": list(heads), "of_base": base_ref}
+    return {row.head_sha: row.merge_base for row in await tx.run(MERGE_BASES, about)}
 
 
 async def store_merge_base(
