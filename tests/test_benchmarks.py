@@ -25,6 +25,7 @@ SECONDS = 300  # one that takes longer hangs
         pytest.param(
             "collect", "--rounds 1 --seconds 0.5 --jobs 4 --megabytes 0.1", marks=pytest.mark.nightly
         ),
+        ("tasks", "--rounds 1 --events 5"),
         pytest.param("ingest", "--rounds 1 --seconds 0.3 --deliveries 500", marks=pytest.mark.nightly),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),
         pytest.param("scale", "--rounds 1 --deliveries 20 --pushes 1", marks=pytest.mark.nightly),
