@@ -125,7 +125,7 @@ async def _find(request: web.Request, tx: Transaction) -> _Found:
     if both is None:
         return _Found(repo=repo, upstream=upstream, both=None, parity=None, only_here=[])
     upstream = both.upstream[0]["upstream_repo"] or upstream
-    labels = {entry.key: entry.label} if entry else {}
+    labels = {one.key: one.label for one in listed.entries} if listed else {}
     head = await on_head.read(tx, upstream, await watched.ids(tx, upstream), both.sha, labels)
     failing = await on_head.failing_tests(tx, head, repo=upstream)
     only_here = [one for one in failing if one.fails_only_on(owners)]

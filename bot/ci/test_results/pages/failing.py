@@ -31,14 +31,14 @@ RANK: dict[str | None, int] = {None: ORDER.index(Verdict.NO_BASELINE)} | {
     one.value: rank for rank, one in enumerate(ORDER)
 }
 WORDS: dict[str | None, str] = {
-    Verdict.NEW: "new: passes without this change",
-    Verdict.NEW_TEST: "new test",
+    Verdict.NEW: "passes without this change",
+    Verdict.NEW_TEST: "no trusted run has it",
     Verdict.NO_BASELINE: "nothing to compare with",
-    None: "not compared yet",
-    Verdict.LIKELY_FLAKY: "likely flaky: fails elsewhere too",
-    Verdict.KNOWN: "known: fails without this change too",
-    Verdict.DISABLED: "disabled",
-    Verdict.FLAKY: "flaky: also passed here",
+    None: "",
+    Verdict.LIKELY_FLAKY: "fails elsewhere too",
+    Verdict.KNOWN: "fails without this change too",
+    Verdict.DISABLED: "by an issue",
+    Verdict.FLAKY: "also passed here",
 }
 TONES: dict[str | None, str] = {
     Verdict.NEW: "bad",

@@ -91,8 +91,9 @@ async def of_run(request: web.Request, tx: Transaction, repository_id: int, run_
 async def of_backends(request: web.Request, tx: Transaction, sha: str) -> dict[str, Tested]:
     """Return what backends tested on a commit of upstream, by their names, as far as it may be shown."""
     by_backend: dict[str, list[TestJobRow]] = {}
-    for job in await result_rows.backend_jobs(tx, sha):
-        by_backend.setdefault(job["backend"] or "", []).append(job)
+    for job in await result_rows.jobs_testing(tx, sha):
+        if job["backend"]:
+            by_backend.setdefault(job["backend"], []).append(job)
     everything = access.reads_private(request)
     shown = await result_rows.public(
         tx, {job["repository_id"] for jobs in by_backend.values() for job in jobs}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.ci.test_results import block, durations, rows
 from bot.ci.test_results.block import FAILING, PASSING, Code
+from bot.ci.test_results.day_counts import Counts
 from bot.ci.test_results.pages import result_rows
+from bot.core import text
+from bot.core.json_fields import iso_time
+from bot.web.charts import Chart, chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 RESULTS = 50  # of one environment
 JOBS_MOST = 120  # whose blocks are read for one test
 SUMMARIES_MOST = 400
+SHORT = 120  # seconds; more is written in minutes
 ANYWHERE = "unknown environment"
 
 
@@ -54,7 +60,8 @@ class Result:
 class Line:
     """The newest results of a test in one environment, of upstream or of one backend; the newest first."""
 
-    whose: str  # a backend, empty: the repository's own CI
+    repo: str  # whose jobs: a backend's, or upstream's own
+    backend: bool
     env_group: str
     results: tuple[Result, ...]
 
@@ -68,6 +75,47 @@ class Line:
         """By how much it became slower, by passes of trusted runs."""
         passes = (one for one in self.results if one.job["trusted"] and one.outcome is Code.PASSED)
         return durations.slower([one.time_ms for one in passes if one.time_ms is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day:
+    """What trusted runs of a day said of a test."""
+
+    date: str
+    counts: Counts
+
+    @property
+    def tone(self) -> str:
+        """Its colour and sign; empty where it did not run."""
+        one = self.counts
+        if not one.runs:
+            return ""
+        if one.failed + one.errors:
+            return "warn" if one.passed else "bad"
+        if one.flaky:
+            return "warn"
+        return "idle" if one.skipped == one.runs else "good"
+
+    @property
+    def words(self) -> str:
+        """The counts in words."""
+        one = self.counts
+        failed = one.failed + one.errors
+        parts = [
+            f"{self.date}: {text.plural(one.runs, 'run')}",
+            f"{failed} failed" if failed else "",
+            f"{one.flaky} flaky" if one.flaky else "",
+            f"{one.skipped} skipped" if one.skipped else "",
+        ]
+        return ", ".join(part for part in parts if part) if one.runs else f"{self.date}: no run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Some days of a test in one group of environments, the oldest first."""
+
+    env_group: str
+    days: tuple[Day, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +150,19 @@ async def lines(tx: Transaction, tests: Sequence[TestRow]) -> list[Line]:
     found: dict[tuple[str, str], list[Result]] = {}
     for test in tests:
         for result in await _results(tx, test):
-            whose = result.job["backend"] or ""
+            whose = result.job["backend"] or result.job["upstream_repo"] or ""
             found.setdefault((whose.casefold(), result.env_group), []).append(result)
-    made = [
-        Line(whose=some[0].job["backend"] or "", env_group=group, results=tuple(some[:RESULTS]))
-        for (_, group), some in sorted(found.items())
-    ]
-    return sorted(made, key=lambda line: (line.whose.casefold(), line.env_group))
+    return [_line(group, results) for (_, group), results in sorted(found.items())]
+
+
+def _line(group: str, results: Sequence[Result]) -> Line:
+    newest = results[0].job
+    return Line(
+        repo=newest["backend"] or newest["upstream_repo"] or "",
+        backend=newest["backend"] is not None,
+        env_group=group,
+        results=tuple(results[:RESULTS]),
+    )
 
 
 async def _results(tx: Transaction, test: TestRow) -> list[Result]:
@@ -136,6 +190,45 @@ def _result(job: TestJobRow, case: Found, env: EnvRow | None, *, flaky: bool) ->
         flaky=flaky,
         time_ms=case.time_ms,
     )
+
+
+ByDay = Mapping[int, Mapping[str, Counts]]  # day since 1970 -> group of environments -> sums
+
+
+def strips(by_day: ByDay, *, last: int, days: int) -> list[Strip]:
+    """Return the days up to `last` for every group of environments."""
+    groups = sorted({group for sums in by_day.values() for group in sums})
+    every = range(last - days + 1, last + 1)
+    return [
+        Strip(
+            env_group=group or ANYWHERE,
+            days=tuple(
+                Day(date=_date(day), counts=by_day.get(day, {}).get(group, Counts())) for day in every
+            ),
+        )
+        for group in groups
+    ]
+
+
+def time_chart(by_day: ByDay, *, last: int, days: int) -> Chart:
+    """Return the average time of a test by day, all environments together."""
+    every = range(last - days + 1, last + 1)
+    values = [_average(by_day.get(day, {}).values()) for day in every]
+    return chart("Average time", [_date(day) for day in every], [("time", values)], show=_seconds)
+
+
+def _average(sums: Iterable[Counts]) -> float | None:
+    found = list(sums)
+    runs = sum(one.runs - one.skipped for one in found)
+    return sum(one.time_ms for one in found) / runs / 1000 if runs > 0 else None
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g} s" if value < SHORT else text.duration(value)
+
+
+def _date(day: int) -> str:
+    return iso_time(day * rows.DAY)[:10]
 
 
 def alike(failures: Iterable[FailureOfTest]) -> list[SameFailure]:

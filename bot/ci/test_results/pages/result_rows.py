@@ -116,12 +116,6 @@ async def public(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
     return set((await tx.run(query)).scalars())
 
 
-async def backend_jobs(tx: Transaction, upstream_sha: str) -> list[TestJobRow]:
-    """Return what backends tested on a commit of upstream; whether it may be shown, the caller decides."""
-    query = sa.select(*WITHOUT_BLOCKS).where(JOB.upstream_sha == upstream_sha, JOB.backend.is_not(None))
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.at, JOB.generation).limit(MOST_JOBS))
-
-
 async def failing(
     tx: Transaction, generations: Sequence[int], *, limit: int = MOST_FAILURES
 ) -> list[FailingRow]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from bot.ci.test_results import identity
+from bot.ci.test_results import count_days, identity
 from bot.ci.test_results.pages import heads, history, result_rows
 from bot.ci.test_results.pages.failing import Named, outcome
 from bot.core.errors import Rejected
@@ -20,13 +20,15 @@ from bot.web.render_thread import in_render_thread
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.ci.test_results.pages.history import Line
+    from bot.ci.test_results.pages.history import Line, Strip
     from bot.ci.test_results.pages.result_rows import FailureOfTest, StateRow
     from bot.ci.test_results.rows import TestRow
+    from bot.web.charts import Chart
 
 DAY = 86_400_000  # milliseconds
 FAILURES = 200
 MOST_SAME = 20  # tests that are the same on other devices, in all repositories
+STRIP = 30  # days
 GROUPS = 10  # of failures that say the same, on the page
 
 
@@ -114,6 +116,8 @@ class _Found:
     states: list[StateRow]
     lines: list[Line]
     failures: list[FailureOfTest]
+    strips: list[Strip]
+    time: Chart
     days: int
 
 
@@ -129,7 +133,9 @@ async def test(request: web.Request) -> web.Response:
         test=Named.of(found.row),
         row=found.row,
         states=found.states,
-        lines=found.lines,
+        lines=sorted(found.lines, key=lambda line: line.repo.casefold() != repo.casefold()),
+        strips=found.strips,
+        time=found.time,
         failures=found.failures,
         alike=history.alike(found.failures)[:GROUPS],
         outcome_of=lambda one: outcome(one["outcome"], flaky=one["flaky"]),
@@ -185,8 +191,15 @@ async def _find(request: web.Request) -> _Found:
             row,
             *(one for one in same if one["id"] != row["id"] and one["repository_id"] in shown | owners),
         ]
+        last = tx.now // DAY
+        known = await count_days.history(
+            tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
+        )
+        by_day = known.get(row["id"], {})
         return _Found(
             row=row,
+            strips=history.strips(by_day, last=last, days=STRIP),
+            time=history.time_chart(by_day, last=last, days=STRIP),
             states=await result_rows.states_of(tx, [row["id"]]),
             lines=await history.lines(tx, tests),
             failures=await result_rows.failures_of(
@@ -198,7 +211,7 @@ async def _find(request: web.Request) -> _Found:
 
 def _line(line: Line) -> TestLine:
     return TestLine(
-        backend=line.whose or None,
+        backend=line.repo if line.backend else None,
         env_group=line.env_group,
         status=line.word,
         slower=SlowerTest(**line.slower._asdict()) if line.slower else None,
