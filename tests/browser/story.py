@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 
-from bot.ci.collect.settings import CollectSettings
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.trunk import recount
 from bot.demo import trunk_history
 from bot.oot.results import jobs
 from bot.oot.statistics import rollup
-from tests.browser import measured
+from tests.browser import measured, tested
 from tests.harness import L2, L3, L4, UPSTREAM
 
 DAY = 86_400_000
 OF_FEATURES = {
-    CollectSettings: CollectSettings(ci=()),
     DisabledSettings: DisabledSettings(ci_disable="suggest"),
 }
 BACKENDS = {  # name -> level, chance of success, seconds a job takes
@@ -56,6 +54,7 @@ async def tell(bot, github):
     await _live(bot, github)
     await _disabled(bot, github)
     await measured.tell(bot, github)
+    await tested.tell(bot, github)
     await rollup.run(bot, None)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import harness
 from tests.browser import chromium, measured, story
-from tests.harness import L4, UPSTREAM
+from tests.harness import L3, L4, UPSTREAM
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
 
@@ -48,6 +48,13 @@ PAGES = {
     "usage-report-none": f"/{L4}/utilization?days=1",
     "job": f"/{UPSTREAM}/job/{measured.JOB}",
     "run": f"/{UPSTREAM}/run/{measured.RUN}",
+    "tests": f"/{UPSTREAM}/tests",
+    "tests-slow": f"/{UPSTREAM}/tests?sort=slow",
+    "tests-none": f"/{UPSTREAM}/tests?q=nothing+of+that+name",
+    "tests-all": f"/{UPSTREAM}/tests?sort=name",
+    "tests-file": f"/{UPSTREAM}/tests/file/test/test_streams.py",
+    "flaky": f"/{UPSTREAM}/flaky",
+    "backend-tests": f"/oot/{L3}/tests",
     "sign-in": "/admin",
 }
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
@@ -78,11 +85,27 @@ async def addresses(bot):
     commit = trunk.split(f"/{UPSTREAM}/commit/", 1)[1].split('"')[0]
     flake = await open_flake(bot)
     line = (await bot.get(f"/api/ci{PAGES['grid']}"))[1]["lines"][-1]["sha"]
-    found = {
+    tests = await pages_of_tests(bot)
+    found = tests | {
         "cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake,
         "grid-commit": f"/{UPSTREAM}/commit/{line}",
     }  # fmt: skip
     return PAGES | found
+
+
+async def pages_of_tests(bot):
+    """The pages that only their content names: of a commit's and a run's tests, of one test."""
+    _, answer = await bot.get(f"/api/ci/parity/{L3}")
+    commit = f"/{UPSTREAM}/commit/{answer['sha']}/tests"
+    page = (await bot.get(commit))[1]
+    base = page.split('href="?base=', 1)[1].split("#")[0]
+    _, answer = await bot.get(f"/api/ci/tests/{UPSTREAM}")
+    tests = {
+        f"test-{number}": f"/{UPSTREAM}/test/{one['test']}" for number, one in enumerate(answer["tests"][:2])
+    }
+    _, answer = await bot.get(f"/api/ci/tests/{UPSTREAM}?sort=flaky")
+    flaky = f"/{UPSTREAM}/test/{answer['tests'][0]['test']}"
+    return tests | {"commit-tests": commit, "compared": f"{commit}?base={base}", "test-flaky": flaky}
 
 
 async def open_flake(bot):
