@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import zlib
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,11 +111,15 @@ def changed(stored: bytes | None, changes: Mapping[str, Sums]) -> bytes | None:
 def of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[int, str, Counts]]:
     """Yield what a page says of some of its tests: test, group, counts."""
     wanted = [(one, one & SIZE - 1) for one in test_ids]
-    for group, encoded in _groups(stored).items():
-        sums = _decoded(encoded)
+    for name, encoded in _groups(stored).items():
+        group = msgspec.msgpack.decode(encoded, type=_Group)
+        positions = list(accumulate(_array("H", group.positions)))
+        runs, units = _array("I", group.runs), _array("I", group.units)
         for test_id, position in wanted:
-            if position in sums:
-                yield test_id, group, Counts(*sums[position])
+            at = bisect_left(positions, position)
+            if at < len(positions) and positions[at] == position:
+                rest = group.rest.get(position, (0, 0, 0, 0))
+                yield test_id, name, Counts(runs[at], *rest, units[at])
 
 
 def _groups(stored: bytes | None) -> dict[str, msgspec.Raw]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 FAILURE, TEST, CLASS, JOB, STATE = test_failure.c, test.c, test_class.c, test_job.c, test_state.c
+PLACE = test_class.alias("place").c
 FAILED = FAILURE.outcome.in_(sorted(FAILING))
 CHUNK = 500  # values in one statement
 NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
@@ -124,7 +125,8 @@ def _without_failures(choice: Choice) -> sa.Select[Any]:
     nothing = [sa.literal(0).label(name) for name in ("failures", "flaky", "commits")]
     query = sa.select(*COLUMNS, *nothing, sa.null().label("failed_at"))
     query = query.select_from(test.join(test_class, CLASS.id == TEST.class_id))
-    return query.where(TEST.repository_id.in_(sorted(choice.repository_ids)), *_of_tests(choice))
+    # + 0: to be read in the order of ids, not by the index of repositories, which would sort all of their tests
+    return query.where((TEST.repository_id + 0).in_(sorted(choice.repository_ids)), *_of_tests(choice))
 
 
 def _sums() -> list[sa.ColumnElement[Any]]:
@@ -165,8 +167,11 @@ def _of_tests(choice: Choice) -> list[sa.ColumnElement[bool]]:
     if choice.suite:
         these.append(CLASS.suite == choice.suite)
     for word in choice.words.split():
-        found = [column.icontains(word, autoescape=True) for column in (TEST.name, CLASS.suite, CLASS.file)]
-        these.append(sa.or_(*found))
+        # places are few beside tests: they are looked through once, not with every test
+        places = sa.or_(*(one.icontains(word, autoescape=True) for one in (PLACE.suite, PLACE.file)))
+        owned = PLACE.repository_id.in_(sorted(choice.repository_ids))
+        found = TEST.class_id.in_(sa.select(PLACE.id).where(owned, places))
+        these.append(sa.or_(TEST.name.icontains(word, autoescape=True), found))
     if choice.state:
         these.append(sa.exists().where(STATE.test_id == TEST.id, STATE.state == choice.state))
     return these
