@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -116,7 +117,7 @@ class LocalBlobs:
 
 def _clear(path: Path, found: os.stat_result) -> None:
     """Delete a file that a crash left half written: nothing writes to one for an hour."""
-    if found.st_mtime < path.parent.stat().st_mtime - 3600:
+    if found.st_mtime < time.time() - 3600:
         path.unlink(missing_ok=True)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import stat
+import time
 
 import pytest
 
 from bot.ci.collect.blob_store import BlobExists, BlobMissing
-from bot.ci.collect.blobs import LocalBlobs
+from bot.ci.collect.blobs import TEMPORARY, LocalBlobs
 from bot.ci.collect.remote_blobs import RemoteBlobs
 from tests.ci.collect import bucket
 
@@ -78,3 +80,14 @@ async def test_a_key_never_leads_out_of_the_folder(blobs, key):
 async def test_nor_out_of_a_buckets_prefix(either, key):
     with pytest.raises(ValueError, match="no key"):
         await either.put(key, b"x")
+
+
+async def test_what_a_crash_left_half_written_goes_after_an_hour(blobs):
+    await blobs.put("log/1/2", b"whole")
+    (whole,) = [path for path in blobs.folder.rglob("*") if path.is_file()]
+    young, old = (whole.with_name(f"{TEMPORARY}{name}") for name in ("young", "old"))
+    for path in (young, old):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 4000,) * 2)
+    assert [one.key async for one in blobs.list()] == ["log/1/2"]
+    assert (young.exists(), old.exists()) == (True, False)
