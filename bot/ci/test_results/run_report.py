@@ -10,7 +10,7 @@ from bot.ci.collect.parsing import Broken, Refused
 from bot.ci.test_results.cases import MOST_CASES, Attempt, Cases, Declared, Outcome
 from bot.ci.test_results.environment import Environment
 from bot.ci.test_results.names import Place
-from bot.ci.test_results.texts import LONGEST_TIME, MESSAGE_MOST, beginning
+from bot.ci.test_results.texts import LONGEST_TIME, MESSAGE_MOST, STACK_MOST, beginning, ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,6 +46,7 @@ class Run(msgspec.Struct, kw_only=True, tag="run"):
     outcome_summary: str | None = None
     started_at: float | None = None  # milliseconds since 1970
     ended_at: float | None = None
+    properties: dict[str, Any] | None = None
 
 
 class RunReport(NamedTuple):
@@ -98,7 +99,12 @@ def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:
 
 
 def _attempt(run: Run) -> Attempt:
-    return Attempt(OUTCOMES[run.outcome], beginning(run.outcome_summary or "", MESSAGE_MOST))
+    stack = (run.properties or {}).get("stack")  # our plugin for pytest writes it
+    return Attempt(
+        OUTCOMES[run.outcome],
+        beginning(run.outcome_summary or "", MESSAGE_MOST),
+        stack=ending(stack, STACK_MOST) if isinstance(stack, str) else "",
+    )
 
 
 def _milliseconds(run: Run) -> int | None:

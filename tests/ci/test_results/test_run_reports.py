@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from bot.ci.test_results import run_report
 from bot.cli import main
 
 HEAD = {
@@ -105,3 +106,12 @@ def test_run_reports_win_by_file_and_junit_fills_the_rest(read):
     junit = "<testsuite><testcase file='a.py' name='lost'/><testcase file='b.py' name='kept'/></testsuite>"
     found = read(a_jsonl=text(HEAD, line()), b_xml=junit)
     assert [case["name"] for case in found["cases"]] == ["t", "kept"]
+
+
+def test_the_end_of_a_stack_trace_is_kept_where_there_is_one():
+    failed = line(outcome="failed", properties={"stack": "x" * 5000 + "here"})
+    others = [line(case_name=str(stack), properties={"stack": stack}) for stack in (5, None, [])]
+    others.append(line(case_name="none", properties=None))
+    (group,) = run_report.read([text(HEAD, failed, *others).encode()]).cases.groups.values()
+    stacks = [attempt.stack for attempts in group.attempts.values() for attempt in attempts]
+    assert [(len(stack), stack[-4:]) for stack in stacks if stack] == [(4096, "here")]
