@@ -33,9 +33,12 @@ from bot.ingest.pinned import PinnedIds
 from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import rows
-from bot.ops import health
+from bot.ops import family_health, health
+from bot.processes import child, member
+from bot.processes.supervisor import Supervisor
 from bot.web import access, openapi, page_kit, server
 from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
+from bot.web.handover import DOOR, READY, WORKER, Router
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.store import Store
+    from bot.processes.child import Child
     from bot.web.bodies import BodyRooms
+    from bot.web.handover import Channel
     from bot.web.operations import Operation
 
 log = structlog.get_logger("bot.app")
@@ -127,15 +132,19 @@ def operations(features: Features) -> list[Operation]:
 
 
 def make_app(
-    context: Context, *, body_seconds: float = 10.0, body_rooms: BodyRooms | None = None
+    context: Context,
+    *,
+    body_seconds: float = 10.0,
+    body_rooms: BodyRooms | None = None,
+    supervisor: Supervisor | None = None,
 ) -> web.Application:
     """Return aiohttp's application with the endpoints and pages of this process's role.
 
-    A body that takes longer than `body_seconds` is cut off.
+    A body that takes longer than `body_seconds` is cut off. With a `supervisor` it speaks for all processes.
     """
     app = server.make_app(context, body_seconds=body_seconds, body_rooms=body_rooms)
     app[access.FIND_PRIVATE] = rows.private
-    app.add_routes(health.routes)
+    app.add_routes(health.routes if supervisor is None else family_health.routes(supervisor))
     if context.settings.role != "worker":
         page_kit.setup(app)
         for setup in load_each(context.features, "routes"):
@@ -150,36 +159,82 @@ async def serve(
     features: Features = FEATURES,
     ready: Callable[[str], None] | None = None,
     machine: Clock | None = None,
+    family: bool = False,
 ) -> None:
     """Run the bot until SIGTERM or SIGINT; `ready` gets its address once it answers.
 
-    `machine` is this machine's clock. Raises Misconfigured when its role does not fit its settings.
+    `machine` is this machine's clock; `family`: with other processes, where the system has room for them.
+    Raises Misconfigured when its role does not fit its settings.
     """
     _check_role(settings)
     memory.keep_together()
-    with instance_lock.hold(settings.database), contextlib.closing(_listen(settings)) as listening:
-        port = listening.getsockname()[1]
-        clock = DatabaseClock(machine or SystemClock())
-        async with (
-            traces.exporting(),
-            make_context(replace(settings, port=port), clock=clock, features=features) as context,
-            clock.synchronized(context.store),
-        ):
+    with instance_lock.hold(settings.database) as lock, contextlib.closing(_listen(settings)) as listening:
+        settings = replace(settings, port=listening.getsockname()[1])
+        async with _opened(settings, features, machine) as context, contextlib.AsyncExitStack() as running:
             stop = _stop_on_signals()
-            limits = ConnectionLimits(connections=most_connections())
-            served = make_app(context)
+            others = _start_others() if family else None  # not before: they would delay this one's start
+            router = None if others is None else Router(DOOR)
+            supervisor = None if router is None else Supervisor(settings, router, lock)
+            factory = await running.enter_async_context(
+                _connections(make_app(context, supervisor=supervisor), router)
+            )
             memory.settle_in()
-            async with memory.trimming(), _working(context, stop), answering(served, listening, limits):
-                log.info(
-                    "serving",
-                    url=context.settings.url,
-                    role=settings.role,
-                    database=context.store.url.get_backend_name(),
+            await running.enter_async_context(memory.trimming())
+            if supervisor is not None:
+                await running.enter_async_context(
+                    supervisor.running(factory, context.store.work_waiting, others or {})
                 )
-                if ready:
-                    ready(_address(context.settings))
-                await stop.wait()
+            elif settings.role != "web":
+                await running.enter_async_context(_working(context, stop))
+            await running.enter_async_context(_accepting(listening, factory))
+            log.info(
+                "serving",
+                url=context.settings.url,
+                role=settings.role,
+                database=context.store.url.get_backend_name(),
+            )
+            if ready:
+                ready(_address(context.settings))
+            await stop.wait()
     log.info("stopped")
+
+
+async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
+    """Run one process of the family until SIGTERM, or until the one that listens is gone."""
+    structlog.contextvars.bind_contextvars(process=name)
+    memory.keep_together()
+    async with _opened(settings, FEATURES, None) as context, contextlib.AsyncExitStack() as running:
+        stop = _stop_on_signals()
+        router = Router(name)
+        router.channels[DOOR] = channel
+        factory = await running.enter_async_context(_connections(make_app(context), router))
+        memory.settle_in()
+        await running.enter_async_context(memory.trimming())
+        await running.enter_async_context(member.listening(channel, factory, context.store.work_waiting))
+        if name == WORKER:
+            await running.enter_async_context(_working(context, stop))
+        channel.send(READY)
+        await stop.wait()
+
+
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings, features: Features, machine: Clock | None) -> AsyncIterator[Context]:
+    """Open everything a process of the bot consists of; it goes by the database's clock."""
+    clock = DatabaseClock(machine or SystemClock())
+    async with (
+        traces.exporting(),
+        make_context(settings, clock=clock, features=features) as context,
+        clock.synchronized(context.store),
+    ):
+        yield context
+
+
+def _start_others() -> dict[str, Child] | None:
+    try:
+        return {name: child.start(name) for name in child.NAMES}
+    except OSError as error:
+        log.warning("no room for more processes: one does everything", reason=str(error))
+        return None
 
 
 def _address(settings: Settings) -> str:
@@ -207,9 +262,6 @@ def _check_role(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run the worker, after reading the allowlist; once `stop` is set it takes no new work."""
-    if context.settings.role == "web":
-        yield
-        return
     await asyncio.gather(_first_allowlist(context), _first_visibility(context))
     worker = make_worker(context)
     working = asyncio.create_task(worker.run())
@@ -255,19 +307,34 @@ async def answering(
     app: web.Application, listening: socket.socket, limits: ConnectionLimits
 ) -> AsyncIterator[None]:
     """Serve the application on a socket; at the end requests in flight get a moment."""
+    async with _connections(app, None, limits) as factory, _accepting(listening, factory):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _connections(
+    app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
+) -> AsyncIterator[ConnectionFactory]:
+    """Yield what makes an application's connections; at the end requests in flight get a moment."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
     await runner.setup()
     assert runner.server
-    loop = asyncio.get_running_loop()
-    accepting = await loop.create_server(
-        ConnectionFactory(runner.server, limits), sock=listening, backlog=BACKLOG
-    )
+    try:
+        yield ConnectionFactory(
+            runner.server, limits or ConnectionLimits(connections=most_connections()), router
+        )
+    finally:
+        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _accepting(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
+    accepting = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
     try:
         yield
     finally:
         accepting.close()
-        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
-        await runner.cleanup()
 
 
 async def _until_idle(server: web.Server) -> None:

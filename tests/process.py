@@ -26,7 +26,8 @@ class Process:
         self.url = f"http://127.0.0.1:{self.port}"
         self.said: list[str] = []
         self._folder = folder
-        self._options = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "warning"} | options
+        own = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "warning", "PROCESSES": "1"}
+        self._options = own | options
         self._process: forks.Forked | None = None
         self._listening: asyncio.Task | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from bot.console.common import config_option, features, load_settings, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-HELP = """Run the bot: webhooks, callbacks, pages and the worker, in one process, or in several on one PostgreSQL.
+    from bot.core.settings import Settings
+
+HELP = """Run the bot: webhooks, callbacks, pages and the worker.
 
 \b
 Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment wins.
@@ -23,8 +26,9 @@ Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment w
   OOTBOT_UPSTREAM_REPO=org/project OOTBOT_ALLOWLIST=allowlist.yml ootbot serve
   ootbot serve --config /etc/ootbot.toml
 \b
-With a PostgreSQL, --role web serves the doors and pages and --role worker does the work, each in as many processes as
-needed; a worker answers /healthz, /readyz and /metrics on its own port.
+With --processes 3 this command starts and supervises two more processes: webhooks then wait neither for work nor for
+pages. With a PostgreSQL, --role web serves the doors and pages and --role worker does the work, each in as
+many processes as needed; a worker answers /healthz, /readyz and /metrics on its own port.
 
 Where GitHub cannot reach this machine, --pull reads its delivery log every few seconds instead of waiting for webhooks.
 """
@@ -38,19 +42,32 @@ Where GitHub cannot reach this machine, --pull reads its delivery log every few 
 @click.option(
     "--role", type=click.Choice(("web", "worker", "all")), help="What this process does; same as OOTBOT_ROLE."
 )
+@click.option(
+    "--processes",
+    type=click.Choice(("auto", "1", "3")),
+    help="Processes of role all: auto is 3 for SQLite on two cores or more; same as OOTBOT_PROCESSES.",
+)
 @click.option("--host", help="The address to listen on; same as OOTBOT_HOST.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="The port to listen on, 0 a free one; same as OOTBOT_PORT."
 )
-def serve(config: Path | None, role: str | None, host: str | None, port: int | None, *, pull: bool) -> None:
+def serve(
+    config: Path | None,
+    role: str | None,
+    processes: str | None,
+    host: str | None,
+    port: int | None,
+    *,
+    pull: bool,
+) -> None:
     """Run the bot."""
     chosen = load_settings(config)
+    chosen = replace(chosen, role=role or chosen.role, processes=processes or chosen.processes)
     gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     chosen = replace(
         chosen,
-        role=role or chosen.role,
         host=host or chosen.host,
         port=chosen.port if port is None else port,
     )
@@ -60,6 +77,16 @@ def serve(config: Path | None, role: str | None, host: str | None, port: int | N
         app.serve(
             chosen,
             features=features(),
+            family=_has_family(chosen),
             ready=lambda address: click.echo(f"ootbot {__version__} at {address}"),
         )
     )
+
+
+def _has_family(settings: Settings) -> bool:
+    """Whether this process starts others: for SQLite on two cores or more, unless the settings say otherwise."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = settings.processes == "3" or (
+        settings.processes == "auto" and cores > 1 and settings.database.startswith("sqlite")
+    )
+    return settings.role == "all" and wanted

@@ -15,6 +15,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aiohttp import StreamReader
+
+    from bot.web.handover import Router
+
 READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as many
 LEAST_READ = 16 * 1024  # bytes of an answer to be read within `ConnectionLimits.unread` seconds
 FILES = 200  # other files that may be open: the database's files and its connections, calls to GitHub
@@ -52,10 +56,14 @@ class Connection(web.RequestHandler):
     """
 
     __slots__ = (
+        "_first",
         "_head_timer",
         "_idle_since",
         "_limits",
         "_lost",
+        "_payload",
+        "_reading",
+        "_router",
         "_seen",
         "_timers",
         "_unread",
@@ -63,12 +71,23 @@ class Connection(web.RequestHandler):
         "_writer",
     )
 
-    def __init__(self, server: web.Server, *, limits: ConnectionLimits) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        *,
+        limits: ConnectionLimits,
+        router: Router | None = None,
+        first: bytes = b"",
+    ) -> None:
         self._timers = asyncio.get_running_loop()
         super().__init__(server, loop=self._timers, keepalive_timeout=limits.keepalive, **OPTIONS)
         self._limits = limits
         self._idle_since: float | None = self._timers.time()  # None while a request is being served
         self._seen = self._lost = False
+        self._router = router  # to other processes
+        self._first = first  # what another process has read of it
+        self._reading = False  # a request of which something has come
+        self._payload: StreamReader | None = None  # the body of the last request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the time until the first request."""
@@ -76,6 +95,21 @@ class Connection(web.RequestHandler):
         self._unread_timer: asyncio.TimerHandle | None = None
         self._head_timer = self._timers.call_later(self._limits.head, self._close_without_request)
         super().connection_made(transport)
+        if self._first:
+            self._reading = True
+            super().data_received(self._first)
+            self._first = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; where that begins a request for another process, the connection goes there.
+
+        What follows a request that its client did not wait for may be taken for the beginning of one: the client then
+        has itself to blame, and only for what it asked on its own connection.
+        """
+        if not self._reading and self._router is not None and self._router.hand_over(self._writer, data):
+            return
+        self._reading = True
+        super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers."""
@@ -102,9 +136,10 @@ class Connection(web.RequestHandler):
             if not self._lost:
                 self._watch_reader(self._limits.unread)
 
-    def request_began(self) -> None:
-        """Note that a request is being served."""
+    def request_began(self, payload: StreamReader) -> None:
+        """Note that a request with this body is being served."""
         self._seen, self._idle_since = True, None
+        self._payload = payload
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -114,6 +149,7 @@ class Connection(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             self._idle_since = self._timers.time()
+            self._reading = self._payload is not None and not self._payload.is_eof()
 
     def idle_for(self) -> float:
         """Return the seconds since the last request was answered; 0 while one is being served."""
@@ -150,14 +186,18 @@ class ConnectionRefused(asyncio.Protocol):
 class ConnectionFactory:
     """Makes the protocol of each new connection, for `loop.create_server`."""
 
-    def __init__(self, server: web.Server, limits: ConnectionLimits) -> None:
+    def __init__(self, server: web.Server, limits: ConnectionLimits, router: Router | None = None) -> None:
         server.request_factory = _noting(server.request_factory)
         self._server = server
         self._limits = limits
+        self._router = router
         self._next_warning = 0.0
 
-    def __call__(self) -> asyncio.BaseProtocol:
-        """Return the protocol of one more connection; closes idle ones first where many are open."""
+    def __call__(self, first: bytes = b"") -> asyncio.BaseProtocol:
+        """Return the protocol of one more connection, of which `first` was read already.
+
+        Closes idle ones first where many are open.
+        """
         count, now = len(self._server.connections), asyncio.get_running_loop().time()
         if count * 2 >= self._limits.connections and now >= self._next_warning:
             self._next_warning = now + self._limits.crowded / 5
@@ -165,7 +205,7 @@ class ConnectionFactory:
             self._close_idle()
         if count >= self._limits.connections:
             return ConnectionRefused()
-        return Connection(self._server, limits=self._limits)
+        return Connection(self._server, limits=self._limits, router=self._router, first=first)
 
     def _close_idle(self) -> None:
         for connection in self._server.connections:
@@ -181,7 +221,7 @@ def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseReque
 
     def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:
         if isinstance(protocol, Connection):
-            protocol.request_began()
+            protocol.request_began(payload)
         if message.headers.get("Expect", CONTINUE).lower() != CONTINUE:
             kept = CIMultiDict(pair for pair in message.headers.items() if pair[0].lower() != "expect")
             message = message._replace(headers=CIMultiDictProxy(kept))

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests import secret_markers
+from tests import processes, secret_markers
 from tests.process import ROOT, until
 
 UNTOLD = ("OOTBOT_",)  # of our own environment
@@ -24,6 +24,7 @@ class Kind:
 
     role: str = "all"
     tree: Path = ROOT  # whose program it runs
+    family: bool = False  # whether it starts others
     minutes: float = 0.0  # that the clock of its machine is ahead
 
 
@@ -36,7 +37,7 @@ class Nursery:
         self.url = f"http://127.0.0.1:{self.port}"
         environ = {name: value for name, value in os.environ.items() if not name.startswith(UNTOLD)}
         own = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error", "ROLE": kind.role}
-        chosen = own | options
+        chosen = own | {"PROCESSES": "3" if kind.family else "1"} | options
         self.options = {f"OOTBOT_{name}": value for name, value in chosen.items()}
         self._environ = environ | self.options
         self._folder = folder
@@ -95,6 +96,17 @@ class Nursery:
         await until(lambda: self.pid, what="a process")
         self.kill_now()
         await self.ended.wait()
+
+    async def kill_one(self, chance):
+        """SIGKILL for one of the processes; returns whether it was the one that listens, which takes all with it."""
+        await until(lambda: self.pid, what="a process")
+        one = chance.choice([self.pid, *processes.children(self.pid)])
+        if one == self.pid:
+            await self.kill()
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+        return False
 
     async def stop(self):
         """Tell it to stop, and wait until it has."""

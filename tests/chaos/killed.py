@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.chaos.bots import Kind
 from tests.chaos.scenario import Scenario, until
 from tests.chaos.stage import staged
 
@@ -15,7 +16,9 @@ MORE = 5  # times as many kills, at most, until enough was acknowledged
 AUTHORS, TALKERS = 4, 4
 
 
-async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliveries=0, reports=0):
+async def run(
+    trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliveries=0, reports=0, family=False
+):
     """Kill the bot so many times at random moments, and more often until so much was acknowledged between kills."""
 
     def enough():
@@ -24,7 +27,7 @@ async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliv
             and len(stage.town.reports) >= reports
         )
 
-    async with staged(trial) as stage:
+    async with staged(trial, kinds=(Kind(family=family),)) as stage:
         stage.bot.start()
         await stage.bot.up()
         stage.town.live(authors=authors, talkers=talkers)
@@ -36,7 +39,11 @@ async def run(trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliv
                 if authors and (number >= trial.n or trial.chance.random() < STAYING):
                     await one_more_report(stage.town)
             await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
-            await stage.bot.kill()
+            if family and not await stage.bot.kill_one(trial.chance):
+                trial.counts["others killed"] += 1
+                continue
+            if not family:
+                await stage.bot.kill()
             await stage.audit.doubts()
             stage.bot.start()
             trial.say(f"{number + 1} kills, {len(stage.github.deliveries)} deliveries")
@@ -56,9 +63,21 @@ async def one_more_report(town):
     await until(lambda: len(town.reports) > before, seconds=PATIENCE, every=0.01)
 
 
+async def run_family(trial):
+    """Kill one of three processes at a time; more time passes, since they start from nothing."""
+    await run(trial, longest=3 * LONGEST, family=True)
+
+
 _KILLED = {"run": run, "measures": "start to ready (forked), s"}
 SCENARIOS = (
     Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(60, 1_000), **_KILLED),
+    Scenario(
+        id="kill-family",
+        breaks="kill -9 of any of its three processes under load, SQLite",
+        run=run_family,
+        measures="start to ready (forked), s",
+        times=(30, 1_000),
+    ),
     Scenario(
         id="kill-postgres",
         breaks="kill -9 under load, PostgreSQL",

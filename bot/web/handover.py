@@ -1,0 +1,132 @@
+"""Handing a connection to the process whose work its next request is.
+
+One process listens. Where the next request on a connection is another process's work, the connection's descriptor is
+passed on with the bytes read so far, over a Unix socket between the two. Nothing is copied or forwarded: the other
+process speaks to the client itself, with its address, its body and its limits as they are. Every process has every
+route, so where a connection cannot be handed over it is answered where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bot.web.connections import ConnectionFactory
+
+DOOR, WORKER, PAGES = "door", "worker", "pages"  # the processes
+MOST = 64 * 1024  # bytes of a request that are passed on with its connection
+BUFFER = 4 * 1024 * 1024  # bytes of connections on their way
+WEBHOOKS = b"POST /api/github/webhooks"
+OPERATORS = (b"/healthz", b"/readyz", b"/metrics")
+REQUEST_LINE = re.compile(rb"([A-Z]{3,7}) (/[^ \r\n]*) HTTP/1\.[01]\r\n")
+READS = frozenset({b"GET", b"HEAD"})
+# the first byte of a message: a connection, there is work, the process answers, what keeps others from the database
+CONNECTION, WAKE, READY, LOCK = b"C", b"W", b"R", b"L"
+
+
+def owner(data: bytes) -> str | None:
+    """Return the process whose work the request is that begins with `data`; None where its line is not complete."""
+    if data.startswith(WEBHOOKS):
+        return DOOR
+    line = REQUEST_LINE.match(data)
+    if line is None:
+        return None
+    if line[1] not in READS:
+        return WORKER  # it writes
+    path, _, _ = line[2].partition(b"?")
+    return DOOR if path in OPERATORS else PAGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What another process sent."""
+
+    kind: bytes
+    data: bytes
+    descriptor: int | None
+
+
+class Channel:
+    """This process's end of the socket to another one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+
+    def send(self, kind: bytes, data: bytes = b"", descriptor: int | None = None) -> bool:
+        """Send a message; returns False where the other process is gone or does not read."""
+        try:
+            socket.send_fds(self._socket, [kind + data], [] if descriptor is None else [descriptor])
+        except OSError:
+            return False
+        return True
+
+    def hand_over(self, transport: asyncio.WriteTransport, data: bytes) -> bool:
+        """Pass a connection on with what was read of it; returns False where it stays."""
+        if len(data) > MOST or not self.send(CONNECTION, data, transport.get_extra_info("socket").fileno()):
+            return False
+        transport.abort()  # closes our descriptor: the other process has its own
+        return True
+
+    def received(self) -> Iterator[Message]:
+        """Yield every message that is there; raises EOFError once the other process is gone."""
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self._socket, MOST + 1, 1)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise EOFError from error
+            if not data:
+                raise EOFError
+            yield Message(kind=data[:1], data=data[1:], descriptor=descriptors[0] if descriptors else None)
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close it: the other process notices."""
+        self._socket.close()
+
+
+class Router:
+    """Says where a connection goes next; `channels` are those to other processes, by name."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self.channels: dict[str, Channel] = {}
+
+    def hand_over(self, transport: asyncio.WriteTransport, data: bytes) -> bool:
+        """Pass a connection on if its next request is another process's work; returns False where it stays."""
+        name = owner(data)
+        if name is None or name == self._own:
+            return False
+        # the door knows them all, the others know the door
+        channel = self.channels.get(name) or self.channels.get(DOOR)
+        return channel is not None and channel.hand_over(transport, data)
+
+    def forward(self, connection: socket.socket, data: bytes) -> bool:
+        """Pass on a connection that came from another process; returns False where it stays."""
+        channel = self.channels.get(owner(data) or "")
+        if channel is None or not channel.send(CONNECTION, data, connection.fileno()):
+            return False
+        connection.close()
+        return True
+
+
+async def adopt(connection: socket.socket, data: bytes, factory: ConnectionFactory) -> None:
+    """Serve a connection that another process began to read."""
+    connection.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.connect_accepted_socket(lambda: factory(data), connection)
+    except OSError:  # its client has gone
+        connection.close()
