@@ -22,7 +22,7 @@ ROWS = {
         "CheckRunRow": "check_run",
     },
     "bot.ci.collect.rows": {"ArtifactRow": "ci_artifact", "FetchRow": "ci_fetch", "ListingRow": "ci_listing"},
-    "bot.ci.collect.uploads": {"UploadRow": "ci_upload"},
+    "bot.ci.collect.upload_rows": {"UploadRow": "ci_upload"},
     "bot.queue.tables": {"TaskRow": "task"},
     "bot.oot.results.rows": {
         "DispatchRow": "oot_dispatch", "JobRow": "oot_workflow_job", "RerunRow": "oot_rerun", "RunRow": "oot_run",
