@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 FAILING = Path(__file__).parent / "support" / "failing_jobs.py"
 PATIENCE = 120.0  # seconds for anything
+SETTLED = 9.0  # seconds after the start, whose own work would be measured else
 AHEAD = 3  # logs that are stored before the measuring begins
 STORED = "SELECT count(*) FROM ci_fetch WHERE kind = 'log' AND state = 'stored'"
 JOBS = "SELECT count(*) FROM workflow_job"
@@ -109,6 +110,7 @@ def measured(options, *, collects: bool) -> dict:
         bot = Bot(folder, github, collects=collects)
         try:
             until(bot.answers, "the bot")
+            started = time.monotonic()
             process.stdin.write(bot.webhooks + "\n")
             process.stdin.flush()
             process.stdout.readline()
@@ -116,6 +118,7 @@ def measured(options, *, collects: bool) -> dict:
             until(lambda: bot.count(JOBS) >= options.jobs, "the deliveries")
             if collects:
                 until(lambda: bot.count(STORED) >= ahead, "the first logs")
+            time.sleep(max(started + SETTLED - time.monotonic(), 0))
             before, began = bot.count(STORED), time.monotonic()
             found = load(bot, "workflow_job", workflow_job(), options.seconds, rate=options.rate, vary=vary)
             stored, took = bot.count(STORED) - before, time.monotonic() - began
