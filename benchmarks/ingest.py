@@ -265,8 +265,12 @@ def fill(folder: str, rows: int) -> None:
 
 
 def waiting(folder: str) -> int:
-    """Deliveries stored and not applied yet."""
-    return deliveries(folder, "stored")
+    """Deliveries stored and not applied yet: they arrive in the spool."""
+    with contextlib.closing(
+        sqlite3.connect(f"file:{folder}/ootbot.db.spool?mode=ro", uri=True, timeout=10)
+    ) as spool:
+        arrived = spool.execute("SELECT coalesce(sum(deliveries), 0) FROM spooled").fetchone()[0]
+    return arrived + deliveries(folder, "stored")
 
 
 def deliveries(folder: str, state: str) -> int:

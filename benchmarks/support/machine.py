@@ -16,6 +16,9 @@ from pathlib import Path
 from benchmarks.support.load import pin
 
 HERE = Path(__file__).parent
+LOAD = os.getloadavg()[0]  # when the benchmark began: others' work, on which figures would depend
+if 0.25 * (os.cpu_count() or 1) < LOAD:
+    print(f"warning: this machine is busy (load {LOAD:.1f}): compare ratios only", file=sys.stderr)
 
 
 def describe() -> dict:
@@ -30,6 +33,7 @@ def describe() -> dict:
     return {
         "cpu": model,
         "cores": os.cpu_count(),
+        "load_before": round(LOAD, 1),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "fsync_p99_ms": fsync_p99(),
