@@ -215,6 +215,9 @@ async def test_no_parameter_may_be_empty_or_come_twice(open_bot):
             "table": "issue",
             "number": 1,
             "sha": "a" * 40,
+            "digest": "a" * 16,
+            "run": 1,
+            "job": 1,
         }
         headers = authorised(open_bot, door, {}, b"")
         for name in [one["name"] for one in door.get("parameters", []) if one["in"] == "query"]:

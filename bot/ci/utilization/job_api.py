@@ -132,8 +132,8 @@ class RunUtilization(Answer, frozen=True, kw_only=True):
 @in_render_thread
 async def job(request: web.Request) -> web.Response:
     """Answer with a job's series."""
-    row, stored = await _found(request)
     with_raw = parameters.choice(request, "raw", ("", "1")) == "1"
+    row, stored = await _found(request)
     body = await asyncio.to_thread(_encoded, row, stored, with_raw=with_raw)
     return web.Response(body=body, headers=JSON)
 

@@ -58,8 +58,8 @@ async def groups(request: web.Request) -> web.Response:
     parent = parameters.given(request, "parent_group")[:TEXT_MOST] or None
     money = report_reads.costs(request)
     async with request.app[CONTEXT].store.read() as tx:
-        repo, owners = await report_reads.owners(request, tx)
         first, last = _days(request, today=tx.now // DAY)
+        repo, owners = await report_reads.owners(request, tx)
         window = Window(repo=repo, owners=owners, first=first, last=last, trusted=trusted)
         found = await report_reads.by_group(tx, window, kind, granularity, money=money, parent=parent)
         measured = sum((await day_rows.measured(tx, owners, first, last)).values())

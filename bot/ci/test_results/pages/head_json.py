@@ -99,10 +99,10 @@ async def run_json(request: web.Request) -> web.Response:
     """Answer with the tests of a run."""
     limit = parameters.limit(request, default=ROWS, most=result_rows.MOST_FAILURES)
     wanted = parameters.choice(request, "verdict", ["", *Verdict])
-    skipped = parameters.before_id(request) or 0
+    skipped, attempt = parameters.before_id(request) or 0, parameters.attempt(request)
     async with request.app[CONTEXT].store.read() as tx:
         newest = (await job_reads.run(request, tx))[0]
-        found = await heads.of_run(request, tx, newest["repository_id"], newest["id"])
+        found = await heads.of_run(tx, newest["repository_id"], newest["id"], attempt)
     failed = [one for test in found.tests for one in test.jobs if not wanted or one.case["verdict"] == wanted]
     following = skipped + limit
     return send(

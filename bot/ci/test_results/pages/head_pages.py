@@ -103,7 +103,7 @@ async def run(request: web.Request) -> web.Response:
     async with request.app[CONTEXT].store.read() as tx:
         attempts = await job_reads.run(request, tx)
         newest = attempts[0]
-        found = await heads.of_run(request, tx, newest["repository_id"], newest["id"])
+        found = await heads.of_run(tx, newest["repository_id"], newest["id"], parameters.attempt(request))
         compared = await _compared(request, tx, {newest["repository_id"]}, found.jobs)
         earlier = (
             await result_rows.trusted_before(tx, {newest["repository_id"]}, found.jobs[0])

@@ -82,9 +82,9 @@ async def on_commit(tx: Transaction, repository_ids: set[int], sha: str) -> Test
     return await of_jobs(tx, jobs[: result_rows.MOST_JOBS])
 
 
-async def of_run(request: web.Request, tx: Transaction, repository_id: int, run_id: int) -> Tested:
-    """Return what a run tested, in all its attempts unless ?attempt= names one."""
-    jobs = await rows.jobs_of_run(tx, repository_id, run_id, parameters.attempt(request))
+async def of_run(tx: Transaction, repository_id: int, run_id: int, attempt: int | None) -> Tested:
+    """Return what a run tested, in all its attempts without one."""
+    jobs = await rows.jobs_of_run(tx, repository_id, run_id, attempt)
     return await of_jobs(tx, jobs[: result_rows.MOST_JOBS])
 
 

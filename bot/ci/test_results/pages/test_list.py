@@ -133,15 +133,17 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
     days = parameters.whole(request, "days", default=DAYS, most=parameters.MOST_DAYS)
     limit = parameters.limit(request, default=ROWS)
     sort = parameters.choice(request, "sort", SORTS)
-    repo, owners = await _whose(request, tx)
+    state, words = parameters.choice(request, "state", ["", *STATES]), parameters.words(request)
+    given = {name: parameters.given(request, name) for name in ("file", "suite", "env", "backend", "before")}
+    repo, owners = await _whose(request, tx, given["backend"])
     choice = Choice(
         repository_ids=owners,
         since=tx.now - days * DAY,
-        words=parameters.words(request),
-        file=file or parameters.given(request, "file")[:LONGEST],
-        suite=parameters.given(request, "suite")[:LONGEST],
-        state=parameters.choice(request, "state", ["", *STATES]),
-        env_group=parameters.given(request, "env")[:LONGEST],
+        words=words,
+        file=file or given["file"][:LONGEST],
+        suite=given["suite"][:LONGEST],
+        state=state,
+        env_group=given["env"][:LONGEST],
     )
     found, times, following = await _sorted(request, tx, choice, sort, limit)
     states = await result_rows.states_of(tx, [row["id"] for row in found])
@@ -195,9 +197,9 @@ async def _slow(
     return [known[one.test_id] for one in shown], times, str(skipped + limit) if more else None
 
 
-async def _whose(request: web.Request, tx: Transaction) -> tuple[str, set[int]]:
+async def _whose(request: web.Request, tx: Transaction, backend: str) -> tuple[str, set[int]]:
     """Return whose tests are listed: the repository's in the path, or those of ?backend=."""
-    owners, backend = await heads.owners(request, tx), parameters.given(request, "backend")
+    owners = await heads.owners(request, tx)
     if not backend:
         return parameters.repo(request), owners
     theirs = await job_reads.visible(request, tx, backend) if FULL_NAME.fullmatch(backend) else set()
