@@ -31,9 +31,7 @@ class Scenario:
         self.wanted = environment.expected
         self.pulls: list[Pull] = []
         self.fulfilled: list[str] = []  # in order
-        self.own_jobs: list[
-            int
-        ] = []  # upstream's own: one that failed, then those whose machines were watched
+        self.own_jobs: list[int] = []  # upstream's: one that failed, then those whose machines were watched
 
     async def play(self) -> None:
         """Play it to the end; raise ExpectationError at the first expectation that does not come true."""

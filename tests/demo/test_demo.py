@@ -93,7 +93,7 @@ async def test_unmet_expectations_are_found():
             await scenario.blocking_failure()
         other = await env.github.open_pull(participants.UPSTREAM)
         await env.github.comment(scenario.pull, "I have something to say.", by="alice")
-        found = await findings(env, [scenario.pull, other])
+        found = await findings(env, [scenario.pull, other], [1])
     assert unmet.value.expectation == "the L4 backend's check fails with the two failed tests in its title"
     assert scenario.fulfilled == [
         "the pull request is dispatched to every listed backend",
