@@ -19,7 +19,7 @@ SECONDS = 300  # one that takes longer hangs
         ("callback", "--rounds 1 --seconds 0.3"),
         ("hud", "--rows 100 --cells 2000 --seconds 0.5 --views 1"),
         ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05 --searched 1"),
-        ("tests", "--rounds 1 --cases 2000 --files 4"),
+        ("tests", "--rounds 1 --cases 2000 --files 4 --run-cases 3000"),
         ("monitor", "--seconds 2 --processes 5"),
         ("utilization", "--rounds 1 --views 1"),
         pytest.param(
