@@ -26,7 +26,7 @@ def log(bot, *, failing=LONG):
         "##[endgroup]",
     ]
     lines += [f"test_case_{n} \x1b[32mPASSED\x1b[0m [ {n // 4}%]" for n in range(400)]
-    lines += ["/work/aten/kernels.cc:31:7: warning: unused variable 'stride' " + "x" * 400]
+    lines += ["src/aten/kernels.cc:31:7: warning: unused variable 'stride' " + "x" * 400]
     lines += [
         "\x1b[1;33mWarning:\x1b[0m retrying",
         "+ python -m pytest -x",

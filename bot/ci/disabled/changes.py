@@ -15,13 +15,13 @@ PREFIXES = (f"{issue_text.DISABLED} ", f"{issue_text.UNSTABLE} ")
 
 
 async def note(tx: Transaction, changed: Changed) -> None:
-    """Have lists made anew, and commits read that may close issues."""
+    """Request the lists that may have changed, and the commits that may close issues."""
     await _issues(tx, changed)
     await _pulls(tx, changed)
 
 
 async def _issues(tx: Transaction, changed: Changed) -> None:
-    """Have the lists made anew of repositories whose issues about CI have changed."""
+    """Request the lists of repositories whose issues about CI have changed."""
     issues = changed.get("issue", ())
     concerned = {row["repository_id"] for row in issues if (row["title"] or "").startswith(PREFIXES)}
     others = {
@@ -35,7 +35,7 @@ async def _issues(tx: Transaction, changed: Changed) -> None:
 
 
 async def _pulls(tx: Transaction, changed: Changed) -> None:
-    """Have the commits read of pull requests with a new head, where something is disabled."""
+    """Request the commits of pull requests with a new head, where something is disabled."""
     pulls: defaultdict[int, set[int]] = defaultdict(set)
     for row in changed.get("pull_request", ()):
         if row["state"] == "open" and row["number"] is not None:

@@ -1,4 +1,4 @@
-"""Tasks disabled_check and disabled: the lists of tests and jobs that CI may skip, made anew from the issues.
+"""Tasks disabled_check and disabled: make the lists of tests and jobs that CI may skip from the issues.
 
 An issue counts if its author may write to the repository, by GitHub's word. Where GitHub cannot be asked the task is
 tried again later, and the last lists stay.
@@ -36,7 +36,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def check(context: Context, _task: Task) -> None:
-    """Have issues and pull requests that were missed read, and the lists of every repository made anew."""
+    """Request issues and pull requests that were missed, and the lists of every repository."""
     async with context.store.transaction() as tx:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))

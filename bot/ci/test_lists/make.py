@@ -1,4 +1,4 @@
-"""Tasks test_lists_check and test_lists: the lists of how long tests take, made anew when stable commits are new.
+"""Tasks test_lists_check and test_lists: list how long tests take, whenever there are new stable commits.
 
 What was measured before and is not measured now stays; base names go a month after their last job.
 """
@@ -45,7 +45,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
 
 
 async def check(context: Context, _task: Task) -> None:
-    """Have the lists of every repository with results made anew."""
+    """Request the lists of every repository with results."""
     async with context.store.transaction() as tx:
         ours = await disabled_rows.repositories(tx, context.settings)
         for identifier in await rows.with_results(tx, ours):
