@@ -45,7 +45,7 @@ class Feature:
     receivers: Mapping[str, str] = field(default_factory=dict)
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
-    # head: the tests of a pull request's head, for both
+    # head: the tests of a pull request's head, for both; cell: a line by the id of a job
     sections: Mapping[str, str] = field(default_factory=dict)
 
 

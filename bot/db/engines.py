@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from bot.db import connection_watchdog, sqlite_driver, sqlite_inline
+from bot.db import connection_watchdog, sqlite_inline, sqlite_threads
 
-E = TypeVar("E", sa.Engine, AsyncEngine)
 # by default PostgreSQL gives every statement a snapshot of its own
 SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 # KB of the database in the memory of each connection; the default of 2 MB fragments the heap over hours
@@ -24,7 +23,7 @@ def async_url(url: str) -> str:
     for scheme in ("postgresql://", "postgres://"):
         if url.startswith(scheme):
             return "postgresql+asyncpg://" + url.removeprefix(scheme)
-    return url.replace("sqlite://", "sqlite+aiosqlite://", 1) if url.startswith("sqlite://") else url
+    return url
 
 
 def make(url: sa.URL, busy_timeout: float, lost_after: float, *, inline: bool = False) -> AsyncEngine:
@@ -35,9 +34,9 @@ def make(url: sa.URL, busy_timeout: float, lost_after: float, *, inline: bool = 
     if _is_sqlite(url) and inline:
         return _inline(url, busy_timeout, SQLITE_CACHE)
     if _is_sqlite(url):
-        return _with_pragmas(
-            create_async_engine(url, module=sqlite_driver.Driver(), **_options(url, busy_timeout))
-        )
+        driver = {"factory": sqlite_threads.DriverConnection, "check_same_thread": False}
+        made = sqlite_threads.Engine(_sqlite(url, busy_timeout, SQLITE_CACHE, **driver))
+        return cast("AsyncEngine", made)  # all that a store needs of one
     engine = create_async_engine(url, **_options(url, busy_timeout))
     return _with_idle_timeout(_with_liveness_check(engine), lost_after)
 
@@ -63,10 +62,17 @@ def for_other_loop(url: sa.URL, busy_timeout: float) -> AsyncEngine:
 
 
 def _inline(url: sa.URL, busy_timeout: float, cache: int) -> AsyncEngine:
+    return cast("AsyncEngine", sqlite_inline.Engine(_sqlite(url, busy_timeout, cache)))
+
+
+def _sqlite(url: sa.URL, busy_timeout: float, cache: int, **driver: Any) -> sa.Engine:
+    options = _options(url, busy_timeout)
+    options["connect_args"] |= driver
     # waiting for a connection would keep its users from giving theirs back
-    options = _options(url, busy_timeout) | {"max_overflow": -1}
-    engine = _with_pragmas(sa.create_engine(url.set(drivername="sqlite"), **options), cache)
-    return cast("AsyncEngine", sqlite_inline.Engine(engine))  # all that a store needs of one
+    engine = sa.create_engine(url, **options | {"max_overflow": -1})
+    sa.event.listen(engine, "connect", lambda connection, _record: configure_sqlite(connection, cache))
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
@@ -79,19 +85,7 @@ def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     reads = connection.get_execution_options().get("ootbot_read")
     # a transaction that reads first and writes later would fail where another wrote in between
-    statement = "BEGIN" if reads else "BEGIN IMMEDIATE"
-    driver: Any = connection.connection.dbapi_connection
-    if isinstance(driver, sqlite_driver.Connection):
-        driver.begin(statement)
-    else:
-        connection.exec_driver_sql(statement)
-
-
-def _with_pragmas(engine: E, cache: int = SQLITE_CACHE) -> E:
-    target = getattr(engine, "sync_engine", engine)
-    sa.event.listen(target, "connect", lambda connection, _record: configure_sqlite(connection, cache))
-    sa.event.listen(target, "begin", _begin_sqlite)
-    return engine
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _with_liveness_check(engine: AsyncEngine, *, ping: bool = False) -> AsyncEngine:
@@ -144,7 +138,7 @@ def _options(url: sa.URL, busy_timeout: float) -> dict[str, Any]:
     json = {"json_serializer": _to_json, "json_deserializer": msgspec.json.decode}
     if _is_sqlite(url):
         # each has a page cache: few stay open, and the last one used is reused first
-        few = {"pool_size": 4, "max_overflow": 12, "pool_use_lifo": True}
+        few = {"pool_size": 4, "pool_use_lifo": True}
         return json | few | {"connect_args": {"timeout": busy_timeout}}
     return json | {
         "pool_size": 10,

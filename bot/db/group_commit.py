@@ -1,7 +1,8 @@
 """Group commit: items that arrive while one commit runs are stored together by the next.
 
-No timer, no waiting for company: a lone item is stored at once. Every caller is answered after the commit of its
-item, with the item's own result or error.
+A lone item is stored at once. Under load, where others came during a commit, the next may wait a moment for more of
+them: fewer and larger commits cost less. Every caller is answered after the commit of its item, with the item's own
+result or error.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ class GroupCommit(Generic[Item, Result]):
         max_items: int,
         max_size: int,
         size: Callable[[Item], int],
+        pause: float = 0.0,
     ) -> None:
         self._write = write
+        self._pause = pause  # seconds between two batches under load
         self._max_items = max_items
         self._max_size = max_size  # of a batch, as `size` measures its items
         self._size = size
@@ -90,6 +93,8 @@ class GroupCommit(Generic[Item, Result]):
                         future.set_exception(outcome)
                     else:
                         future.set_result(outcome)
+                if self._waiting and self._pause:
+                    await asyncio.sleep(self._pause)
         finally:
             self._writer = None
 

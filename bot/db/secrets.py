@@ -23,12 +23,14 @@ secret = sa.Table(
 )
 
 
+KEY = sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name"))
+
+
 async def key(tx: Transaction, name: str) -> bytes:
     """Return the key of that name, created on first use."""
-    query = sa.select(secret.c.value).where(secret.c.name == name)
-    found: bytes | None = (await tx.run(query)).scalar()
+    found: bytes | None = (await tx.run(KEY, {"key_name": name})).scalar()
     if found is None:
         fresh = {"name": name, "value": secrets.token_bytes(KEY_BYTES)}
         await tx.run(tx.insert(secret).values(fresh).on_conflict_do_nothing())
-        found = (await tx.run(query)).scalar_one()
+        found = (await tx.run(KEY, {"key_name": name})).scalar_one()
     return bytes(found)

@@ -1,8 +1,8 @@
 """SQLite in the calling thread: for processes whose event loop may wait for a statement.
 
-Handing a statement to another thread takes longer than most of our statements do. Whoever answers requests hands it
-over all the same (`sqlite_driver`): a commit waits for the disk. A worker, and the thread that renders pages, do not.
-Of SQLAlchemy's asynchronous engine this has what a store uses.
+Handing a statement to another thread takes longer than most of our statements do. Whoever answers requests hands over
+what may take long all the same (`sqlite_threads`): a commit waits for the disk. A worker, and the thread that renders
+pages, do not. Of SQLAlchemy's asynchronous engine this has what a store uses.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ LARGE = 256 * 1024  # bytes: a larger body is read by a query of its own
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, plus the one that exceeds it
 
 
-@dataclass(frozen=True, kw_only=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery as received, with the members that are cheap to read."""
 
     guid: str

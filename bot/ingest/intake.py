@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import StoreUnavailable
 from bot.db import notify
 from bot.db.group_commit import GroupCommit
 from bot.ingest.inbox import COLUMNS, Incoming, values
-from bot.ingest.spooling import GUID, Arrivals, Mover, is_ours
+from bot.ingest.spool import SpoolWriter
+from bot.ingest.spooling import GUID, Mover, Recent, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]  # of COLUMNS
 MAX_ROWS = 500  # of one batch
 MAX_BYTES = 32 * 1024 * 1024  # of one batch's bodies
+PAUSE = 0.002  # seconds from one commit to the next while deliveries queue up, on SQLite
 ANSWER_WITHIN = 7.0  # seconds without an answer from PostgreSQL until a batch has failed
 
+RECEIVED_AT = list(COLUMNS).index("received_at")
 ARRAYS = f"unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(COLUMNS.values(), 1))})"
 WRITTEN = (  # wakes the workers of other processes in the same statement
     f"SELECT array_agg(guid), pg_notify('{notify.CHANNEL}', ${len(COLUMNS) + 1}) FROM written HAVING count(*) > 0"  # noqa: S608 - our names
@@ -48,10 +52,15 @@ class Intake:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._group: GroupCommit[Values, bool] = GroupCommit(
-            self._write, max_items=MAX_ROWS, max_size=MAX_BYTES, size=lambda row: len(row[-1])
+            self._write,
+            max_items=MAX_ROWS,
+            max_size=MAX_BYTES,
+            size=lambda row: len(row[-1]),
+            pause=PAUSE if store.sqlite else 0.0,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
-        self._arrivals = Arrivals(store)
+        self._spool = SpoolWriter(store)
+        self._recent = Recent()
         self._mover = Mover(store)
 
     async def put(self, incoming: Incoming) -> bool:
@@ -67,7 +76,7 @@ class Intake:
         """Store what is waiting, leave nothing in the spool if that can be, then close the connections."""
         await self._group.drain()
         await self.show_arrived()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._arrivals.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._spool.close)
         self._thread.shutdown()
         await self._mover.close()
 
@@ -97,7 +106,13 @@ class Intake:
         return new
 
     async def _sqlite(self, rows: Sequence[Values]) -> list[bool]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._arrivals.append, rows)
+        new = self._recent.unknown(rows)
+        fresh = [row for row, is_new in zip(rows, new, strict=True) if is_new]
+        if fresh:
+            append = partial(self._spool.append, fresh, received_at=rows[0][RECEIVED_AT])
+            await asyncio.get_running_loop().run_in_executor(self._thread, append)
+            self._recent.remember(fresh)
+        return new
 
     async def _postgres(self, rows: Sequence[Values]) -> list[bool]:
         async with self._store.connection(answer_within=ANSWER_WITHIN) as (connection, _):

@@ -1,149 +1,178 @@
-"""The spool: a SQLite file beside the database in which deliveries arrive, so that none waits for the database's lock.
+"""The spool: a file beside the database in which deliveries arrive, so that none waits for the database's lock.
 
 SQLite has one writer at a time, and the worker writes for most of the time. Deliveries are acknowledged once they are
-durable here; the worker moves them into the inbox and deletes them here. A crash in between leaves them in both, and
-the inbox takes a GUID once. One row holds the deliveries of one commit: writing it is one call to SQLite.
+durable here; the worker moves them into the inbox. A crash in between leaves them in both, and the inbox takes a GUID
+once.
+
+Whoever writes appends one record for all deliveries of a commit, and waits for the disk. Whoever moves renames the file
+first, and the next to write begins a new one. While a record is appended the file is locked, so that it is never
+renamed and read to its end in between; the wait for the disk comes after that.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
+import fcntl
+import os
+import struct
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 
 from bot.core.errors import StoreUnavailable
-from bot.db import db_errors
 from bot.db.store import file_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bot.db.store import Store
 
 Values = tuple[Any, ...]  # of inbox.COLUMNS
 
-log = structlog.get_logger("bot.ingest.spool")
-
 SUFFIX = ".spool"  # of the file, after the database's name
-MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the row that exceeds it
-SHRINK_FROM = 64 * 1024 * 1024  # bytes of an empty file that are given back to the system
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS spooled (id INTEGER PRIMARY KEY AUTOINCREMENT, deliveries INTEGER NOT NULL, "
-    "received_at INTEGER NOT NULL, data BLOB NOT NULL)"
-)
+MOVING = ".moving"  # added to that while the file is being moved
+# a record begins with one of these: with a byte that no text in UTF-8 has, and so no delivery
+MARK = b"\xffSP"
+STORED, MOVED = MARK + b"1", MARK + b"0"
+HEAD = struct.Struct("<4sIIIQ")  # mark, bytes of the data, their CRC-32, deliveries, epoch milliseconds
+TRIES = 10  # to find the file where it was opened: it may be renamed at any moment
+SEARCHED = 1024 * 1024  # bytes read at once while looking for the next record
+
+_decoder = msgspec.msgpack.Decoder(list[Values])
+_sync = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spooled:
-    """The deliveries of one commit."""
+class Record:
+    """Where the deliveries of one commit are in a file."""
 
-    id: int
-    rows: list[Values]
+    start: int
+    size: int  # bytes of the data
+    checksum: int
+    deliveries: int
+    received_at: int  # the first of them; epoch milliseconds
+
+    @property
+    def end(self) -> int:
+        """The place after it."""
+        return self.start + HEAD.size + self.size
 
 
-class Spool:
-    """The file, for any number of processes; one thread at a time uses one of these objects.
+class SpoolWriter:
+    """Appends to the file, beside any number of others; one thread at a time uses one of these objects."""
 
-    What is written without `durable` may be undone by a power cut.
-    """
-
-    def __init__(self, store: Store, *, durable: bool) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._durable = durable
         self.path = path_of(store.url.database or "")
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: int | None = None
+        self._identity: tuple[int, int] | None = None
 
     def append(self, rows: Sequence[Values], *, received_at: int) -> None:
-        """Store deliveries, durably: all of them or none. Raises StoreUnavailable."""
+        """Store deliveries, durably. Raises StoreUnavailable: then they were not, or that is unknown."""
         data = msgspec.msgpack.encode(rows)
-        with self._connected() as connection:  # every statement is a transaction of its own
-            connection.execute(
-                "INSERT INTO spooled (deliveries, received_at, data) VALUES (?, ?, ?)",
-                (len(rows), received_at, data),
-            )
-            if file_identity(self.path) != self._file:  # since it was opened
-                raise StoreUnavailable(f"{self.path} was deleted or replaced")
-
-    def read(self) -> list[Spooled]:
-        """Return what arrived first, as much of it as fits into memory."""
-        found: list[Spooled] = []
-        size = 0
-        with self._connected() as connection:
-            for number, data in connection.execute("SELECT id, data FROM spooled ORDER BY id"):
-                found.append(Spooled(id=number, rows=unpack(data)))
-                size += len(data)
-                if size > MOST_MOVED:
-                    break
-        return found
-
-    def remove(self, up_to: int) -> None:
-        """Delete what has been moved: undone by a power cut, it is moved again, in vain."""
-        with self._connected() as connection:
-            connection.execute("DELETE FROM spooled WHERE id <= ?", (up_to,))
-            self._shrink(connection)
-
-    def waiting(self) -> tuple[int, int | None]:
-        """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
-        with self._connected() as connection:
-            number, oldest = connection.execute(
-                "SELECT coalesce(sum(deliveries), 0), min(received_at) FROM spooled"
-            ).fetchone()
-            return number, oldest
+        head = HEAD.pack(STORED, len(data), zlib.crc32(data), len(rows), received_at)
+        self._store.require_file()  # no spool where there is no database
+        try:
+            for _ in range(TRIES):
+                file, is_new = self._opened()
+                if self._appended(file, head, data):
+                    _sync(file)
+                    if is_new:
+                        _sync_folder(self.path)
+                    return
+        except OSError as error:
+            self.close()  # what was written of it is skipped by whoever reads
+            raise unavailable(self.path, error) from error
+        raise StoreUnavailable(f"{self.path} is replaced again and again")
 
     def close(self) -> None:
         """Close the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
-    @contextlib.contextmanager
-    def _connected(self) -> Any:
-        self._store.require_file()  # no spool where there is no database
+    def _appended(self, file: int, head: bytes, data: bytes) -> bool:
+        """Write a record, unless the file has been renamed: whoever did may have read it to its end."""
+        fcntl.flock(file, fcntl.LOCK_SH)  # others may write, too
         try:
-            if self._connection is not None and file_identity(self.path) != self._file:
-                log.error(
-                    "the spool was deleted or replaced: deliveries in it may be lost", file=str(self.path)
-                )
-                self.close()
-            yield self._connection or self._open()
-        except sqlite3.Error as error:
-            self.close()  # its state is unknown
-            raise db_errors.unavailable(self._store.url.set(database=str(self.path)), error) from error
-        except StoreUnavailable:
-            self.close()
-            raise
+            if file_identity(self.path) != self._identity:
+                return False
+            _write(file, head, data)
+            return True
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
 
-    def _open(self) -> sqlite3.Connection:
-        with contextlib.suppress(OSError):  # it exists, or SQLite reports what is wrong
-            self.path.touch(mode=0o600, exist_ok=False)
-        connection = self._connection = self._store.connect_sqlite(self.path)
-        if not self._durable:
-            connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA temp_store=MEMORY")  # there may be no folder for temporary files
-        connection.execute(TABLE)
-        self._file = file_identity(self.path)
-        return connection
+    def _opened(self) -> tuple[int, bool]:
+        """Return the file, and whether its name may not be durable yet."""
+        if self._file is not None and file_identity(self.path) == self._identity:
+            return self._file, False
+        self.close()
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        found = os.fstat(self._file)
+        self._identity = found.st_dev, found.st_ino
+        return self._file, True
 
-    def _shrink(self, connection: sqlite3.Connection) -> None:
-        """Give the space of a long backlog back once it is gone."""
-        pages, size = (
-            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+
+def _write(file: int, head: bytes, data: bytes) -> None:
+    if os.writev(file, (head, data)) < len(head) + len(data):
+        os.write(file, data[-1:])  # raises what is wrong, such as a full disk
+        raise OSError(f"only a part of {len(data)} bytes could be written")
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def records(file: int, start: int = 0) -> Iterator[Record]:
+    """Yield the records of a file that have not been moved; those that were never written to their end are skipped."""
+    size = os.fstat(file).st_size
+    while start + HEAD.size <= size:
+        mark, *numbers = HEAD.unpack(os.pread(file, HEAD.size, start))
+        found = Record(
+            start=start, size=numbers[0], checksum=numbers[1], deliveries=numbers[2], received_at=numbers[3]
         )
-        if pages * size >= SHRINK_FROM and not connection.execute("SELECT 1 FROM spooled").fetchone():
-            connection.execute("VACUUM")
+        if mark not in {STORED, MOVED} or found.end > size:
+            start = next_mark(file, start + 1)
+            continue
+        if mark == STORED:
+            yield found
+        start = found.end
 
 
-def unpack(data: bytes) -> list[Values]:
-    """Return the deliveries of one commit."""
-    return [tuple(row) for row in msgspec.msgpack.decode(data)]
+def read(file: int, record: Record) -> list[Values] | None:
+    """Return a record's deliveries; None where it is damaged, or was never written to its end."""
+    data = os.pread(file, record.size, record.start + HEAD.size)
+    return _decoder.decode(data) if zlib.crc32(data) == record.checksum else None
+
+
+def next_mark(file: int, start: int) -> int:
+    """Return where the next record may begin, or the end of the file."""
+    while data := os.pread(file, SEARCHED, start):
+        found = data.find(MARK)
+        if found >= 0:
+            return start + found
+        start += max(len(data) - len(MARK), 1)
+    return start
+
+
+def unavailable(path: Path, error: OSError) -> StoreUnavailable:
+    """Return the error to raise for a spool that cannot be used."""
+    return StoreUnavailable(
+        f"the database cannot be used: {path}: {error.strerror or error}; check its disk and its folder"
+    )
 
 
 def path_of(database: str) -> Path:
     """Return the spool's path of a SQLite database."""
     return Path(f"{database}{SUFFIX}")
+
+
+def moving_path_of(database: str) -> Path:
+    """Return the path of what is being moved into a SQLite database."""
+    return Path(f"{database}{SUFFIX}{MOVING}")

@@ -1,4 +1,4 @@
-"""The way through the spool: known deliveries are found before, and those that have arrived are moved to the inbox.
+"""The way through the spool: deliveries sent again are found before, those that have arrived are moved to the inbox.
 
 This speaks to SQLite's driver directly, because a statement built row by row costs more than the row.
 """
@@ -11,12 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from bot.core.errors import StoreUnavailable
 from bot.db import db_errors
 from bot.ingest.inbox import COLUMNS
-from bot.ingest.spool import Spool
+from bot.ingest.spool_reader import SpoolReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GUID, STATE = list(COLUMNS).index("guid"), list(COLUMNS).index("state")
-RECEIVED_AT = list(COLUMNS).index("received_at")
-RECENT = 20_000  # GUIDs that a process remembers: those it stored last may not have been moved yet
+RECENT = 20_000  # GUIDs that a process remembers at least
 INSERT = (
     f"INSERT INTO delivery ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - our names
     "ON CONFLICT (guid) DO NOTHING"
@@ -36,59 +33,34 @@ REPLACE = (
     f"UPDATE delivery SET {', '.join(f'{name} = ?{n}' for n, name in enumerate(COLUMNS, 1))}, "  # noqa: S608 - our names
     f"attempts = 0, error = NULL, codec = NULL WHERE guid = ?{GUID + 1} AND state = 'foreign'"
 )
-KNOWN = "SELECT guid, state FROM delivery WHERE guid IN (SELECT value FROM json_each(?))"
 
 
-class Arrivals:
-    """Takes deliveries into the spool; its functions are for one thread."""
+class Recent:
+    """The GUIDs that this process stored last, and whether each delivery was meant for our App."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._spool = Spool(store, durable=True)
-        self._database: sqlite3.Connection | None = None
-        self._recent: dict[str, bool] = {}  # GUID -> whether it was ours
+    def __init__(self) -> None:
+        self._newer: dict[str, bool] = {}
+        self._older: dict[str, bool] = {}
 
-    def append(self, rows: Sequence[Values]) -> list[bool]:
-        """Store deliveries; returns which of them were not known. Raises StoreUnavailable.
-
-        A copy for another App is not known: our own delivery replaces it.
-        """
-        known = self._stored(rows)
-        fresh, new = [], []
+    def unknown(self, rows: Sequence[Values]) -> list[bool]:
+        """Return which deliveries are new: a copy for another App is not known, our own delivery replaces it."""
+        batch: dict[str, bool] = {}
+        new = []
         for row in rows:
             guid, ours = row[GUID], is_ours(row)
-            seen = known.get(guid, self._recent.get(guid))
+            seen = batch.get(guid)
+            if seen is None and (seen := self._newer.get(guid)) is None:
+                seen = self._older.get(guid)
             new.append(seen is None or (ours and not seen))
             if new[-1]:
-                known[guid] = ours
-                fresh.append(row)
-        if fresh:
-            self._spool.append(fresh, received_at=rows[0][RECEIVED_AT])
-            self._remember(fresh)
+                batch[guid] = ours
         return new
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._spool.close()
-        if self._database is not None:
-            self._database.close()
-
-    def _stored(self, rows: Sequence[Values]) -> dict[str, bool]:
-        guids = msgspec.json.encode([row[GUID] for row in rows]).decode()
-        try:
-            self._database = self._database or self._store.connect_sqlite()
-            return {guid: state != "foreign" for guid, state in self._database.execute(KNOWN, (guids,))}
-        except sqlite3.Error as error:
-            if self._database is not None:
-                self._database.close()
-                self._database = None
-            raise db_errors.unavailable(self._store.url, error) from error
-
-    def _remember(self, fresh: Sequence[Values]) -> None:
-        for row in fresh:
-            self._recent[row[GUID]] = is_ours(row)
-        while len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
+    def remember(self, stored: Sequence[Values]) -> None:
+        """Remember what was stored."""
+        self._newer.update((row[GUID], is_ours(row)) for row in stored)
+        if len(self._newer) > RECENT:
+            self._newer, self._older = {}, self._newer
 
 
 class Mover:
@@ -96,7 +68,7 @@ class Mover:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._spool = Spool(store, durable=False)
+        self._spool = SpoolReader(store)
         self._database: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mover")
         self._moving = asyncio.Lock()
@@ -105,13 +77,15 @@ class Mover:
         """Move deliveries until none is left; returns how many. Raises StoreUnavailable."""
         moved = 0
         async with self._moving:
-            while spooled := await self._in_thread(self._spool.read):
-                rows = [row for one in spooled for row in one.rows]
-                async with self._store.writer_lock():
-                    await self._in_thread(partial(self._insert, rows))
-                await self._in_thread(partial(self._spool.remove, spooled[-1].id))
-                self._store.note_outcome(None)
-                moved += len(rows)
+            try:
+                while part := await self._in_thread(self._spool.read):
+                    async with self._store.writer_lock():
+                        await self._in_thread(partial(self._insert, part.rows))
+                    await self._in_thread(partial(self._spool.moved, part))
+                    self._store.note_outcome(None)
+                    moved += len(part.rows)
+            finally:
+                await self._in_thread(self._spool.release)
         return moved
 
     async def waiting(self) -> tuple[int, int | None]:
@@ -144,7 +118,7 @@ class Mover:
             raise db_errors.unavailable(self._store.url, error) from error
 
     def _close(self) -> None:
-        self._spool.close()
+        self._spool.release()
         self._close_database()
 
     def _close_database(self) -> None:

@@ -35,18 +35,32 @@ DEAD_OF_KEY = (
     task.c.key == sa.bindparam("of_key"),
     task.c.state == "dead",
 )
+_ENDED: dict[str, Any] = {"finished_at": sa.bindparam("now"), "owner": None, "lease_until": None}
 END = (
     sa.update(task)
     .where(*SAME_RUN)
-    .values(
-        state=sa.bindparam("ended_as"),
-        error=sa.bindparam("because"),
-        finished_at=sa.bindparam("now"),
-        owner=None,
-        lease_until=None,
-    )
+    .values(state=sa.bindparam("ended_as"), error=sa.bindparam("because"), **_ENDED)
 )
-SETTLE_DEAD = sa.update(task).where(*DEAD_OF_KEY).values(state="done")
+FINISH = (
+    sa.update(task)
+    .where(
+        task.c.id.in_(sa.bindparam("ids", expanding=True)),  # found by it: SQLite has no index for pairs
+        sa.tuple_(task.c.id, task.c.attempts).in_(sa.bindparam("runs", expanding=True)),
+        task.c.state == "running",
+    )
+    .values(state="done", error=None, **_ENDED)
+    .returning(task.c.id)
+)
+SETTLE_DEAD = (
+    sa.update(task)
+    .where(
+        task.c.state == "dead",
+        task.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+        task.c.key.in_(sa.bindparam("keys", expanding=True)),
+        sa.tuple_(task.c.kind, task.c.key).in_(sa.bindparam("both", expanding=True)),
+    )
+    .values(state="done")
+)
 CLAIMED = (task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
 
 
@@ -175,14 +189,20 @@ def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
     )
 
 
-async def finish(tx: Transaction, done: Task) -> bool:
-    """Mark a task as done; returns False when its lease had expired and another process took it over.
+async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
+    """Mark tasks as done; returns the ids without those whose lease had expired and that another process took over.
 
-    Its success also settles dead tasks of the same key: nobody needs to look at them any more.
+    Their success also settles dead tasks of the same keys: nobody needs to look at them any more.
     """
-    ended = await _end(tx, done, state="done", error=None)
-    if ended:
-        await tx.run(SETTLE_DEAD, {"of_kind": done.kind, "of_key": done.key})
+    runs = {one.id: one for one in done}
+    if not runs:
+        return set()
+    mine = {"now": tx.now, "ids": [*runs], "runs": [(one.id, one.attempts) for one in done]}
+    ended = set((await tx.run(FINISH, mine)).scalars())
+    both = sorted({(runs[number].kind, runs[number].key) for number in ended})
+    if both:
+        kinds, keys = zip(*both, strict=True)
+        await tx.run(SETTLE_DEAD, {"kinds": sorted({*kinds}), "keys": sorted({*keys}), "both": both})
     return ended
 
 

@@ -45,6 +45,9 @@ FindPrivate = Callable[["Transaction", "Settings", Collection[str]], Awaitable[P
 FIND_PRIVATE: web.AppKey[FindPrivate] = web.AppKey("find_private")
 HIDDEN: web.RequestKey[Hidden] = web.RequestKey("hidden", Hidden)
 # an error: the database could not tell
+FORM_KEY: web.RequestKey[str] = web.RequestKey(
+    "form_key", str
+)  # of who is signed in; forms of our pages carry it
 SIGNED_IN: web.RequestKey[bool | StoreUnavailable] = web.RequestKey("signed_in")
 
 

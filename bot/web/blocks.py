@@ -98,6 +98,16 @@ class JobSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CellSubject:
+    """The subject of sections at `cell`: jobs of a repository's own CI on one of its commits."""
+
+    repo: str
+    repository_id: int
+    sha: str
+    job_ids: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSubject:
     """The subject of sections at `run`: a run with all its attempts."""
 
@@ -160,6 +170,18 @@ class TestLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TestMark:
+    """A test that failed on a backend at a line of the source; its texts come from outside."""
+
+    backend: str  # in lower case
+    job: str
+    file: str  # as its report names it: relative to some folder, or of the machine it ran on
+    line: int
+    name: str  # with its suite
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeadTests:
     """What a section at `head` says of a head."""
 
@@ -167,6 +189,7 @@ class HeadTests:
     total: int = 0
     new: int = 0  # among all
     url: str = ""  # where all of them are
+    marks: tuple[TestMark, ...] = ()  # in order; not of tests that fail without the change, or are flaky
     thin: Mapping[str, str] = field(
         default_factory=dict
     )  # backends that passed with few tests, and with how many
@@ -183,6 +206,15 @@ async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) 
 async def job_lines(features: Features, tx: Transaction, subject: BackendSubject) -> list[JobLine]:
     """Return what features say of a backend's failed jobs."""
     return [line for add in sections(features, "comment") for line in await add(tx, subject)]
+
+
+async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) -> dict[int, list[BlockLine]]:
+    """Return a line of each feature that has one about a job, by the job's id."""
+    found: dict[int, list[BlockLine]] = {}
+    for add in sections(features, "cell"):
+        for job_id, line in (await add(tx, subject)).items():
+            found.setdefault(job_id, []).append(line)
+    return found
 
 
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bot.web.access import Hidden
 
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     Make = Callable[[], Awaitable[web.Response]]
     # the address, and what was hidden: a page never outlives a change of what may be shown
     Key = tuple[str, Hidden]
@@ -103,6 +104,18 @@ async def answer(request: web.Request, make: Make) -> web.StreamResponse:
                 if isinstance(found, CachedPage):  # its key: what was hidden while it was rendered
                     cache.store((request.path_qs, request[access.HIDDEN]), found)
     return _send(request, found)
+
+
+def tagged(handler: Callable[[web.Request], Awaitable[web.Response]]) -> Handler:
+    """Run a handler that only reads in the render thread; who has its answer already, by ETag, gets 304."""
+
+    @functools.wraps(handler)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        make = functools.partial(_sealed, functools.partial(handler, request))
+        control = PRIVATE if access.reads_private(request) else "private, no-cache"
+        return _send(request, await request.app[RENDER_THREAD].run(request, make), control=control)
+
+    return answer
 
 
 async def _sealed(make: Make, *, expires_at: float = 0) -> CachedPage | web.Response:

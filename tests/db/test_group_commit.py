@@ -26,8 +26,10 @@ class Database:
         self.batches.append([*items])
         return [2 * item for item in items]
 
-    def group(self, *, max_items=10, max_size=1000):
-        return GroupCommit(self.write, max_items=max_items, max_size=max_size, size=lambda item: item)
+    def group(self, *, max_items=10, max_size=1000, pause=0.0):
+        return GroupCommit(
+            self.write, max_items=max_items, max_size=max_size, size=lambda item: item, pause=pause
+        )
 
 
 async def put_all(group, database, *items):
@@ -44,6 +46,28 @@ async def test_items_that_arrive_during_a_commit_share_the_next():
     database = Database()
     assert await put_all(database.group(), database, 1, 2, 3, 4) == [2, 4, 6, 8]
     assert database.batches == [[1], [2, 3, 4]]
+
+
+async def test_a_lone_item_waits_for_nobody():
+    database = Database()
+    database.free.set()
+    group = database.group(pause=3600)
+    async with asyncio.timeout(60):
+        assert [await group.put(1), await group.put(2)] == [2, 4]
+
+
+async def test_under_load_the_next_commit_waits_for_more():
+    database = Database()
+    group = database.group(pause=0.2)
+    await asyncio.gather(put_all(group, database, 3, 4), late(group, database))
+    assert database.batches == [[3], [4, 5]]
+
+
+async def late(group, database):
+    """Put an item during the pause after a commit."""
+    await database.free.wait()
+    await asyncio.sleep(0.02)
+    return await group.put(5)
 
 
 async def test_small_items_overtake_a_large_one_that_does_not_fit():

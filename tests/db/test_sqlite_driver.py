@@ -1,4 +1,4 @@
-"""SQLite's driver hands each statement over once, or runs it in the calling thread: is a transaction what it was?"""
+"""SQLite's statements are handed to another thread, or run in the calling one: is a transaction what it was?"""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from bot.db.secrets import secret
 from tests.db.opened import opened
 
 ADD = sa.insert(secret).values(value=b"x")
+_first = sa.select(sa.literal(1).label("i")).cte("number", recursive=True)
+_numbers = _first.union_all(sa.select(_first.c.i + 1).where(_first.c.i < sa.bindparam("most")))
+COUNT = sa.select(sa.func.count()).select_from(_numbers)  # takes as long as one wants
 
 
 @pytest.fixture(params=[False, True], ids=["in a thread", "inline"])
@@ -106,3 +109,52 @@ async def test_what_keeps_the_file_locked_is_told_at_the_first_statement(
                 await tx.run(ADD, {"name": "a"})
     other.execute("ROLLBACK")
     assert await names(store) == []
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_a_long_read_keeps_nobody_waiting_and_leaves_its_transaction_whole(store):
+    passed = []
+
+    async def passing():
+        while True:
+            passed.append(None)
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(passing())
+    async with store.transaction() as tx:
+        await tx.run(ADD, {"name": "a"})
+        before = len(passed)
+        assert (await tx.run(COUNT, {"most": 300_000})).scalar() == 300_000
+        assert len(passed) > before
+        await tx.run(ADD, {"name": "b"})
+    others.cancel()
+    assert await names(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_a_short_read_is_over_before_anybody_else_gets_to_run(store):
+    ran = []
+    async with store.read() as tx:
+        asyncio.get_running_loop().call_soon(ran.append, "another")
+        assert (await tx.run(COUNT, {"most": 10})).scalar() == 10
+        assert not ran
+
+
+@pytest.mark.parametrize("store", [False], indirect=True)
+async def test_whoever_gives_up_a_statement_waits_for_its_end(store):
+    async def write():
+        async with store.transaction() as tx:
+            await tx.run(ADD, {"name": "given up"})
+            await tx.run(COUNT, {"most": 300_000})
+            await tx.run(ADD, {"name": "never asked for"})
+
+    writing = asyncio.create_task(write())
+    await asyncio.wait([writing], timeout=0.001)
+    for _ in range(3):
+        writing.cancel()
+        await asyncio.sleep(0)
+    with contextlib.suppress(asyncio.CancelledError):
+        await writing
+    async with store.transaction() as tx:
+        await tx.run(ADD, {"name": "kept"})
+    assert await names(store) == ["kept"]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 import stat
-from dataclasses import replace
+import time
 
+import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bot.app import make_app
-from bot.database import make_store
-from bot.features import FEATURES
-from bot.ingest.intake import Intake
+from bot.ingest import spool
 from tests.oot.reports.reporting import OPENED
-from tests.serving import POSTGRES, SQLITE, serving
+from tests.serving import POSTGRES, SQLITE
 
 ADMIN = {"Authorization": "Bearer an admin token of ours"}
 # name: the body -> the issue's columns that it must come to
@@ -176,20 +175,46 @@ def locked(path):
     other.close()
 
 
+@contextlib.contextmanager
+def in_the_way(path):
+    """Nobody can write to a file of that name."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    yield
+    path.rmdir()
+
+
 @SQLITE
-async def test_a_locked_spool_is_said_and_got_over(bot, settings):
-    store = make_store(settings.database, clock=bot.clock, busy_timeout=0.1, features=FEATURES)
-    async with serving(bot, make_app(replace(bot.context, store=store, intake=Intake(store)))) as served:
-        assert (await served.send("issues", OPENED, guid="before"))[0] == 202
-        with locked(settings.data_dir / "ootbot.db.spool"):
-            sent = (served.send("issues", OPENED, guid=f"during-{n}") for n in range(3))
-            for status, answer in await asyncio.gather(*sent):
-                assert (status, answer["error"]) == (503, "store_unavailable")
-                assert "again" in answer["detail"]
-        assert [row["guid"] for row in await bot.rows("delivery")] == ["before"]
-        again = await served.send("issues", OPENED, guid="during-1")
-        assert again == (202, {"ok": True, "delivery": "during-1"})
-    await store.close()
+async def test_a_spool_that_cannot_be_written_is_said_and_got_over(bot, settings):
+    assert (await bot.send("issues", OPENED, guid="before"))[0] == 202
+    await bot.settle()
+    with in_the_way(settings.data_dir / "ootbot.db.spool"):
+        sent = (bot.send("issues", OPENED, guid=f"during-{n}") for n in range(3))
+        for status, answer in await asyncio.gather(*sent):
+            assert (status, answer["error"]) == (503, "store_unavailable")
+            assert "again" in answer["detail"]
+    assert [row["guid"] for row in await bot.rows("delivery")] == ["before"]
+    again = await bot.send("issues", OPENED, guid="during-1")
+    assert again == (202, {"ok": True, "delivery": "during-1"})
+
+
+@SQLITE
+async def test_all_are_stored_once_while_the_spool_is_moved_all_the_time_and_the_disk_is_slow(
+    bot, monkeypatch
+):
+    monkeypatch.setattr(spool, "_sync", lambda file: (time.sleep(0.02), os.fsync(file)))
+    moving = asyncio.Event()
+
+    async def move():
+        while not moving.is_set():
+            await bot.context.intake.move_arrived()
+
+    mover = asyncio.create_task(move())
+    statuses = [(await bot.send("ping", {}, guid=f"of-{number}"))[0] for number in range(30)]
+    moving.set()
+    await mover
+    assert statuses == [202] * 30
+    assert len([row for row in await bot.rows("delivery") if row["guid"].startswith("of-")]) == 30
 
 
 @SQLITE
@@ -205,11 +230,10 @@ async def test_deliveries_do_not_wait_for_the_databases_lock(bot, settings):
 @SQLITE
 async def test_a_spool_that_was_taken_away_is_made_again(bot, settings):
     assert (await bot.send("issues", OPENED, guid="before"))[0] == 202
-    await bot.settle()
     (settings.data_dir / "ootbot.db.spool").rename(settings.data_dir / "away")
     assert (await bot.send("issues", OPENED, guid="during"))[0] == 202
     await bot.settle()
-    assert sorted(row["guid"] for row in await bot.rows("delivery")) == ["before", "during"]
+    assert sorted(row["guid"] for row in await bot.rows("delivery")) == ["during"]
 
 
 @SQLITE
@@ -218,15 +242,40 @@ async def test_what_a_crash_left_in_the_spool_is_moved_once(bot, settings):
     for guid in ("one", "two"):
         assert (await bot.send("issues", OPENED, guid=guid))[0] == 202
     spool = settings.data_dir / "ootbot.db.spool"
-    with contextlib.closing(sqlite3.connect(spool)) as file:
-        kept = file.execute("SELECT deliveries, received_at, data FROM spooled").fetchall()
-        await bot.settle()
-        file.executemany("INSERT INTO spooled (deliveries, received_at, data) VALUES (?, ?, ?)", kept)
-        file.commit()
+    kept = spool.read_bytes()
+    await bot.settle()
+    spool.write_bytes(kept)
     assert await bot.context.intake.arrived() == (2, bot.clock.now())
     await bot.settle()
     assert [(row["guid"], row["attempts"]) for row in await bot.rows("delivery")] == [("one", 1), ("two", 1)]
     assert await bot.context.intake.arrived() == (0, None)
+
+
+@SQLITE
+async def test_what_a_crash_left_half_moved_is_moved_before_the_rest(bot, settings):
+    for guid in ("one", "two"):
+        assert (await bot.send("issues", OPENED, guid=guid))[0] == 202
+    spool = settings.data_dir / "ootbot.db.spool"
+    spool.rename(settings.data_dir / "ootbot.db.spool.moving")
+    assert (await bot.send("issues", OPENED, guid="three"))[0] == 202
+    assert (await bot.context.intake.arrived())[0] == 3
+    await bot.settle()
+    assert [row["guid"] for row in await bot.rows("delivery")] == ["one", "two", "three"]
+    assert list(settings.data_dir.glob("*.spool*")) == [settings.data_dir / "ootbot.db.spool.lock"]
+
+
+@SQLITE
+@pytest.mark.parametrize("kept", [1, 20, 30, 100])
+async def test_a_record_that_was_not_written_to_its_end_is_skipped(bot, settings, kept):
+    """A full disk, or a power cut: it was not acknowledged, and others were written behind it."""
+    for guid in ("one", "torn"):
+        assert (await bot.send("issues", OPENED, guid=guid))[0] == 202
+        if guid == "one":
+            whole = (settings.data_dir / "ootbot.db.spool").stat().st_size
+    os.truncate(settings.data_dir / "ootbot.db.spool", whole + kept)
+    assert (await bot.send("issues", OPENED, guid="two"))[0] == 202
+    await bot.settle()
+    assert [row["guid"] for row in await bot.rows("delivery")] == ["one", "two"]
 
 
 @SQLITE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -33,7 +35,7 @@ async def claim(store, owner="one", limit=10):
 
 async def end(store, how, done, **more):
     async with store.transaction() as tx:
-        await how(tx, done, **more)
+        await how(tx, [done] if how is queue.finish else done, **more)
 
 
 async def tasks(store, *columns):
@@ -231,6 +233,29 @@ async def test_once_a_task_succeeds_nothing_of_its_key_is_given_up_any_more(stor
     await end(store, queue.finish, again)
     assert await tasks(store, "key", "state", "error") == [
         ("a", "done", "may not"), ("b", "dead", "may not"), ("a", "done", None),
+    ]  # fmt: skip
+
+
+async def test_tasks_that_end_together_settle_their_own_keys_only(store, clock):
+    for kind, key in itertools.product(("publish", "comment"), "ab"):
+        await ask(store, key, kind)
+        (hopeless,) = await claim(store)
+        await end(store, queue.give_up, hopeless, error="may not")
+    await ask(store, "a")
+    await ask(store, "b", "comment")
+    await ask(store, "c")
+    done = await claim(store)
+    clock.advance(queue.LEASE / 1000 + 1)
+    async with store.transaction() as tx:  # as another process does with a task whose owner was frozen
+        await queue.release(tx)
+    lost, *_ = await claim(store)
+    async with store.transaction() as tx:
+        assert await queue.finish(tx, done) == set()
+        again = [replace(one, attempts=lost.attempts) for one in done[:2]]
+        assert await queue.finish(tx, [*again, done[2]]) == {one.id for one in again}
+    assert await tasks(store, "kind", "key", "state") == [
+        ("publish", "a", "done"), ("publish", "b", "dead"), ("comment", "a", "dead"), ("comment", "b", "done"),
+        ("publish", "a", "done"), ("comment", "b", "done"), ("publish", "c", "running"),
     ]  # fmt: skip
 
 

@@ -1,0 +1,183 @@
+"""Reading the spool: what has arrived is taken from those who write, read in parts, and deleted once it was moved."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core.errors import StoreUnavailable
+from bot.ingest import spool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bot.db.store import Store
+    from bot.ingest.spool import Record, Values
+
+log = structlog.get_logger("bot.ingest.spool_reader")
+
+LOCK = ".lock"  # suffix of the file whose lock is held by whoever moves
+MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
+LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
+LOCK_PAUSE = 0.01  # seconds between two tries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Deliveries that are moved together, and the records they are in."""
+
+    rows: list[Values]
+    records: list[Record]
+
+
+class SpoolReader:
+    """Reads what has arrived, for one process at a time; one thread at a time uses one of these objects."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._arriving = spool.path_of(store.url.database or "")
+        self._moving = spool.moving_path_of(store.url.database or "")
+        self._file: int | None = None  # that is being moved
+        self._next = 0  # the place in it that was not read yet
+        self._lock: int | None = None  # held meanwhile
+
+    def read(self) -> Part | None:
+        """Return what is to be moved next, as much of it as fits into memory; None once nothing is left.
+
+        Raises StoreUnavailable.
+        """
+        self._store.require_file()  # nothing is moved where there is no database
+        with self._translated():
+            while self._file is not None or self._take():
+                if part := self._part():
+                    return part
+                self._moving.unlink()
+                self.release()
+        return None
+
+    def moved(self, part: Part) -> None:
+        """Note that this is in the inbox: were that undone by a power cut, it would be moved again, in vain."""
+        with self._translated():
+            assert self._file is not None
+            for record in part.records:
+                os.pwrite(self._file, spool.MOVED, record.start)
+
+    def release(self) -> None:
+        """Let other processes move: it is done, or failed."""
+        for file in (self._file, self._lock):
+            if file is not None:
+                os.close(file)
+        self._file = self._lock = None
+
+    def waiting(self) -> tuple[int, int | None]:
+        """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
+        self._store.require_file()
+        try:
+            found = waiting_in(self._store.url.database or "")
+        except OSError as error:
+            raise spool.unavailable(self._arriving, error) from error
+        return sum(one.deliveries for one in found), min((one.received_at for one in found), default=None)
+
+    def _part(self) -> Part | None:
+        """Read on from where the last part ended."""
+        assert self._file is not None
+        rows: list[Values] = []
+        taken: list[Record] = []
+        size, unreadable = 0, 0
+        while size <= MOST_MOVED and (record := next(spool.records(self._file, self._next), None)):
+            found = spool.read(self._file, record)
+            if found is None:
+                unreadable += 1
+                self._next = spool.next_mark(self._file, record.start + 1)
+                continue
+            rows += found
+            taken.append(record)
+            size += record.size
+            self._next = record.end
+        if unreadable:
+            log.warning("unreadable records of the spool were left out", records=unreadable)
+        return Part(rows=rows, records=taken) if taken else None
+
+    def _take(self) -> bool:
+        """Take what has arrived away from those who write; False where nothing has."""
+        if not (self._moving.exists() or self._arriving.exists()):
+            return False
+        self._wait_for_lock()
+        try:
+            begun = self._moving.exists()  # a crash or a failure left it
+            path = self._moving if begun else self._arriving
+            self._file, self._next = os.open(path, os.O_RDWR | os.O_CLOEXEC), 0
+            if not begun:
+                path.rename(self._moving)
+            self._locked(self._file)  # nobody is still appending to it, and nobody begins to
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except FileNotFoundError:  # another process has moved it meanwhile
+            self.release()
+            return False
+        return True
+
+    def _wait_for_lock(self) -> None:
+        path = f"{self._arriving}{LOCK}"
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._locked(self._lock)
+
+    def _locked(self, file: int) -> None:
+        until = time.monotonic() + LOCK_TIMEOUT
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.monotonic() > until:
+                raise StoreUnavailable(
+                    f"another process has locked {self._arriving} for over {LOCK_TIMEOUT:g} s"
+                )
+            time.sleep(LOCK_PAUSE)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.release()
+            raise spool.unavailable(self._arriving, error) from error
+        except StoreUnavailable:
+            self.release()
+            raise
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _opened(*paths: Path) -> Iterator[int]:
+    """Yield those of the files that exist, each once: one may be renamed to the other meanwhile."""
+    seen = set()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError), _reading(path) as file:
+            found = os.fstat(file)
+            if (identity := (found.st_dev, found.st_ino)) not in seen:
+                seen.add(identity)
+                yield file
+
+
+def waiting_in(database: str) -> list[Record]:
+    """Return the records of a database's spool that are to be moved. Raises OSError."""
+    files = _opened(spool.path_of(database), spool.moving_path_of(database))
+    return [record for file in files for record in spool.records(file)]
+
+
+def all_waiting(database: str) -> list[Values]:
+    """Return the deliveries that are to be moved, without changing anything. Raises OSError."""
+    files = _opened(spool.path_of(database), spool.moving_path_of(database))
+    return [row for file in files for record in spool.records(file) for row in spool.read(file, record) or ()]
