@@ -7,20 +7,27 @@ only when a file of `requirements/` that it was made from has changed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 BASE = ("base", "build")
+ROOM = 4 * 1024**3  # bytes of memory that must be free for the tests' files
 
 EPILOG = """examples:
   python3 dev.py demo                  the whole loop on loopback: open the URLs it prints
@@ -33,6 +40,7 @@ EPILOG = """examples:
   python3 dev.py generate              write config/default.toml and docs/settings.md again
   python3 dev.py lock                  resolve the dependencies again (needs uv)
   python3 dev.py bench ingest --json   a benchmark (benchmarks/<name>.py)
+  python3 dev.py bench all --json      all of them in short rounds, as one document
   python3 dev.py chaos                 break things, see that nothing is lost (docs/reliability.md)
 """
 
@@ -68,7 +76,20 @@ def test(args: list[str]) -> int:
         return run(*pytest, *args)
     at_once = min((os.cpu_count() or 1) + 1, 8)  # one more than cores: many tests wait for other processes
     workers = ("-n", str(at_once), "--dist", "worksteal")
-    return run(*pytest, "-m", "not alone", *workers, *args) or run(*pytest, "-m", "alone", *args)
+    with files_in_memory() as environ:
+        all_but_alone = run(*pytest, "-m", "not alone", *workers, *args, environ=environ)
+    return all_but_alone or run(*pytest, "-m", "alone", *args)
+
+
+@contextlib.contextmanager
+def files_in_memory() -> Iterator[dict[str, str]]:
+    """Yield an environment in which pytest keeps its files in memory, if there is room: commits wait for a disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - Linux's file system in memory; the folder's name is made by tempfile
+    if not memory.is_dir() or shutil.disk_usage(memory).free < ROOM:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="ootbot-tests-", dir=memory) as folder:
+        yield {"PYTEST_DEBUG_TEMPROOT": folder}
 
 
 def check(args: list[str]) -> int:
@@ -210,10 +231,12 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes() + sys.version.encode()).hexdigest()[:16]
 
 
-def run(*command: str) -> int:
-    """Run a command in the project's folder and return its exit code."""
+def run(*command: str, environ: Mapping[str, str] | None = None) -> int:
+    """Run a command in the project's folder, with `environ` added to its environment, and return its exit code."""
     try:
-        return subprocess.run(command, cwd=ROOT, check=False).returncode
+        return subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **(environ or {})}, check=False
+        ).returncode
     except KeyboardInterrupt:
         return 130
 

@@ -2,9 +2,10 @@
 
     python3 dev.py bench callback [--rounds 5] [--seconds 3] [--json]
 
-A real server process on one core, generator and identity provider on the other. Every report is a job of its own that
-begins or completes, in one of 64 runs, each with its dispatch: with an RS256 token, a callback token and the echo of
-the dispatch. The same server without its store stands beside it, in interleaved rounds.
+`ootbot serve` on one core, with its worker, on SQLite; generator and identity provider on the other. Every report is a
+job of its own that begins or completes, in one of 64 runs, each with its dispatch: with an RS256 token, a callback
+token and the echo of the dispatch. The same endpoint without store and worker stands beside it, in interleaved rounds.
+Processor time is that of the server's process, and depends less on what else the machine does.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import asyncio
 import functools
 import io
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -29,8 +31,8 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.support.load import Load, pin, pull_request
-from benchmarks.support.machine import Server, describe, median, show
-from bot.app import make_app, make_context
+from benchmarks.support.machine import Server, describe, free_port, median, show
+from bot.app import make_context
 from bot.core import log_output
 from bot.core.clock import SystemClock
 from bot.core.setting_types import IssuerConfig
@@ -49,6 +51,7 @@ from bot.web.bodies import read_body
 
 UPSTREAM, BACKEND = "org/project", "org/backend"
 SECRET = b"k" * 32
+LISTED = f"L4: {{tpu: {BACKEND}}}\n"
 DISPATCH = {
     "upstream_repo": UPSTREAM, "event_type": "pull_request", "action": "opened", "pr_number": 7,
     "head_sha": "b" * 40, "base_sha": "b" * 40, "labels": ["bug"], "backend": BACKEND, "backend_key": BACKEND,
@@ -81,11 +84,14 @@ async def main() -> None:
     issuer = Issuer()
     await issuer.start()
     taken, batches, errors = {"stored": [], "verify": []}, [], 0
+    costs = {name: [] for name in taken}
     for _ in range(options.rounds):
         for name, rates in taken.items():
             with tempfile.TemporaryDirectory() as folder, await started(name, folder, issuer) as server:
                 await burst(server.port, issuer, 0.5)
+                before = server.cpu()
                 found = await burst(server.port, issuer, options.seconds)
+                costs[name].append((server.cpu() - before) / max(found["answers"], 1) * 1e6)
                 rates.append(found["per_second"])
                 errors += found["answers"] - found["statuses"].get("200", 0)
                 if name == "stored":
@@ -98,6 +104,8 @@ async def main() -> None:
         "ours": {
             "reports_per_second": stored,
             "verified_not_stored_per_second": verified,
+            "processor_us_per_report": {name: median(some) for name, some in costs.items()},
+            "spread_per_second": {name: [min(some), max(some)] for name, some in taken.items()},
             f"batch_of_{BATCH}_ms": median(batches),
             "verify_token_ms": await verifying(issuer),
             "answers_other_than_200": errors,
@@ -114,8 +122,23 @@ async def main() -> None:
 
 async def started(name: str, folder: str, issuer: Issuer) -> Server:
     """A server process; started from a thread, since it asks this one for its keys."""
-    command = [sys.executable, __file__, "serve", name, "{port}", folder, issuer.url]
-    return await asyncio.to_thread(Server, *command)
+    if name == "verify":
+        return await asyncio.to_thread(
+            Server, sys.executable, __file__, "serve", "{port}", folder, issuer.url
+        )
+    settings = settings_for(folder, issuer.url)
+    await fill(settings)
+    port = free_port()
+    own = {
+        "APP_ID": "1", "WEBHOOK_SECRET": "w" * 32, "PRIVATE_KEY": private_key(), "UPSTREAM_REPO": UPSTREAM,
+        "ALLOWLIST": settings.allowlist, "DATA_DIR": folder, "PORT": str(port), "LOG_LEVEL": "error",
+        "GITHUB_API_URL": "http://127.0.0.1:9", "RATE_LIMIT_PER_MIN": str(settings.rate_limit_per_min),
+        "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
+    }  # fmt: skip
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OOTBOT_")}
+    environment |= {f"OOTBOT_{key}": value for key, value in own.items()}
+    start = functools.partial(Server, port=port, says="ootbot", core=0, environment=environment)
+    return await asyncio.to_thread(start, sys.executable, "-m", "bot.cli", "serve")
 
 
 class Reports:
@@ -218,30 +241,34 @@ async def verify_only(request: web.Request) -> web.Response:
     return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
-async def serve(name: str, port: int, folder: str, issuer: str) -> None:
-    """Serve reports on a new SQLite database that knows the dispatches."""
-    allowlist = f"L4: {{tpu: {BACKEND}}}\n"
-    (Path(folder) / "allowlist.yml").write_text(allowlist)
-    settings = Settings(
-        app_id=1, webhook_secret=("w",), private_key=private_key(), upstream_repo=(UPSTREAM,), port=port,
-        allowlist=str(Path(folder) / "allowlist.yml"), data_dir=Path(folder), oidc_issuers=trusted(issuer),
-        rate_limit_per_min=10**9,
+def settings_for(folder: str, issuer: str) -> Settings:
+    """Settings of a bot with one backend, and its allowlist."""
+    allowlist = Path(folder) / "allowlist.yml"
+    allowlist.write_text(LISTED)
+    return Settings(
+        app_id=1, webhook_secret=("w",), private_key=private_key(), upstream_repo=(UPSTREAM,),
+        allowlist=str(allowlist), data_dir=Path(folder), oidc_issuers=trusted(issuer), rate_limit_per_min=10**9,
     )  # fmt: skip
+
+
+async def fill(settings: Settings) -> None:
+    """Make the database, with the dispatches that are reported on."""
+    async with make_context(settings) as context, context.store.transaction() as tx:
+        await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
+        await allowlists.record(tx, source="file", content=LISTED, error=None, default_events=DEFAULT_EVENTS)
+        for run in range(RUNS):
+            await dispatches.add(tx, dispatch(run))
+
+
+async def serve(port: int, folder: str, issuer: str) -> None:
+    """Verify reports, and store nothing."""
+    settings = settings_for(folder, issuer)
     async with make_context(settings) as context:
-        async with context.store.transaction() as tx:
-            await tx.run(sa.insert(secret).values(name="callback", value=SECRET))
-            await allowlists.record(
-                tx, source="file", content=allowlist, error=None, default_events=DEFAULT_EVENTS
-            )
-            for run in range(RUNS):
-                await dispatches.add(tx, dispatch(run))
-        app = make_app(context)
-        if name == "verify":
-            app = server.make_app(context, body_seconds=10.0)
-            app[VERIFIER] = Verifier(
-                settings.oidc_issuers, audiences=["ootbot"], http=context.http, clock=context.clock
-            )
-            app.add_routes([web.post("/api/oot/callback", verify_only)])
+        app = server.make_app(context, body_seconds=10.0)
+        app[VERIFIER] = Verifier(
+            settings.oidc_issuers, audiences=["ootbot"], http=context.http, clock=context.clock
+        )
+        app.add_routes([web.post("/api/oot/callback", verify_only)])
         runner = web.AppRunner(app, access_log=None, auto_decompress=False)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -253,6 +280,6 @@ if __name__ == "__main__":
     log_output.configure(fmt="json", level="warning")
     if sys.argv[1:2] == ["serve"]:
         pin(0)
-        uvloop.run(serve(sys.argv[2], int(sys.argv[3]), *sys.argv[4:6]))
+        uvloop.run(serve(int(sys.argv[2]), *sys.argv[3:5]))
     else:
         uvloop.run(main())

@@ -24,7 +24,8 @@ import aiohttp
 import sqlalchemy as sa
 
 from benchmarks.support.load import pull_request
-from benchmarks.support.machine import Server, cpu_of, describe, median, ours, show
+from benchmarks.support.machine import Server, describe, median, ours, show
+from benchmarks.support.process_tree import cpu_of
 from bot.core.clock import SystemClock
 from bot.database import make_store
 from bot.db import notify

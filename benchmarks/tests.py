@@ -5,7 +5,8 @@
 Reports are in PyTorch's layout, one case in a thousand fails. Peers only count cases and failures of each file; ours
 also merges attempts, names places and keeps messages. Figures are of processor time and of the most memory resident,
 each in a process of its own. Then a run of many artifacts goes through parser child and database: processor seconds of
-the server and growth of its database and memory, with its tests new, and known.
+the server and growth of its database and memory, with its tests new, and known. Last, `ootbot serve` is asked for the
+lists that CI fetches, as large as PyTorch's.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
 
+REQUESTS = 20  # for each list, times rounds
+CASES_OF_A_FILE = 1_000
 FAILURE = '<failure message="AssertionError: Tensor-likes are not close!">Traceback: line 3\n</failure>'
 
 
@@ -118,6 +121,14 @@ def stored_run(cases: int) -> dict:
     return {"run": {"cases": cases} | json.loads(done.stdout.splitlines()[-1])}
 
 
+def served_lists(files: int, requests: int) -> dict:
+    """How long the lists that CI fetches take from `ootbot serve`."""
+    script = Path(__file__).parent / "support" / "served_lists.py"
+    command = [sys.executable, script, "--files", str(files), "--requests", str(requests)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {"lists": json.loads(done.stdout.splitlines()[-1])}
+
+
 def figures(runs: list[dict]) -> dict:
     return {
         "seconds": round(statistics.median(run["seconds"] for run in runs), 2),
@@ -165,7 +176,8 @@ def main() -> None:
             "xml_mb": round(size / 1e6, 1),
             "zip_mb": round(packed / 1e6, 1),
         }
-        | stored_run(options.run_cases),
+        | stored_run(options.run_cases)
+        | served_lists(max(options.cases // CASES_OF_A_FILE, 1), options.rounds * REQUESTS),
         "peers": found | skipped,
         "ratios": {
             name: {key: round(values[key] / max(ours[key], 0.01), 1) for key in values}

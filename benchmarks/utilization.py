@@ -4,7 +4,7 @@
 
 The log: six hours at five seconds, eight accelerators, random walks, which compress worst. Reading is what the parser
 child does with it, in a process of its own, and its most memory. The report: 30 days of 400 jobs in 100 groups.
-Figures are of processor time, of one process that serves, asks and reads its database; wall time beside them.
+Figures are of the processor time of `ootbot serve`, one process on one core; wall time beside them.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import aiohttp
 import sqlalchemy as sa
 import uvloop
-from aiohttp import web
 
 from benchmarks.support.load import SECRET, pin
 from benchmarks.support.machine import describe, show
-from bot.app import make_app, make_context
+from benchmarks.support.serve import Bot
+from bot.app import make_context
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
@@ -159,32 +159,31 @@ def sums_of(stored: dict, day: int):
             yield key, one
 
 
-async def views(folder: Path, count: int) -> dict:
-    """Ask for pages one after the other; returns milliseconds of each, and sizes."""
-    found: dict = {}
+async def prepared(folder: Path) -> None:
+    """Write the database that the pages are made of."""
     async with make_context(settings(str(folder))) as context:
         await fill(context, folder)
-        runner = web.AppRunner(make_app(context), access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with aiohttp.ClientSession() as http:
-            for name, path in PATHS.items():
-                found |= await ask(http, url + path, name, count)
-        await runner.cleanup()
+
+
+async def views(bot: Bot, count: int) -> dict:
+    """Ask for pages one after the other; returns milliseconds of each, and sizes."""
+    found: dict = {}
+    async with aiohttp.ClientSession() as http:
+        for name, path in PATHS.items():
+            found |= await ask(http, bot, path, name, count)
     return found
 
 
-async def ask(http: aiohttp.ClientSession, url: str, name: str, count: int) -> dict:
+async def ask(http: aiohttp.ClientSession, bot: Bot, path: str, name: str, count: int) -> dict:
     took, waited, size = [], [], 0
     for number in range(count + 3):
-        began, clock = time.perf_counter(), time.process_time()
-        async with http.get(url) as answer:
+        used, began = bot.cpu(), time.perf_counter()
+        async with http.get(bot.url + path) as answer:
             size = len(await answer.read())
-            assert answer.status == 200, url
+            assert answer.status == 200, path
         if number >= 3:
-            took.append((time.process_time() - clock) * 1000)
             waited.append((time.perf_counter() - began) * 1000)
+            took.append((bot.cpu() - used) * 1000)
     took.sort()
     waited.sort()
     return {
@@ -230,7 +229,9 @@ def main() -> None:
             "read_resident_mb": round(max(one["resident_mb"] for one in done), 1),
             "series_kb": round(path.with_name("series").stat().st_size / 1000),
         }
-        ours |= uvloop.run(views(Path(folder), options.views))
+        uvloop.run(prepared(Path(folder)))
+        with Bot(folder, processes=1, core=0, PAGE_CACHE=0) as bot:
+            ours |= uvloop.run(views(bot, options.views))
     show(
         {"name": "utilization", "machine": describe(), "rounds": options.rounds, "ours": ours},
         as_json=options.json,

@@ -1,4 +1,4 @@
-"""A load generator that keeps connections busy with signed, real-size webhook bodies."""
+"""Webhook bodies of real size, and the load generator in Python that stands in where load.c cannot be compiled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import hmac
 import json
 import os
 import time
-import uuid
 
 SECRET = "benchmark-benchmark"
 DATE = "2026-11-01T10:00:00Z"
@@ -57,32 +56,8 @@ def _padded(payload: dict, size: int) -> bytes:
     return json.dumps(payload).encode()
 
 
-class Requests:
-    """Prepared requests: one signed body, a fresh delivery id each; or varied bodies, signed each."""
-
-    def __init__(self, path: str, event: str, body: bytes, vary=None):
-        self.path, self.event, self.body, self.vary = path, event, body, vary
-        self.signature = self._sign(body)
-        self.prefix = uuid.uuid4().hex[:12]
-        self.made = 0
-
-    @staticmethod
-    def _sign(body: bytes) -> str:
-        return hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-
-    def next(self) -> bytes:
-        self.made += 1
-        body, signature = self.body, self.signature
-        if self.vary:
-            body = self.vary(body, self.made)
-            signature = self._sign(body)
-        head = (
-            f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"User-Agent: GitHub-Hookshot/bench\r\nX-GitHub-Event: {self.event}\r\n"
-            f"X-GitHub-Delivery: {self.prefix}-{self.made}\r\nX-Hub-Signature-256: sha256={signature}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+def signature_of(body: bytes) -> str:
+    return hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
 
 
 class Connection(asyncio.Protocol):
@@ -93,7 +68,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, load: Load, number: int):
         self.load, self.number = load, number
-        self.answer = b""
+        self.answer, self.waiting = b"", False
 
     def connection_made(self, transport):
         self.transport = transport
@@ -111,7 +86,12 @@ class Connection(asyncio.Protocol):
         if time.perf_counter() >= self.load.end:
             self.load.closed(self.transport)
             return
-        self.transport.write(self.load.requests.next())
+        request = self.load.requests.next()
+        if request is None:
+            self.load.closed(self.transport)
+            return
+        self.waiting = True
+        self.transport.write(request)
 
     def data_received(self, data):
         self.answer += data
@@ -124,7 +104,7 @@ class Connection(asyncio.Protocol):
                 length = int(line[15:])
         if len(rest) < length:
             return
-        self.answer = b""
+        self.answer, self.waiting = b"", False
         self.load.took(head[9:12], time.perf_counter() - self.began)
         if self.load.interval:
             self.began += self.load.interval
@@ -134,15 +114,15 @@ class Connection(asyncio.Protocol):
             self.send()
 
     def connection_lost(self, exc):
-        if exc is not None:
+        if exc is not None or self.waiting:
             self.load.errors += 1
         self.load.closed(self.transport)
 
 
 class Load:
-    """A bounded load: so many connections for so many seconds."""
+    """A bounded load: so many connections for so many seconds, or until `requests.next()` returns None."""
 
-    def __init__(self, requests: Requests, *, connections: int, seconds: float, rate: float | None = None):
+    def __init__(self, requests, *, connections: int, seconds: float, rate: float | None = None):
         self.requests, self.connections, self.seconds = requests, connections, seconds
         self.interval = connections / rate if rate else None
         self.statuses: dict[str, int] = {}
@@ -165,7 +145,7 @@ class Load:
         loop = asyncio.get_running_loop()
         self.done = loop.create_future()
         self.end = time.perf_counter() + self.seconds
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         for number in range(self.connections):
             transport, _ = await loop.create_connection(
                 lambda turn=number: Connection(self, turn), host, port
@@ -174,13 +154,15 @@ class Load:
         await asyncio.wait_for(self.done, self.seconds + 60)
         took = time.perf_counter() - began
         ordered = sorted(self.latencies) or [0.0]
+        shares = {f"p{part}_ms": ordered[(len(ordered) - 1) * part // 100] for part in (50, 90, 95, 99)}
         return {
+            "generator": "load.py",
             "answers": len(self.latencies),
             "per_second": round(len(self.latencies) / took, 1),
             "statuses": self.statuses,
             "errors": self.errors,
-            "p50_ms": round(ordered[len(ordered) // 2] * 1000, 2),
-            "p99_ms": round(ordered[int(len(ordered) * 0.99)] * 1000, 2),
+            **{name: round(found * 1000, 2) for name, found in (shares | {"max_ms": ordered[-1]}).items()},
+            "generator_cpu_share": round((time.process_time() - used) / took, 3),
         }
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import resource
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -13,12 +17,46 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.support.load import pin
+from benchmarks.support.process_tree import cpu_of
 
 HERE = Path(__file__).parent
-LOAD = os.getloadavg()[0]  # when the benchmark began: others' work, on which figures would depend
-if 0.25 * (os.cpu_count() or 1) < LOAD:
-    print(f"warning: this machine is busy (load {LOAD:.1f}): compare ratios only", file=sys.stderr)
+LOAD = round(os.getloadavg()[0], 1)  # when the benchmark began
+QUIET = 0.05  # of the machine's processors, that others may use before the figures are in doubt
+COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+class Others:
+    """What everything but the benchmark uses of the processors while it runs: figures would depend on it.
+
+    Interrupts count as ours: on loopback they are the benchmark's own. Time that the host took away counts as others'.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._before = time.perf_counter(), self._used()
+        self.apart = (
+            0.0  # seconds used by what the benchmark started and does not wait for, a database for example
+        )
+
+    def share(self) -> float | None:
+        """Return the part of all processors that others used so far; None where the system does not tell."""
+        if self._before is None:
+            return None
+        took = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
+        return round(max(self._used() - self._before - self.apart, 0) / took, 3)
+
+    @staticmethod
+    def _used() -> float | None:
+        stat = Path("/proc/stat")
+        if not stat.exists():
+            return None
+        numbers = (int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:])
+        ticks = dict(zip(COLUMNS, numbers, strict=False))
+        ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        used = sum(ticks[name] for name in ("user", "nice", "system", "steal")) / os.sysconf("SC_CLK_TCK")
+        return used - sum(one.ru_utime + one.ru_stime for one in ours)
+
+
+OTHERS = Others()
 
 
 def describe() -> dict:
@@ -33,7 +71,7 @@ def describe() -> dict:
     return {
         "cpu": model,
         "cores": os.cpu_count(),
-        "load_before": round(LOAD, 1),
+        "load_before": LOAD,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         "fsync_p99_ms": fsync_p99(),
@@ -63,9 +101,20 @@ def median(values) -> float:
     return round(statistics.median(values), 1)
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds a process has used so far."""
-    return time.clock_gettime(~pid << 3 | 2)  # Linux's clock of another process
+def figure(values, digits: int = 1) -> dict:
+    """A figure of several rounds: their median, the least and the most."""
+    values = list(values)
+    return {
+        "median": round(statistics.median(values), digits),
+        "least": round(min(values), digits),
+        "most": round(max(values), digits),
+        "rounds": len(values),
+    }
+
+
+def ratio(ours, peers, digits: int = 2) -> dict:
+    """The ratios round by round, as a figure."""
+    return figure([one / other for one, other in zip(ours, peers, strict=True)], digits)
 
 
 class Server:
@@ -80,13 +129,14 @@ class Server:
         environment: dict | None = None,
     ):
         """Start it, on one core where that is given; its first line begins with what it `says` once it answers."""
+        with contextlib.suppress(ValueError):  # in a thread: then whoever started the thread cares
+            signal.signal(signal.SIGTERM, _end)
         self.port = port or free_port()
-        words = [word.replace("{port}", str(self.port)) for word in command]
+        pinned = ["taskset", "-c", str(core)] if core is not None and shutil.which("taskset") else []
+        words = [*pinned, *(word.replace("{port}", str(self.port)) for word in command)]
         self.process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
         )
-        if core is not None:
-            pin(core, self.process.pid)
         if not self.process.stdout.readline().startswith(says):
             self.close()
             raise RuntimeError(f"{' '.join(words[:4])} did not start")
@@ -94,11 +144,6 @@ class Server:
     def cpu(self) -> float:
         """CPU seconds used so far."""
         return cpu_of(self.process.pid)
-
-    def resident_mb(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        (line,) = [line for line in status if line.startswith("VmRSS")]
-        return round(int(line.split()[1]) / 1024, 1)
 
     def close(self) -> None:
         self.process.terminate()
@@ -115,14 +160,26 @@ class Server:
         self.close()
 
 
+def _end(number: int, _frame: object) -> None:
+    """End as after an error: every server that was started is ended."""
+    sys.exit(128 + number)
+
+
 def ours(name: str, folder: str, database_url: str | None = None) -> list[str]:
     """The command of one of the servers beside this file."""
     command = [sys.executable, str(HERE / "servers.py"), name, "{port}", folder]
     return [*command, database_url] if database_url else command
 
 
-def show(result: dict, *, as_json: bool) -> None:
-    """Print a result as JSON, or as indented lines for people."""
+def show(result: dict, *, as_json: bool, warn: bool = True) -> None:
+    """Print a result as JSON, or as indented lines for people; and a warning where the machine was not quiet."""
+    if warn:
+        others = result["machine"]["used_by_others"] = OTHERS.share()
+        if others is not None and others > QUIET:
+            print(
+                f"warning: others used {others:.0%} of this machine's processors meanwhile: compare ratios only",
+                file=sys.stderr,
+            )
     if as_json:
         print(json.dumps(result, indent=2))
         return
@@ -130,6 +187,23 @@ def show(result: dict, *, as_json: bool) -> None:
         print(f"\n{section}")
         if isinstance(values, dict):
             for name, value in values.items():
-                print(f"  {name:<42} {value}")
+                print(f"  {name:<60} {in_words(value)}")
+        elif section == "reach":
+            for line in values:
+                print("  {name:<60} {target:<8} {met:<13} {measured}".format(**in_reach(line)))
         else:
             print(f"  {values}")
+
+
+def in_words(value) -> str:
+    """A figure as people read it."""
+    if isinstance(value, dict) and {"median", "least", "most", "rounds"} <= value.keys():
+        spread = " ({least:,} to {most:,}, {rounds} rounds)" if value["rounds"] > 1 else ""
+        return ("{median:,}" + spread).format(**value)
+    return str(value)
+
+
+def in_reach(line: dict) -> dict:
+    """A target as people read it."""
+    met = {True: "met", False: "missed", None: "not measured"}[line["met"]]
+    return line | {"met": met, "measured": "" if line["measured"] is None else in_words(line["measured"])}

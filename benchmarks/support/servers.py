@@ -1,4 +1,7 @@
-"""The servers compared: ours, ours without a store, a bare gidgethub bot. Started as `servers.py NAME PORT FOLDER`."""
+"""What `ootbot serve` is compared with: itself without a store or without cells, and a bare gidgethub bot.
+
+Started as `servers.py NAME PORT FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gidgethub import sansio
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from benchmarks.support.load import SECRET, pin
+from benchmarks.support.load import SECRET
 from bot.app import make_app, make_context, make_worker
 from bot.core import log_output
 from bot.core.settings import Settings
@@ -78,14 +81,12 @@ async def main(name: str, port: int, folder: str, database_url: str | None) -> N
             app.add_routes([web.post("/api/github/webhooks", verify_only)])
             await serve(app, port)
         working = []
-        if name in {"all", "no_cells", "worker", "unpinned_worker"}:
+        if name in {"all", "no_cells", "unpinned_worker"}:
             working.append(asyncio.create_task(make_worker(context).run()))
         await serve(make_app(context), port)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] != "unpinned_worker":  # several of those share the cores
-        pin(1 if sys.argv[1] == "worker" else 0)
     log_output.configure(fmt="json", level="warning")
     arguments = [*sys.argv[1:], None]
     uvloop.run(main(arguments[0], int(arguments[1]), arguments[2], arguments[3]))

@@ -1,0 +1,1 @@
+"""The parts of `bench ingest`, each of which answers one question about webhooks."""
