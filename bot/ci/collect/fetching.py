@@ -150,6 +150,8 @@ async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader,
     )
     reply = await context.resource(WORKSPACE).parsers.parse(request)
     known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
+    if reply.state == "unable":
+        raise RetryLater(reply.reason, after=DISK_WAIT)
     if reply.state != "parsed":
         await end(context, row, State(reply.state), reply.reason, **known)
         return

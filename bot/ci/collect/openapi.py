@@ -23,7 +23,7 @@ OPERATIONS = (
     op.Operation(
         "POST /api/oot/uploads",
         "upload",
-        "Upload a job's log",
+        "Upload a job's log, test reports or usage log",
         uploads.Uploaded,
         status=202,
         topic=op.DOORS,
@@ -32,11 +32,20 @@ OPERATIONS = (
         "as for reports. The file is stored before the answer and read later.",
         parameters=[
             op.needed("kind", Annotated[str, one_of(uploads.KINDS)], "what the file is"),
-            op.needed("delivery_id", op.Text, "of the dispatch"),
+            op.needed(
+                "delivery_id",
+                op.Text,
+                "of the dispatch; of a run that nobody dispatched, the commit it tested",
+            ),
             op.needed("run_id", op.Text, "the CI's own; the token's where it has one"),
             op.whole("run_attempt", 999_999, "of the run", default=1),
             op.needed("workflow", op.Text, "as in the report on the job"),
             op.needed("job", op.Text, "as in the report on the job"),
+            op.in_query(
+                "event_type",
+                Annotated[str, one_of(uploads.EVENTS)],
+                "of a run that nobody dispatched: delivery_id is upstream's commit, and the backend's own of a push",
+            ),
             op.in_query("name", op.Text, "of the file"),
             op.in_header(uploads.TOKEN_HEADER, op.Text, "client_payload.callback_token", required=False),
         ],

@@ -6,6 +6,8 @@ An error that no parser should raise ends it with its traceback: the parent name
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import resource
@@ -23,11 +25,17 @@ MEMORY = 1024 * 1024 * 1024  # bytes of address space
 CPU = 120  # seconds for one file
 FILES = 200  # then a fresh child takes over
 NICE = 19
+MIB = 1024 * 1024
+TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
+NO_ROOM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+)  # of the machine: no file is to blame
 
 
 def main() -> None:
     """Serve requests until standard input ends."""
-    os.nice(NICE - os.nice(0))
+    with contextlib.suppress(OSError):  # of a system that does not allow it
+        os.nice(NICE - os.nice(0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -57,16 +65,25 @@ def serve(request: Request) -> Reply:
     except Broken as error:
         return Reply(state="broken", reason=str(error))
     except MemoryError:
-        return Reply(state="broken", reason="it needs too much memory", worn_out=True)
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, worn_out=True)
     except RecursionError:
         return Reply(state="broken", reason="it is nested too deeply", worn_out=True)
     except OSError as error:
-        return Reply(
-            state="broken",
-            reason=f"{error.strerror or error}: what was read of it is too large",
-            worn_out=True,
-        )
+        return _failed(error, request.most_written)
     return Reply(state="parsed")
+
+
+def _failed(error: OSError, most_written: int) -> Reply:
+    """Return the reply where the system refused something."""
+    if error.errno == errno.ENOMEM:
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, worn_out=True)
+    words = error.strerror or str(error)
+    if error.errno in NO_ROOM:
+        return Reply(state="unable", reason=f"it could not be read: {words}", worn_out=True)
+    if error.errno == errno.EFBIG:
+        limit = f"{most_written // MIB} MiB" if most_written >= MIB else f"{most_written:,} bytes"
+        words = f"what was read of it has over {limit}"
+    return Reply(state="broken", reason=words, worn_out=True)
 
 
 def _limit(request: Request) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,16 +16,20 @@ import msgspec
 import structlog
 
 import bot
-from bot.ci.collect.parser_child import LENGTH
+from bot.ci.collect.parser_child import CPU, LENGTH, TOO_MUCH_MEMORY
 from bot.ci.collect.parsing import Reply, Request
 
 WALL = 180.0  # seconds for one file
+STARVED = 0.25  # of that time: a child that got less of the processor is not to blame
 LAST_WORDS = 4096  # bytes kept of what a child wrote before it ended
 START = (
     "import sys, json; sys.path[:0] = json.loads(sys.argv[1]); "
     "from bot.ci.collect.parser_child import main; main()"
 )
-KILLED = {-9: "killed for its memory", -24: "took too long", -11: "crashed the parser"}  # by signal
+KILLED = {  # by signal
+    signal.SIGKILL: "the system ended the parser, most likely for want of memory",
+    signal.SIGXCPU: f"reading it took too long: over {CPU} s of processor time",
+}
 
 log = structlog.get_logger("bot.ci.collect")
 
@@ -36,31 +43,38 @@ class _Child:
 class ParserPool:
     """A few parser children, started when there is work for them."""
 
-    def __init__(self, workers: int, *, wall: float = WALL) -> None:
+    def __init__(self, workers: int, *, wall: float = WALL, starved: float = STARVED) -> None:
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()
         for _ in range(workers):
             self._free.put_nowait(None)
         self._wall = wall
-        self._closed = False
+        self._starved = starved * wall
 
     async def parse(self, request: Request) -> Reply:
         """Have a file parsed. A child that fails, or is left in the middle, is ended and replaced."""
-        child = await self._free.get()
+        child, before = await self._free.get(), 0.0
         kept: _Child | None = None
         try:
             if child is None or child.process.returncode is not None:
                 child = await _start()
+            before = _cpu(child)
             async with asyncio.timeout(self._wall):
                 reply = await _ask(child, request)
             if not reply.worn_out:
                 kept = child
         except TimeoutError:
-            reply = Reply(state="broken", reason="took too long")
+            reply = self._too_long(before, _cpu(child))
         finally:
             if child is not None and kept is None:
                 await asyncio.shield(_end(child))
             self._free.put_nowait(kept)
         return reply
+
+    def _too_long(self, before: float, after: float) -> Reply:
+        """Return the reply for a file that takes too long, by the child's processor time before and after."""
+        if after - before < self._starved:
+            return Reply(state="unable", reason="the machine is too busy to read it")
+        return Reply(state="broken", reason=f"reading it took too long: over {self._wall:.0f} s")
 
     async def close(self) -> None:
         """End the children that wait for work; those at work end with their task."""
@@ -102,10 +116,19 @@ async def _ask(child: _Child, request: Request) -> Reply:
         code = await child.process.wait()
         words = await child.last_words
         log.warning("a parser child ended", code=code, words=words[-500:])
-        reason = (
-            KILLED.get(code) or words.strip().rpartition("\n")[2][:300] or f"the parser ended with {code}"
+        return Reply(state="broken", reason=_why(code, words), worn_out=True)
+
+
+def _why(code: int, words: str) -> str:
+    """Return for people why a child ended: its exit code, or the signal that ended it, and its last words."""
+    if "bad_alloc" in words:
+        return TOO_MUCH_MEMORY
+    if code < 0:
+        return (
+            KILLED.get(signal.Signals(-code)) or f"reading it crashed the parser: {signal.strsignal(-code)}"
         )
-        return Reply(state="broken", reason=reason, worn_out=True)
+    error = words.strip().rpartition("\n")[2]
+    return f"the parser failed: {error}"[:300] if error else f"the parser ended with exit code {code}"
 
 
 async def _last_words(process: asyncio.subprocess.Process) -> str:
@@ -115,6 +138,16 @@ async def _last_words(process: asyncio.subprocess.Process) -> str:
     while piece := await process.stderr.read(LAST_WORDS):
         kept = (kept + piece)[-LAST_WORDS:]
     return kept.decode("utf-8", "replace")
+
+
+def _cpu(child: _Child | None) -> float:
+    """Return the processor time of a child in seconds; where the system does not say, as if it had been all of it."""
+    try:
+        stat = Path(f"/proc/{child.process.pid}/stat").read_text() if child else ""
+    except OSError:
+        return time.monotonic()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 async def _end(child: _Child) -> None:

@@ -50,6 +50,6 @@ class Request(msgspec.Struct, kw_only=True):
 class Reply(msgspec.Struct, kw_only=True):
     """How that ended."""
 
-    state: str  # parsed | refused | broken
+    state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
     worn_out: bool = False  # the child ends itself now: another one has to serve the next file

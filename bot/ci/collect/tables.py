@@ -99,7 +99,11 @@ ci_upload = sa.Table(  # files that backends on another CI upload
     must("backend", sa.Text),
     must("backend_key", sa.Text),  # case folded
     must("repository_id", Big),  # as the token has it, 0 where it has none
-    must("dispatch_id", sa.Text),
+    must("dispatch_id", sa.Text),  # empty: of a run that nobody dispatched
+    column("event_type", sa.Text),  # of such a run: nightly, periodic or push
+    column(
+        "commit_sha", sa.Text
+    ),  # that it claims to have tested: upstream's, or the backend's own of a push
     must("kind", sa.Text),
     must("run_id", sa.Text),  # of any CI
     must("run_attempt", sa.Integer),

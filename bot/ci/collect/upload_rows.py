@@ -27,7 +27,9 @@ class UploadRow(TypedDict):
     backend: str
     backend_key: str
     repository_id: int
-    dispatch_id: str
+    dispatch_id: str  # empty: nobody dispatched the run
+    event_type: str | None
+    commit_sha: str | None
     kind: str
     run_id: str
     run_attempt: int
@@ -78,10 +80,16 @@ async def failed(tx: Transaction, upload: UploadRow) -> bool | None:
 
     Where no job of that name is reported, all of the run decide.
     """
+    asked = REPORTED.dispatch_id == upload["dispatch_id"]
+    unasked = sa.and_(
+        REPORTED.dispatch_id.is_(None),
+        sa.func.lower(REPORTED.downstream_repo) == upload["backend"].lower(),
+        REPORTED.delivery_id == upload["commit_sha"],
+    )
     same_run = sa.select(
         REPORTED.job_name, REPORTED.workflow_name, REPORTED.status, REPORTED.conclusion
     ).where(
-        REPORTED.dispatch_id == upload["dispatch_id"],
+        asked if upload["dispatch_id"] else unasked,
         REPORTED.run_id == upload["run_id"],
         REPORTED.run_attempt == upload["run_attempt"],
     )

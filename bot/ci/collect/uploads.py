@@ -1,13 +1,15 @@
 """POST /api/oot/uploads: files from a backend on another CI, which GitHub does not keep.
 
-Whoever may report on a dispatch may upload for it: the same token, the same callback token.
+Whoever may report on a dispatch may upload for it: the same token, the same callback token. Of runs that nobody
+dispatched, the token alone says whose file it is; what commit it is of is the backend's word.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from secrets import token_hex
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import sqlalchemy as sa
 from aiohttp import web
@@ -18,12 +20,13 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.tables import ci_upload
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import Rejected
-from bot.core.json_fields import clean
+from bot.core.json_fields import as_commit, clean
 from bot.db import secrets
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import authorization, callback_token, endpoints
 from bot.oot.results import dispatches
+from bot.oot.results.tables import SELF_TRIGGERED
 from bot.web import parameters
 from bot.web.answers import Answer, send
 from bot.web.app_keys import CONTEXT
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.reports.oidc import Claims
-    from bot.oot.results.rows import DispatchRow
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB  # bytes of one file
@@ -46,10 +48,20 @@ GRACE = 10.0
 DAY = 86_400_000  # milliseconds
 LONGEST = 300  # characters of a name
 KINDS = ("junit", "log", "runreport", "usage")
+PUSH = "push"
+EVENTS = (*SELF_TRIGGERED, PUSH)  # of runs that nobody dispatched
 TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
 FIELDS = ("delivery_id", "run_id", "workflow", "job")
 PIECE = 256 * 1024
 UNDER_WAY: web.AppKey[set[object]] = web.AppKey("uploads_under_way", set)
+
+
+class RunOf(NamedTuple):
+    """What the run of a file was for: one of our dispatches, or what the backend says of a run of its own."""
+
+    dispatch_id: str = ""
+    event_type: str | None = None
+    commit_sha: str | None = None
 
 
 class Uploaded(Answer, frozen=True, kw_only=True):
@@ -63,8 +75,8 @@ async def upload(request: web.Request) -> web.Response:
     try:
         claims = await endpoints.authenticate(request)
         given = _given(request, claims)
-        entry, dispatch = await _admitted(request, claims, given)
-        identifier = await _receive(request, claims, entry, dispatch, given)
+        entry, run = await _admitted(request, claims, given)
+        identifier = await _receive(request, claims, entry, run, given)
     except Rejected as refusal:
         raise endpoints.refused(request, refusal) from None
     return send(Uploaded(upload=identifier), status=202)
@@ -77,7 +89,7 @@ def known_kinds(context: Context) -> list[str]:
 
 def _given(request: web.Request, claims: Claims) -> dict[str, str]:
     """Return the parameters; raises Rejected 400, and 403 for another run than the token's."""
-    names = ("kind", *FIELDS, "run_attempt", "name")
+    names = ("kind", *FIELDS, "run_attempt", "event_type", "name")
     given = {name: clean(text)[:LONGEST] for name in names if (text := parameters.given(request, name))}
     missing = [name for name in FIELDS if not given.get(name)]
     if missing:
@@ -94,8 +106,8 @@ def _given(request: web.Request, claims: Claims) -> dict[str, str]:
     return given
 
 
-async def _admitted(request: web.Request, claims: Claims, given: dict[str, str]) -> tuple[Entry, DispatchRow]:
-    """Return the caller's entry and the dispatch the file belongs to; raises Rejected."""
+async def _admitted(request: web.Request, claims: Claims, given: dict[str, str]) -> tuple[Entry, RunOf]:
+    """Return the caller's entry and what the run of the file was for; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
         entry = authorization.listed(await allowlists.in_force(tx), context.settings, claims)
@@ -106,23 +118,45 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
         identity = dispatches.identity(given["delivery_id"], entry.repo)
         dispatch = (await dispatches.by_id(tx, [identity])).get(identity)
         if dispatch is None or dispatch["dispatched_at"] is None:
-            raise Rejected(404, "unknown_dispatch", f"that delivery was never dispatched to {entry.repo}")
-        token = request.headers.get(TOKEN_HEADER)
-        required = token is not None or entry.callback_token != "optional"  # noqa: S105 - a mode
-        key = await secrets.key(tx, "callback")  # it is there since the dispatch
-        if required and not callback_token.belongs(token, dispatch, key, now=tx.now):
-            detail = (
-                f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
-            )
-            raise Rejected(403, "forbidden", detail)
+            run = _not_dispatched(entry, given)
+        else:
+            token = request.headers.get(TOKEN_HEADER)
+            required = token is not None or entry.callback_token != "optional"  # noqa: S105 - a mode
+            key = await secrets.key(tx, "callback")  # it is there since the dispatch
+            if required and not callback_token.belongs(token, dispatch, key, now=tx.now):
+                detail = (
+                    f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
+                )
+                raise Rejected(403, "forbidden", detail)
+            run = RunOf(dispatch_id=dispatch["id"])
         if await upload_rows.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
             detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
             raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
-    return entry, dispatch
+    return entry, run
+
+
+def _not_dispatched(entry: Entry, given: dict[str, str]) -> RunOf:
+    """Return what a run of the backend's own was for, as the backend says; raises Rejected."""
+    event, commit = given.get("event_type"), as_commit(given["delivery_id"])
+    if event not in EVENTS:
+        detail = f"that delivery was never dispatched to {entry.repo}; of a run that nobody dispatched, event_type says"
+        raise Rejected(404, "unknown_dispatch", f"{detail} so: {', '.join(EVENTS)}")
+    if entry.nightly == "refused":
+        detail = f"files of {entry.repo}'s own runs are not taken: the allowlist says nightly: refused"
+        raise Rejected(403, "forbidden", detail)
+    if commit is None:
+        whose = "backend" if event == PUSH else "upstream"
+        raise Rejected(
+            400, "invalid_parameter", f"delivery_id must be the {whose} commit of a run by {event}"
+        )
+    if event == PUSH and given["kind"] == "log":
+        detail = "a log needs the report that says whether its job failed, and a push of the backend itself has none"
+        raise Rejected(400, "invalid_parameter", detail)
+    return RunOf(event_type=event, commit_sha=commit)
 
 
 async def _receive(
-    request: web.Request, claims: Claims, entry: Entry, dispatch: DispatchRow, given: dict[str, str]
+    request: web.Request, claims: Claims, entry: Entry, run: RunOf, given: dict[str, str]
 ) -> int:
     """Store the body and its row; returns the upload's id."""
     context, under_way = request.app[CONTEXT], request.app[UNDER_WAY]
@@ -138,14 +172,14 @@ async def _receive(
     try:
         async with context.resource(WORKSPACE).folder() as folder:
             size, sha256 = await _to_file(request, folder / "body")
-            blob = f"upload/{dispatch['id']}/{sha256}"
+            blob = f"upload/{token_hex(16)}"  # one of its own: it is deleted once it was read
             await context.resource(BLOBS).put(blob, folder / "body")
     finally:
         under_way.discard(this)
     row = {
         "backend": entry.repo,
         "backend_key": entry.key,
-        "dispatch_id": dispatch["id"],
+        **run._asdict(),
         "kind": given["kind"],
         "run_id": given["run_id"],
         "run_attempt": int(given["run_attempt"]),

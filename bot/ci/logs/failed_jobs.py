@@ -11,7 +11,7 @@ from bot.ci.collect.tables import ci_upload
 from bot.ci.logs.rows import PUBLIC
 from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
 from bot.ingest import watched
-from bot.ingest.tables import records
+from bot.ingest.tables import records, repository_name
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
 RUNS_MOST = 1_000  # that backends reported for one commit
 JOB, LOG, VERDICT, UPLOAD = records["workflow_job"].c, ci_log.c, ci_verdict.c, ci_upload.c
-REPORTED = oot_workflow_job.c
+REPORTED, NAMED = oot_workflow_job.c, repository_name.c
 LOGS = ci_log.outerjoin(
     records["workflow_job"], sa.and_(JOB.repository_id == LOG.repository_id, JOB.id == LOG.job_id)
 ).outerjoin(ci_upload, UPLOAD.id == -LOG.job_id)
@@ -76,6 +76,13 @@ async def on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int
     return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
 
 
+async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str | None:
+    """Return the commit of a run that has logs."""
+    query = sa.select(LOG.head_sha).where(LOG.repository_id == repository_id, LOG.run_id == run_id)
+    sha: str | None = (await tx.run(query.limit(1))).scalar()
+    return sha
+
+
 async def of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
     return await of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
@@ -115,6 +122,25 @@ async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool]
     if uploads := [(row.repository_id, -row.id) for row in await tx.run(of_run.limit(RUNS_MOST))]:
         conditions.append(tx.among((LOG.repository_id, LOG.job_id), uploads))
     return sa.or_(*conditions) if conditions else None
+
+
+async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, int]]:
+    """Return which of reported runs, as id and attempt, have logs; few have any while their jobs report."""
+    backends, keys = sorted(reported.repos), run_keys(reported.runs)
+    uploaded = sa.select(UPLOAD.run_id, UPLOAD.run_attempt).where(
+        UPLOAD.backend_key.in_(backends),
+        UPLOAD.kind == "log",
+        tx.among((UPLOAD.run_id, UPLOAD.run_attempt), list(reported.runs)),
+    )
+    found = {(str(row.run_id), int(row.run_attempt)) for row in await tx.run(uploaded.distinct())}
+    if keys:
+        collected = sa.select(LOG.run_id, LOG.run_attempt).where(
+            LOG.repository_id.in_(sa.select(NAMED.repository_id).where(NAMED.name.in_(backends))),
+            LOG.run_id.in_(sorted({run for run, _ in keys})),
+            tx.among((LOG.run_id, LOG.run_attempt), keys),
+        )
+        found |= {(str(row.run_id), int(row.run_attempt)) for row in await tx.run(collected.distinct())}
+    return found
 
 
 async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:

@@ -53,8 +53,15 @@ async def of_job(tx: Transaction, repository_id: int, job_id: int) -> None:
 
 
 async def store(tx: Transaction, runs: Iterable[RunKey]) -> None:
-    """Store why the jobs failed that backends reported of some runs."""
-    for repo, run_id, attempt in sorted(runs):
+    """Store why the jobs failed that backends reported of some runs; runs without logs are left as they are."""
+    wanted = sorted(runs)
+    if not wanted:
+        return
+    reported = Reported(frozenset(repo for repo, _, _ in wanted), tuple((run, at) for _, run, at in wanted))
+    logged = await failed_jobs.runs_with_logs(tx, reported)
+    for repo, run_id, attempt in wanted:
+        if (run_id, attempt) not in logged:
+            continue
         of_run = sa.select(REPORTED.job_key, REPORTED.job_name, REPORTED.conclusion).where(
             REPORTED.run_id == run_id,
             REPORTED.run_attempt == attempt,

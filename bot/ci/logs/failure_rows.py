@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import sqlalchemy as sa
 
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_fetch
-from bot.ci.logs import visibility
+from bot.ci.logs import failure_rates, visibility
 from bot.ci.logs.rows import DAY, PUBLIC
 from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from bot.ci.logs.failure_rates import Counted, Rate
     from bot.db.transaction import Transaction
 
 WITHOUT_LOG = [
@@ -43,6 +44,7 @@ class FailureRow(TypedDict):
     prs: int
     trusted_jobs: int
     repos: int  # the most on one day
+    rate: Rate | None  # None: of no run of its jobs there is a record
 
 
 class DayRow(TypedDict):
@@ -71,13 +73,19 @@ class LastDay(TypedDict):
 
 
 async def failures(
-    tx: Transaction, *, since: int, kind: str | None, repository_ids: Collection[int] | None, limit: int
+    tx: Transaction,
+    *,
+    since: int,
+    kind: str | None,
+    repository_ids: Collection[int] | None,
+    counted: Counted,
+    limit: int,
 ) -> list[FailureRow]:
     """Return signatures by the jobs they cost since a day."""
     days, named = ci_signature_day.c, ci_signature.c
     jobs = sa.func.sum(days.jobs)
     same = sa.and_(named.signature == days.signature, named.family == days.family)
-    counted = [
+    sums = [
         sa.cast(jobs, sa.BigInteger).label("jobs"),
         sa.cast(sa.func.sum(days.prs), sa.BigInteger).label("prs"),
         sa.cast(sa.func.sum(days.trusted_jobs), sa.BigInteger).label("trusted_jobs"),
@@ -87,7 +95,7 @@ async def failures(
         named[name]
         for name in ("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total", "issue_url")
     ]
-    query = sa.select(*shown, *counted).join(ci_signature, same).group_by(*shown)
+    query = sa.select(*shown, *sums).join(ci_signature, same).group_by(*shown)
     query = query.where(days.family == PUBLIC, days.day >= since, days.jobs > 0)
     if kind:
         query = query.where(named.kind == kind)
@@ -95,10 +103,12 @@ async def failures(
         query = query.where(_of_repositories(days.signature, repository_ids, since=since))
     if private := await visibility.counted_in_public(tx):
         query = query.where(sa.not_(_of_repositories(days.signature, private)))
-    return await tx.rows_as(FailureRow, query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
+    found = await tx.rows(query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
+    rates = await failure_rates.of_signatures(tx, [row["signature"] for row in found], counted)
+    return [cast("FailureRow", {**row, "rate": rates.get(row["signature"])}) for row in found]
 
 
-async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow | None:
+async def failure(tx: Transaction, signature: str, *, since: int, counted: Counted) -> FailureRow | None:
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
     of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, named.jobs_total > 0)
@@ -121,6 +131,7 @@ async def failure(tx: Transaction, signature: str, *, since: int) -> FailureRow 
         "prs": sum(row["prs"] for row in of_days),
         "trusted_jobs": sum(row["trusted_jobs"] for row in of_days),
         "repos": max((row["repos"] for row in of_days), default=0),
+        "rate": (await failure_rates.of_signatures(tx, [signature], counted)).get(signature),
     }
 
 
@@ -134,10 +145,13 @@ async def tie(tx: Transaction, signature: str, issue_url: str | None) -> bool:
     return known is not None
 
 
-async def issue(tx: Transaction, signature: str) -> str | None:
-    """Return the address of the issue about a failure."""
-    query = sa.select(ci_signature.c.issue_url).where(ci_signature.c.signature == signature)
-    url: str | None = (await tx.run(query.where(ci_signature.c.issue_url.is_not(None)).limit(1))).scalar()
+async def issue(tx: Transaction, signature: str, family: str) -> str | None:
+    """Return the address of the issue about a failure, as tied for all public repositories or for this family."""
+    named = ci_signature.c
+    query = sa.select(named.issue_url).where(
+        named.signature == signature, named.family.in_([PUBLIC, family]), named.issue_url.is_not(None)
+    )
+    url: str | None = (await tx.run(query.limit(1))).scalar()
     return url
 
 

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
-from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.logs import failure_rows, failure_spread
+from bot.ci.logs import failure_rates, failure_rows, failure_spread
+from bot.ci.logs.failure_answers import (
+    Failure,
+    FailureAnswer,
+    FailureBeginning,
+    FailureDay,
+    FailureGroup,
+    FailureJobRate,
+    FailureRate,
+    Failures,
+    FailureSample,
+)
 from bot.ci.logs.rows import DAY
 from bot.ci.logs.rules import KINDS
 from bot.ci.logs.sections import job_page
 from bot.core.errors import Rejected
 from bot.core.links import web_url
 from bot.web import parameters
-from bot.web.answers import Answer, Time, fill, one_of, send
+from bot.web.answers import fill, send
 from bot.web.app_keys import CONTEXT
 from bot.web.charts import chart
 from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
+    from bot.ci.logs.failure_rates import JobRate
     from bot.ci.logs.failure_rows import Coverage, DayRow, FailureRow
     from bot.ci.logs.failure_spread import Beginning, Sample, Spread
     from bot.db.transaction import Transaction
@@ -31,91 +42,17 @@ if TYPE_CHECKING:
 WINDOW = 14  # days, unless ?days= says otherwise
 ROWS = 100
 SAMPLES = 50
-CHARTED = 30  # days
+CHARTED = 30  # days, of charts and of how often jobs fail: the longest window of `failure_rates`
 SIGNATURE_LENGTH = 64
 
 
-class Failure(Struct, frozen=True, kw_only=True):
-    """A failure: jobs whose logs say the same, but for what differs from run to run."""
-
-    signature: str
-    title: str
-    rule: str
-    kind: Annotated[str, one_of(KINDS)]
-    first_at: Time
-    last_at: Time
-    jobs_total: int
-    issue_url: Annotated[str | None, Meta(description="of the issue about it, as the administrator tied it")]
-    jobs: Annotated[int, Meta(description="in the window")]
-    prs: int
-    trusted_jobs: Annotated[int, Meta(description="of the repositories' own runs on trusted branches")]
-    repos: Annotated[int, Meta(description="the most on one day")]
-
-
-class Failures(Answer, frozen=True, kw_only=True):
-    """Failures of public repositories by the jobs they cost"""
+class _Several(NamedTuple):
+    """What is shown of failures."""
 
     days: int
-    classified_jobs: Annotated[int, Meta(description="failed jobs with a verdict, in the window")]
-    named_jobs: Annotated[int, Meta(description="of these: those with a verdict that is not generic or none")]
-    failures: list[Failure]
-
-
-class FailureDay(Struct, frozen=True, kw_only=True):
-    """What a failure cost on a day."""
-
-    day: Annotated[str, Meta(description="UTC", examples=["2026-01-31"])]
-    jobs: int
-    prs: int
-    trusted_jobs: int
-    repos: int
-
-
-class FailureSample(Struct, frozen=True, kw_only=True):
-    """A job that failed that way."""
-
-    repo: str
-    job_id: int
-    name: str | None
-    workflow_name: str | None
-    head_sha: str | None
-    line: str | None
-    line_num: int | None
-    trusted: bool
-    at: Time
-
-
-class FailureGroup(Struct, frozen=True, kw_only=True):
-    """Jobs that failed that way and have something in common."""
-
-    name: str
-    jobs: int
-    trusted_jobs: int
-
-
-class FailureBeginning(Struct, frozen=True, kw_only=True):
-    """Between which two trusted commits a job began to fail that way."""
-
-    repo: Annotated[str, Meta(description="of the job")]
-    job: str
-    upstream: Annotated[str, Meta(description="of the commits")]
-    branch: str
-    last_good: str
-    first_bad: str
-
-
-class FailureAnswer(Answer, frozen=True, kw_only=True):
-    """A failure, day by day, where it happens and since when, and jobs that failed that way"""
-
-    failure: Failure
-    by_day: list[FailureDay]
-    began: list[FailureBeginning]
-    by_job: Annotated[
-        list[FailureGroup], Meta(description="the newest jobs by name, without shard and runner")
-    ]
-    by_label: Annotated[list[FailureGroup], Meta(description="the same by the labels of their runners")]
-    by_repo: Annotated[list[FailureGroup], Meta(description="the same by repository: upstream and backends")]
-    samples: list[FailureSample]
+    failures: list[FailureRow]
+    coverage: Coverage
+    rated_days: int
 
 
 class _One(NamedTuple):
@@ -125,6 +62,7 @@ class _One(NamedTuple):
     by_day: list[DayRow]
     samples: list[Sample]
     spread: Spread
+    rates: list[JobRate]
     began: list[Beginning]
 
 
@@ -132,13 +70,14 @@ class _One(NamedTuple):
 async def api_failures(request: web.Request) -> web.Response:
     """Answer with failures by the jobs they cost."""
     async with request.app[CONTEXT].store.read() as tx:
-        days, found, known = await _found(request, tx)
+        found = await _found(request, tx)
     return send(
         Failures(
-            days=days,
-            classified_jobs=known["jobs"],
-            named_jobs=known["named"],
-            failures=[fill(Failure, row) for row in found],
+            days=found.days,
+            rate_days=found.rated_days,
+            classified_jobs=found.coverage["jobs"],
+            named_jobs=found.coverage["named"],
+            failures=[_failure(row) for row in found.failures],
         )
     )
 
@@ -150,8 +89,9 @@ async def api_failure(request: web.Request) -> web.Response:
         one = await _one(request, tx)
     return send(
         FailureAnswer(
-            failure=fill(Failure, one.failure),
+            failure=_failure(one.failure),
             by_day=[fill(FailureDay, row, day=_date(row["day"])) for row in one.by_day],
+            rates=[fill(FailureJobRate, row) for row in one.rates],
             began=[fill(FailureBeginning, row) for row in one.began],
             by_job=[fill(FailureGroup, row) for row in one.spread.by_job],
             by_label=[fill(FailureGroup, row) for row in one.spread.by_label],
@@ -165,23 +105,24 @@ async def api_failure(request: web.Request) -> web.Response:
 async def failures(request: web.Request) -> web.Response:
     """Show failures by the jobs they cost."""
     async with request.app[CONTEXT].store.read() as tx:
-        days, found, known = await _found(request, tx)
+        found = await _found(request, tx)
     repo, kind = parameters.given(request, "repo"), _kind(request)
-    query = parameters.query({"days": days, "kind": kind, "repo": repo})
+    query = parameters.query({"days": found.days, "kind": kind, "repo": repo})
     of_repo = f"&{parameters.query({'repo': repo})}" if repo else ""
     of_kind = f"&{parameters.query({'kind': kind})}" if kind else ""
     return render(
         request,
         "failures.html",
-        failures=found,
-        days=days,
-        windows=parameters.windows(days),
+        failures=found.failures,
+        days=found.days,
+        rated_days=found.rated_days,
+        windows=parameters.windows(found.days),
         kind=kind,
         kinds=KINDS,
         repo=repo,
         of_repo=of_repo,
         rest=of_kind + of_repo,
-        coverage=known,
+        coverage=found.coverage,
         json_url=f"/api/ci/failures?{query}",
     )
 
@@ -197,6 +138,8 @@ async def failure(request: web.Request) -> web.Response:
         "failure.html",
         failure=one.failure,
         charts=_charts(one.by_day, request.app[CONTEXT].clock.now() // DAY),
+        rated_days=CHARTED,
+        rates=one.rates,
         began=one.began,
         spread=[
             (heading, rows)
@@ -211,19 +154,21 @@ async def failure(request: web.Request) -> web.Response:
     )
 
 
-async def _found(request: web.Request, tx: Transaction) -> tuple[int, list[FailureRow], Coverage]:
+async def _found(request: web.Request, tx: Transaction) -> _Several:
     days, name = _days(request), parameters.given(request, "repo")
     since = tx.now // DAY - days + 1
     ids = sorted(await job_reads.visible(request, tx, name)) if name else None
+    counted = await request.app[CONTEXT].resource(failure_rates.COUNTS).of(tx, days=days)
     found = await failure_rows.failures(
-        tx, since=since, kind=_kind(request) or None, repository_ids=ids, limit=ROWS
+        tx, since=since, kind=_kind(request) or None, repository_ids=ids, counted=counted, limit=ROWS
     )
-    return days, found, await failure_rows.coverage(tx, since=since)
+    return _Several(days, found, await failure_rows.coverage(tx, since=since), counted.days)
 
 
 async def _one(request: web.Request, tx: Transaction) -> _One:
     signature, since = request.match_info["signature"], tx.now // DAY - parameters.MOST_DAYS
-    found = await failure_rows.failure(tx, signature, since=since)
+    counted = await request.app[CONTEXT].resource(failure_rates.COUNTS).of(tx, days=CHARTED)
+    found = await failure_rows.failure(tx, signature, since=since, counted=counted)
     if found is None:
         raise Rejected(404, "not_found", "there is no failure of that signature")
     samples = await failure_spread.newest(tx, signature)
@@ -232,8 +177,14 @@ async def _one(request: web.Request, tx: Transaction) -> _One:
         by_day=await failure_rows.by_day(tx, signature, since=since),
         samples=samples,
         spread=failure_spread.spread(samples),
+        rates=await failure_rates.of_jobs(tx, signature, counted),
         began=await failure_spread.beginnings(tx, request.app[CONTEXT].settings, signature),
     )
+
+
+def _failure(row: FailureRow) -> Failure:
+    rate = row["rate"]
+    return fill(Failure, row, rate=fill(FailureRate, rate) if rate else None)
 
 
 def _charts(by_day: list[DayRow], today: int) -> list[Chart]:

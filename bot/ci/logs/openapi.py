@@ -5,13 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.logs import failures, log_api, search_pages, search_rows
+from bot.ci.logs import (
+    branch_search,
+    failure_answers,
+    failures,
+    log_api,
+    search_answers,
+    search_pages,
+    search_rows,
+)
 from bot.ci.logs.rules import KINDS
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
 
-NO_LOG: op.Refusal = (404, "not_found", "no log of that commit may be shown")
+NO_LOG: op.Refusal = (404, "not_found", "no log of that commit or branch may be shown")
 TOO_MANY: op.Refusal = (
     429,
     "rate_limited",
@@ -47,9 +55,35 @@ OPERATIONS = (
             *op.repository(),
             op.in_path("sha", Annotated[str, matching(parameters.SHA)], "the whole SHA of the commit"),
             op.needed(
-                "q", op.Text, f"a regular expression of RE2, at most {search_pages.PATTERN_MOST} characters"
+                "q", op.Text, f"a regular expression of RE2, at most {search_answers.PATTERN_MOST} characters"
             ),
             op.whole("from", search_rows.LOGS_MOST, "the log to go on with, `next` of an answer", default=1),
+        ],
+        refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
+    ),
+    _read(
+        "GET /api/ci/logs/{owner}/{repo}",
+        "ciBranchLogSearch",
+        "Lines of the logs of a branch's newest commits that match a pattern",
+        branch_search.BranchLogSearch,
+        parameters=[
+            *op.repository(),
+            op.needed(
+                "q", op.Text, f"a regular expression of RE2, at most {search_answers.PATTERN_MOST} characters"
+            ),
+            op.in_query("branch", op.Text, "the branch; left out: the default one"),
+            op.whole(
+                "commits",
+                branch_search.COMMITS_MOST,
+                f"how many commits are looked at; with `days` all of them, up to {branch_search.COMMITS_MOST}",
+                default=branch_search.COMMITS,
+            ),
+            op.whole("days", branch_search.DAYS_MOST, "only commits of so many days"),
+            op.in_query(
+                "before",
+                Annotated[str, matching(branch_search.CURSOR)],
+                "where to go on, `next` of an answer",
+            ),
         ],
         refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],
     ),
@@ -57,7 +91,7 @@ OPERATIONS = (
         "GET /api/ci/failures",
         "ciFailures",
         "Failures by the jobs they cost",
-        failures.Failures,
+        failure_answers.Failures,
         parameters=[
             op.in_query("repo", op.Text, "only those seen in this repository"),
             op.in_query("kind", Annotated[str, one_of(KINDS)], "only of this kind"),
@@ -71,7 +105,7 @@ OPERATIONS = (
         "GET /api/ci/failures/{signature}",
         "ciFailure",
         "A failure, day by day, with samples",
-        failures.FailureAnswer,
+        failure_answers.FailureAnswer,
         parameters=[op.in_path("signature", Annotated[str, matching("^[0-9a-f]{64}$")], "its signature")],
         refusals=[NOTHING, *op.READING],
     ),

@@ -30,6 +30,8 @@ async def log(request: web.Request) -> web.Response:
         verdicts = await rows.verdicts(tx, job.repository_id, [job.job_id])
     marked = {one["line_num"]: one["kind"] for one in verdicts if one["line_num"]}
     likeliest = next(iter(marked), row["lines"])
+    if error := row["first_error"]:
+        marked.setdefault(int(error["line_num"]), "first build error")
     line = _number(request, "line", default=likeliest, most=max(row["lines"], 1))
     around = _number(request, "around", default=AROUND, most=AROUND_MOST)
     first, last = max(line - around, 1), min(line + around, row["lines"])
@@ -48,6 +50,8 @@ async def log(request: web.Request) -> web.Response:
         log=row,
         folds=folds(lines),
         marked=marked,
+        previous=max((number for number in marked if number < first), default=None),
+        following=min((number for number in marked if number > last), default=None),
         gone=gone,
         line=line,
         around=around,
@@ -120,13 +124,14 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
 
 def setup(app: web.Application) -> None:
     """Add the pages."""
-    from bot.ci.logs import failures, log_api, search_pages  # noqa: PLC0415 - one setup for all
+    from bot.ci.logs import branch_search, failures, log_api, search_pages  # noqa: PLC0415 - one setup for all
 
     html.add_templates(app, TEMPLATES)
     app.add_routes(
         [
             *failures.routes,
             *search_pages.routes,
+            *branch_search.routes,
             web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", log_api.lines),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log", log),
             web.get(r"/{owner}/{repo}/job/{id:\d+}/log.txt", plain),

@@ -1,4 +1,4 @@
-"""Searching the logs of a commit: a few at once, each caller a few a minute, each search for a short time."""
+"""Searching logs: a few at once, each caller a few a minute, each search for a short time."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ HITS_OF_JOB, HITS = 20, 200
 BUDGET = 2.0  # seconds of the child's processor time
 WALL = 10.0  # seconds, after which no further log is begun, and for one log
 MIB = 1024 * 1024
+BYTES = 1024 * MIB  # of plain logs, after which no further one is begun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +87,17 @@ SEARCHES: Resource[Searches] = Resource("log_searches", Searches)
 async def search(context: Context, logs: Sequence[SearchableRow], pattern: str) -> list[FoundIn]:
     """Search logs in order, as many as the limits allow; at least one."""
     found: list[FoundIn] = []
-    used, hits, began = 0.0, 0, time.monotonic()
+    used, hits, size, began = 0.0, 0, 0, time.monotonic()
     async with context.resource(WORKSPACE).folder() as folder:
         for log in logs[:LOGS]:
             one = await _search_one(context, log, Options(pattern=pattern, most=HITS_OF_JOB), folder)
             found.append(one)
+            size += log["bytes"]
             if one.searched:
                 used, hits = used + one.searched.seconds, hits + len(one.searched.hits)
-            if used >= BUDGET or hits > HITS - HITS_OF_JOB or time.monotonic() - began >= WALL:
+            if used >= BUDGET or size >= BYTES or hits > HITS - HITS_OF_JOB:
+                break
+            if time.monotonic() - began >= WALL:
                 break
     return found
 

@@ -5,41 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.collect import job_reads
-from bot.ci.logs import log_reads, patterns, search, search_rows
+from bot.ci.logs import search_answers, search_rows
+from bot.ci.logs.search_answers import LogHits
 from bot.ci.logs.sections import job_page, log_page
 from bot.core.errors import Rejected
 from bot.web import html, parameters
 from bot.web.answers import Answer, send
 from bot.web.app_keys import CONTEXT
-from bot.web.client_ip import client_ip
 from bot.web.page_cache import PRIVATE
 
 if TYPE_CHECKING:
-    from bot.ci.logs.search import FoundIn
     from bot.ci.logs.search_rows import SearchableRow
-
-PATTERN_MOST = 500  # characters
-
-
-class LogHit(Struct, frozen=True, kw_only=True):
-    """A line that matches, without timestamp and escape sequences."""
-
-    line_num: int
-    line: str
-
-
-class LogHits(Struct, frozen=True, kw_only=True):
-    """What was found in the log of one job."""
-
-    repo: str
-    job_id: int
-    name: str | None
-    hits: list[LogHit]
-    more: Annotated[bool, Meta(description="there are more lines that match")]
-    problem: Annotated[str | None, Meta(description="why the log was not searched, or only its beginning")]
 
 
 class LogSearch(Answer, frozen=True, kw_only=True):
@@ -83,46 +62,19 @@ async def as_json(request: web.Request) -> web.Response:
 
 
 async def _search(request: web.Request, logs: list[SearchableRow], pattern: str, first: int) -> LogSearch:
-    context = request.app[CONTEXT]
-    _check(pattern)
-    address = client_ip(request, context.settings.trusted_proxies)
-    with context.resource(search.SEARCHES).admitted(address), log_reads.readable():
-        found = await search.search(context, logs[first:], pattern)
+    found = await search_answers.searched(request, logs[first:], pattern)
     done = min(first, len(logs)) + len(found)
     return LogSearch(
         searched=done,
         total=len(logs),
         next=done + 1 if done < len(logs) else None,
-        jobs=[shown for one in found if (shown := _shown(one)).hits or shown.problem],
+        jobs=search_answers.shown(found),
     )
 
 
 def _first(request: web.Request) -> int:
     """Return how many logs were searched before."""
     return parameters.whole(request, "from", default=1, most=search_rows.LOGS_MOST) - 1
-
-
-def _check(pattern: str) -> None:
-    """Raise Rejected 400 for a pattern that is not searched for."""
-    if len(pattern) > PATTERN_MOST:
-        raise Rejected(400, "invalid_parameter", f"q may have at most {PATTERN_MOST} characters")
-    try:
-        patterns.check(pattern)
-    except patterns.PatternError as error:
-        raise Rejected(400, "invalid_parameter", str(error)) from None
-
-
-def _shown(found: FoundIn) -> LogHits:
-    searched = found.searched
-    problem = found.problem or ("only its beginning was searched" if searched and not searched.whole else "")
-    return LogHits(
-        repo=found.log["repo"],
-        job_id=found.log["job_id"],
-        name=found.log["name"],
-        hits=[LogHit(line_num=hit.line_num, line=hit.line) for hit in searched.hits] if searched else [],
-        more=searched is not None and searched.more,
-        problem=problem or None,
-    )
 
 
 async def _logs(request: web.Request) -> list[SearchableRow]:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.logs.failed_jobs import JOB, LOG, LOGS, NAME, REPO, logs_of, reported_for
+from bot.ci.logs.failed_jobs import JOB, LOG, LOGS, NAME, REPO, REPORTED, logs_of, reported_for
+from bot.ci.trunk.tables import branch_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from bot.db.transaction import Transaction
 
 LOGS_MOST = 2_000  # of one commit
+COMMIT = branch_commit.c
 
 
 class SearchableRow(TypedDict):
@@ -25,6 +27,8 @@ class SearchableRow(TypedDict):
     name: str | None
     conclusion: str | None
     blob: str
+    bytes: int  # of the plain log
+    sha: str  # of the commit, of upstream for a backend's job
 
 
 async def backends(tx: Transaction, repo: str, sha: str) -> set[str]:
@@ -41,10 +45,34 @@ async def searchable(
     if reported is not None:
         concerned = sa.or_(concerned, sa.and_(LOG.repository_id.in_(sorted(of_backends)), reported))
     query = (
-        sa.select(REPO, LOG.repository_id, LOG.job_id, NAME, JOB.conclusion, LOG.blob)
+        sa.select(REPO, LOG.repository_id, LOG.job_id, NAME, JOB.conclusion, LOG.blob, LOG.bytes)
+        .add_columns(sa.literal(sha).label("sha"))
         .select_from(LOGS)
         .where(concerned, LOG.blob.is_not(None), REPO.is_not(None))
         .order_by(LOG.repository_id, LOG.job_id)
         .limit(LOGS_MOST)
     )
     return await tx.rows_as(SearchableRow, query)
+
+
+async def commits(
+    tx: Transaction, ids: Collection[int], branch: str, *, since: int, limit: int, start: str | None
+) -> list[str]:
+    """Return commits of a branch not older than a time, the newest first; those behind `start`, itself included."""
+    mine = sa.and_(COMMIT.repository_id.in_(sorted(ids)), COMMIT.branch == branch, sa.not_(COMMIT.gone))
+    query = sa.select(COMMIT.sha).where(mine, COMMIT.at >= since)
+    if start is not None:
+        at = sa.select(COMMIT.at).where(mine, COMMIT.sha == start).limit(1).scalar_subquery()
+        query = query.where(sa.or_(COMMIT.at < at, sa.and_(COMMIT.at == at, COMMIT.sha >= start)))
+    return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
+
+
+async def with_logs(tx: Transaction, repo: str, ids: Collection[int], shas: Collection[str]) -> set[str]:
+    """Return those of some commits that may have stored logs."""
+    own = sa.select(LOG.head_sha).where(
+        LOG.repository_id.in_(sorted(ids)), LOG.head_sha.in_(sorted(shas)), LOG.blob.is_not(None)
+    )
+    reported = sa.select(REPORTED.head_sha).where(
+        sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha.in_(sorted(shas))
+    )
+    return set((await tx.run(own.union(reported))).scalars())

@@ -36,7 +36,7 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
     lines = []
     for verdict in found:
         lines.append(_of_verdict(verdict, page))
-        issue = verdict["signature"] and await failure_rows.issue(tx, verdict["signature"])
+        issue = verdict["signature"] and await failure_rows.issue(tx, verdict["signature"], verdict["family"])
         if issue and verdict["rank"] == 0:
             lines.append(BlockLine(text=f"known issue: {issue}", url=issue, tone="warn"))
         if hint := verdict["hint"]:
@@ -83,6 +83,8 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     lines = [_of_failed(one, subject.repo, None) for one in found[:SHOWN]]
     if len(found) > SHOWN:
         lines.append(BlockLine(text="and more"))
+    if found and (sha := await failed_jobs.commit_of_run(tx, subject.repository_id, subject.run_id)):
+        lines.append(_search(subject.repo, sha))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
 
@@ -129,8 +131,12 @@ async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> 
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))
     if any(one["public"] for one in shown):
-        lines.append(BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs"))
+        lines.append(_search(repo, sha))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
+
+
+def _search(repo: str, sha: str) -> BlockLine:
+    return BlockLine(text="search the logs of this commit", url=f"/{repo}/commit/{sha}/logs")
 
 
 def _excerpt(found: list[VerdictRow], page: str) -> Excerpt | None:

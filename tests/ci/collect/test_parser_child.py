@@ -57,6 +57,11 @@ def hostile(given):
     raise parsing.Refused("zip ratio 1028:1")
 
 
+def full(given):
+    with open("/dev/full", "wb") as file:
+        file.write(b"x")
+
+
 def deep(given):
     return deep(given)
 
@@ -136,10 +141,11 @@ async def test_a_file_and_what_a_parser_writes(pool, request_for, tmp_path):
 @pytest.mark.parametrize(
     ("name", "state", "words"),
     [
-        ("memory", "broken", "too much memory"),
-        ("wrong", "broken", "ZeroDivisionError: division by zero"),
+        ("memory", "broken", "takes more than 1,024 MiB of memory"),
+        ("wrong", "broken", "the parser failed: ZeroDivisionError: division by zero"),
         ("hostile", "refused", "zip ratio 1028:1"),
         ("deep", "broken", "nested too deeply"),
+        ("full", "unable", "No space left on device"),
     ],
 )
 async def test_what_a_file_makes_of_a_parser_costs_that_file_only(
@@ -153,14 +159,21 @@ async def test_what_a_file_makes_of_a_parser_costs_that_file_only(
 async def test_no_file_over_its_limit_is_written(pool, request_for, tmp_path):
     assert (await pool.parse(request_for("disk", options=1000, most_written=1000))).state == "parsed"
     reply = await pool.parse(request_for("disk", options=1001, most_written=1000))
-    assert (reply.state, "too large" in reply.reason) == ("broken", True)
+    assert (reply.state, reply.reason) == ("broken", "what was read of it has over 1,000 bytes")
 
 
 async def test_an_endless_loop_is_ended(request_for):
-    pool = ParserPool(1, wall=5.0)  # in which the slowest machine starts a child and parses
+    pool = ParserPool(1, wall=5.0, starved=0)  # in which the slowest machine starts a child and parses
     reply = await pool.parse(request_for("spin"))
-    assert (reply.state, reply.reason) == ("broken", "took too long")
+    assert (reply.state, reply.reason) == ("broken", "reading it took too long: over 5 s")
     assert (await pool.parse(request_for("size"))).state == "parsed"
+    await pool.close()
+
+
+async def test_no_file_is_to_blame_where_the_child_never_gets_the_processor(request_for):
+    pool = ParserPool(1, wall=0.5)
+    reply = await pool.parse(request_for("wait"))
+    assert (reply.state, reply.reason) == ("unable", "the machine is too busy to read it")
     await pool.close()
 
 

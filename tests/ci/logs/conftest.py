@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from bot.cli import main
-from tests import harness
 from tests.ci.logs.jobs import Logs
 
 
@@ -41,14 +39,8 @@ def explain(ootbot, tmp_path):
 
 
 @pytest.fixture
-async def bot(settings, github, issuer, clock):
-    """A bot that collects, with every option at its default."""
-    chosen = replace(settings, of_features={})
-    begun = clock.now() == harness.START
-    async with harness.running(
-        chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
-    ) as made:
-        yield made
+def bot(collecting_bot):
+    return collecting_bot
 
 
 @pytest.fixture

@@ -100,3 +100,42 @@ async def test_a_failure_says_where_it_happens_and_between_which_commits_it_bega
     assert (await bot.get(f"/api/ci/failures/{signature}"))[1][
         "began"
     ] == []  # it failed before, for what reason ever
+
+
+async def test_how_often_a_failure_happens_of_all_runs_of_its_jobs(bot, github, logs):
+    for conclusion in ("success", "success", "success", "skipped"):
+        run = await github.start_run(UPSTREAM, event="pull_request", head_branch="topic")
+        for shard in (1, 2):
+            job = await github.start_job(run, f"build / test (default, {shard}, 2, linux)")
+            await github.finish_job(job, conclusion)
+        await github.finish_job(await github.start_job(run, "another job"), "success")
+    await logs.arrives("FAILED t.py::test_x\n")
+    await logs.arrives("FAILED t.py::test_x\n", conclusion="timed_out", branch="b")
+    await logs.arrives("FAILED t.py::test_other\n")
+    await logs.arrives("FAILED t.py::test_x\n", repo=L3)
+    failures = {one["title"]: one for one in (await bot.get("/api/ci/failures"))[1]["failures"]}
+    one = failures["pytest failure: t.py::test_x"]
+    assert (one["jobs"], one["rate"]) == (3, {"jobs": 3, "runs": 10})
+    assert failures["pytest failure: t.py::test_other"]["rate"] == {"jobs": 1, "runs": 9}
+    assert (await bot.get("/api/ci/failures"))[1]["rate_days"] == 14
+    _, page = await bot.get("/failures")
+    assert '<td class="n">3 of 10</td><td class="n">30 %</td>' in page
+    address = f"/failures/{one['signature']}"
+    name = "CI / build / test (default, linux)"  # without the shard; what comes last is no runner's name
+    assert (await bot.get(f"/api/ci{address}"))[1]["rates"] == [
+        {"repo": UPSTREAM, "job": name, "jobs": 2, "runs": 9},
+        {"repo": L3, "job": name, "jobs": 1, "runs": 1},
+    ]
+    _, page = await bot.get(address)
+    assert "In all 3 of 10 (30 %)" in page
+    assert f'{UPSTREAM} · {name}</bdi></th><td class="n">2 of 9</td><td class="n">22.2 %</td>' in page
+    bot.clock.advance(20 * 86_400)
+    assert (await bot.get(f"/api/ci{address}"))[1]["failure"]["rate"] == {"jobs": 3, "runs": 10}
+    _, answer = await bot.get("/api/ci/failures?days=90")
+    assert (answer["rate_days"], answer["failures"][0]["rate"]) == (30, {"jobs": 3, "runs": 10})
+    _, answer = await bot.get("/api/ci/failures?days=20")
+    assert answer["rate_days"] == 30
+    bot.clock.advance(20 * 86_400)  # those days are over
+    _, answer = await bot.get(f"/api/ci{address}")
+    assert (answer["failure"]["rate"], answer["rates"]) == (None, [])
+    assert "How often" not in (await bot.get(address))[1]

@@ -130,3 +130,21 @@ async def test_the_page_opens_at_the_verdict_not_at_the_first_line_found(bot, lo
     _, page = await bot.get(f"/{UPSTREAM}/job/{job.id}/log")
     assert '<tr id="L900" class="marked">' in page
     assert 'id="L10"' not in page
+
+
+async def test_from_one_error_to_the_next(bot, logs):
+    lines = ["filler"] * 1000
+    lines[9], lines[899] = "make: *** [Makefile:3: all] Error 2", "FAILED t.py::test_x"
+    lines[499] = "make: *** [Makefile:4: all] Error 2"
+    job = await logs.arrives("\n".join(lines))
+    page = f"/{UPSTREAM}/job/{job.id}/log"
+    _, text = await bot.get(f"{page}?line=700")
+    assert f'<a href="{page}?line=500#L500">previous error</a>' in text
+    assert f'<a href="{page}?line=900#L900">next error</a>' in text
+    _, text = await bot.get(f"{page}?line=500")
+    assert (
+        f'<a href="{page}?line=10#L10">previous error</a>' in text
+    )  # the first error of the build, whatever won
+    _, text = await bot.get(f"{page}?line=1")
+    assert "previous error" not in text
+    assert f'<a href="{page}?line=10#L10">line 10</a> (first build error)' in text

@@ -57,9 +57,10 @@ async def test_lines_that_match_in_all_logs_of_a_commit(bot, commit):
     assert "/logs?q=boom" not in (await bot.get(f"/{UPSTREAM}/commit/{commit.head_sha}/logs"))[1]
 
 
-async def test_the_commit_leads_to_the_search(bot, commit):
-    _, page = await bot.get(f"/{UPSTREAM}/commit/{commit.head_sha}")
-    assert f'href="/{UPSTREAM}/commit/{commit.head_sha}/logs"' in page
+async def test_the_commit_and_its_runs_lead_to_the_search(bot, commit):
+    for path in (f"commit/{commit.head_sha}", f"run/{commit.id}"):
+        _, page = await bot.get(f"/{UPSTREAM}/{path}")
+        assert f'href="/{UPSTREAM}/commit/{commit.head_sha}/logs"' in page
 
 
 async def test_twenty_lines_of_a_job(bot, commit):
