@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches, column_ids, stale_days, stored_cells
+from bot.ci.trunk import branches, column_ids, runner_labels, stale_days, stored_cells
 from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.stale_days import DAY
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
 
 TITLE_MOST = 120  # characters
+MERGE = "Merge pull request #"
 GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
 COMMIT = branch_commit.c
@@ -142,14 +143,8 @@ def _cell(job: _Job, name: Named, ids: Mapping[column_ids.Key, int]) -> Mapping[
         "queued_at": job["created_at"],
         "started_at": job["started_at"],
         "completed_at": job["completed_at"] if conclusion else None,
-        "runner_label": runner_label(job["labels"] or []),
+        "runner_label": runner_labels.stored(job["labels"] or []),
     }
-
-
-def runner_label(labels: Sequence[str]) -> str | None:
-    """Return the most specific label of a job: the second of several, since the first is a family's."""
-    chosen = labels[1] if len(labels) > 1 else next(iter(labels), None)
-    return chosen and escaping.one_line(chosen)[:TITLE_MOST]
 
 
 async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:
@@ -229,8 +224,12 @@ def title_of(message: str) -> str:
 
 
 def pull_number(title: str) -> int | None:
-    """Return the number of the pull request that a squashed commit's title ends with, as in "... (#123)"."""
+    """Return the number of the pull request that a commit came from, by the titles that GitHub gives them.
+
+    A squashed one ends with it, as in "... (#123)"; a merge begins with "Merge pull request #123 from".
+    """
     _, found, last = title.rpartition("(#")
     digits = last.removesuffix(")")
-    fits = found and last.endswith(")") and digits.isascii() and digits.isdecimal() and len(digits) < 10
-    return int(digits) if fits else None
+    if not (found and last.endswith(")")):
+        digits = title.removeprefix(MERGE).partition(" from ")[0] if title.startswith(MERGE) else ""
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else None

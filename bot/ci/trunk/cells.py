@@ -46,6 +46,7 @@ _CHARACTERS = {
     "action_required": FAILURE, "queued": QUEUED, "pending": PENDING, "neutral": NEUTRAL, "skipped": SKIPPED,
     "cancelled": CANCELLED,
 }  # fmt: skip
+TESTS_MOST = 20  # that failed, of a cell
 _EVIDENCE = frozenset(("failure", "timed_out"))
 
 
@@ -65,6 +66,8 @@ class Run:
     completed_at: int | None = None
     line: str | None = None  # why it failed, where its log was read
     signature: str | None = None  # of that failure
+    tests_failed: int | None = None  # where its test results were read
+    failed_tests: str | None = None  # some of these: see `failed_tests`
     url: str | None = None  # where a backend's job is shown
 
     @property
@@ -102,6 +105,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     count: tuple[int, int] | None = None  # shards like this, all shards
     line: str | None = None  # why it failed
     signature: str | None = None  # of that failure
+    tests_failed: int | None = None  # in that run; of several shards in all that failed
+    failed_tests: str | None = None  # some of these: see `failed_tests`
 
     @property
     def passed(self) -> bool:
@@ -132,6 +137,12 @@ def cell(runs: Iterable[Run]) -> Cell:
     return details(runs).cell
 
 
+def joined_tests(names: Iterable[str | None]) -> str | None:
+    """Return the failed tests of several runs together, comma separated; of too many the same of the same."""
+    found = {one for each in names if each for one in each.split(",")}
+    return ",".join(sorted(found)[:TESTS_MOST]) or None
+
+
 def details(runs: Iterable[Run]) -> Details:
     """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards."""
     by_shard: defaultdict[int, list[Run]] = defaultdict(list)
@@ -144,8 +155,14 @@ def details(runs: Iterable[Run]) -> Details:
     alike = [each for each in shards if each.cell.character == worst]
     first = max(alike, key=lambda each: _order(each.runs[0]))
     others = [run for each in shards for run in each.runs if run is not first.runs[0]]
+    counts = [each.cell.tests_failed for each in alike if each.cell.tests_failed is not None]
     return Details(
-        cell=msgspec.structs.replace(first.cell, count=(len(alike), len(shards))),
+        cell=msgspec.structs.replace(
+            first.cell,
+            count=(len(alike), len(shards)),
+            tests_failed=sum(counts) if counts else None,
+            failed_tests=joined_tests(each.cell.failed_tests for each in alike),
+        ),
         runs=(first.runs[0], *sorted(others, key=_detail_order)),
     )
 
@@ -164,6 +181,8 @@ def _of_one(runs: Sequence[Run]) -> Details:
         line=told.line,
         signature=told.signature,
         completed_at=decisive.completed_at,
+        tests_failed=told.tests_failed,
+        failed_tests=told.failed_tests,
     )
     return Details(cell=made, runs=(decisive, *others))
 

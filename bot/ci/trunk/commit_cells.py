@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 FOREIGN_EVENTS = frozenset({"workflow_run", "issue_comment", "repository_dispatch"})
 ByColumn = dict[int, Cell]
 
+
+class Outline(NamedTuple):
+    """What there is to know of a commit's cells without reading them: columns, each a bit."""
+
+    passed: int
+    present: int  # that have a cell
+
+
 _SUCCESS = CONCLUSIONS.index("success")
 _WORDS = [[cells.character(state, conclusion) for conclusion in ("", *CONCLUSIONS[1:])] for state in STATES]
 _DECODER = msgspec.msgpack.Decoder(ByColumn)
+_OUTLINE_DECODER = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes])
 
 
 def foreign(runs: Iterable[RunRow]) -> frozenset[int]:
@@ -86,6 +95,8 @@ def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
         completed_at=row.completed_at,
         line=row.line,
         signature=row.signature,
+        tests_failed=row.tests_failed,
+        failed_tests=row.failed_tests,
     )
 
 
@@ -97,6 +108,38 @@ def to_bytes(by_column: ByColumn) -> bytes:
 def from_bytes(stored: bytes) -> ByColumn:
     """Return a commit's cells from what is stored."""
     return _DECODER.decode(stored)
+
+
+def outline(by_column: ByColumn) -> Outline:
+    """Return the outline of a commit's cells."""
+    passed = sum(1 << column for column, cell in by_column.items() if cell.passed)
+    return Outline(passed=passed, present=sum(1 << column for column in by_column))
+
+
+def outline_to_bytes(by_column: ByColumn, mark: int) -> bytes:
+    """Return the outline of a commit's cells as it is stored, with the mark of the commit that it holds for."""
+    passed, present = outline(by_column)
+    first = max(0, (present & -present).bit_length() - 1)
+    length = (max(0, present.bit_length() - first) + 7) // 8
+    bits = [(each >> first).to_bytes(length, "little") for each in (passed, present)]
+    return msgspec.msgpack.encode((mark, first, *bits))
+
+
+def outline_from_bytes(stored: bytes, mark: int) -> Outline | None:
+    """Return an outline from what is stored; None where a job has changed since."""
+    held_for, first, *bits = _OUTLINE_DECODER.decode(stored)
+    if held_for != mark:
+        return None
+    passed, present = (int.from_bytes(each, "little") << first for each in bits)
+    return Outline(passed=passed, present=present)
+
+
+def columns_of(bits: int) -> Iterator[int]:
+    """Yield the columns that are set in the bits of an outline."""
+    while bits:
+        least = bits & -bits
+        yield least.bit_length() - 1
+        bits ^= least
 
 
 def _cell(runs: Sequence[CellRow]) -> Cell:
@@ -112,4 +155,6 @@ def _cell(runs: Sequence[CellRow]) -> Cell:
         completed_at=newest.completed_at,
         line=newest.line,
         signature=newest.signature,
+        tests_failed=newest.tests_failed,
+        failed_tests=newest.failed_tests,
     )

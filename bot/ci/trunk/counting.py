@@ -6,15 +6,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from bot.ci.trunk import runner_labels
 from bot.oot.statistics import histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bot.ci.trunk.grid import Grid, Line
+    from bot.ci.trunk.settings import NamedPatterns
 
 NOTHING = " "  # a commit without a cell
-UNLABELLED = "unknown"
 
 
 class RunTimes(NamedTuple):
@@ -26,7 +27,7 @@ class RunTimes(NamedTuple):
     queued_at: int | None
     started_at: int | None
     completed_at: int | None
-    runner_label: str | None
+    runner_label: str | None  # as stored, see `runner_labels`
 
     @property
     def seconds(self) -> int:
@@ -86,19 +87,21 @@ def column_days(grid: Grid) -> list[ColumnDay]:
     return found
 
 
-def line_sums(grid: Grid, times: Iterable[RunTimes]) -> list[LineSums]:
-    """Return how each commit fared, oldest first."""
+def line_sums(grid: Grid, times: Iterable[RunTimes], runners: NamedPatterns) -> list[LineSums]:
+    """Return how each commit fared, oldest first; `runners` name labels, see `runner_labels`."""
     by_commit: defaultdict[str, list[RunTimes]] = defaultdict(list)
     for one in times:
         by_commit[one.head_sha].append(one)
-    return [_line(grid, line, by_commit.get(line.commit["sha"], [])) for line in reversed(grid.lines)]
+    return [
+        _line(grid, line, by_commit.get(line.commit["sha"], []), runners) for line in reversed(grid.lines)
+    ]
 
 
-def runner_days(times: Iterable[RunTimes]) -> list[RunnerDay]:
+def runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> list[RunnerDay]:
     """Return the jobs of a day by runner label."""
     by_label: defaultdict[str, list[RunTimes]] = defaultdict(list)
     for one in times:
-        by_label[one.runner_label or UNLABELLED].append(one)
+        by_label[runner_labels.counted(one.runner_label, runners)].append(one)
     return [
         RunnerDay(
             label=label,
@@ -110,7 +113,7 @@ def runner_days(times: Iterable[RunTimes]) -> list[RunnerDay]:
     ]
 
 
-def _line(grid: Grid, line: Line, runs: Sequence[RunTimes]) -> LineSums:
+def _line(grid: Grid, line: Line, runs: Sequence[RunTimes], runners: NamedPatterns) -> LineSums:
     began = min((run.queued_at for run in runs if run.queued_at is not None), default=None)
     failed = [
         cell.completed_at
@@ -119,7 +122,7 @@ def _line(grid: Grid, line: Line, runs: Sequence[RunTimes]) -> LineSums:
     ]
     seconds: defaultdict[str, int] = defaultdict(int)
     for run in runs:
-        seconds[run.runner_label or UNLABELLED] += run.seconds
+        seconds[runner_labels.counted(run.runner_label, runners)] += run.seconds
     return LineSums(
         sha=line.commit["sha"],
         verdict=line.verdict,

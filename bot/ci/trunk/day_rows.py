@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CELL, COLUMN, COMMIT = ci_cell.c, ci_column.c, branch_commit.c
 OF_DAY, LINE, RUNNER, EVENT = ci_day.c, ci_line.c, ci_runner_day.c, trunk_event.c
 CANCELLED = CONCLUSIONS.index("cancelled")
+SLICE = 1_000  # rows
 _TIMES = (
     CELL.head_sha, CELL.attempt, (CELL.conclusion == CANCELLED).label("cancelled"), CELL.queued_at, CELL.started_at,
     CELL.completed_at, CELL.runner_label,
@@ -85,17 +86,21 @@ class EventRow(TypedDict):
 
 async def times_of_commits(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunTimes]:
     """Return the times of every run on some commits."""
-    query = sa.select(*_TIMES).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
-    return [RunTimes(*row) for row in await tx.run(query)]
+    return await _times(tx, CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
 
 
 async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[RunTimes]:
     """Return the times of every run created on a day."""
     created = CELL.queued_at.between(day * DAY, (day + 1) * DAY - 1)
-    return [
-        RunTimes(*row)
-        for row in await tx.run(sa.select(*_TIMES).where(CELL.repository_id == repository_id, created))
-    ]
+    return await _times(tx, CELL.repository_id == repository_id, created)
+
+
+async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
+    """Read times of runs, of which a day may have many thousands: other work goes on between the slices."""
+    found: list[RunTimes] = []
+    async for part in tx.slices(sa.select(*_TIMES).where(*conditions), size=SLICE):
+        found += [RunTimes(**row) for row in part]
+    return found
 
 
 async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, int]:

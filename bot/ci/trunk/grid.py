@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks
+from bot.ci.trunk import unstable as unstable_jobs
 from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
 
@@ -69,6 +70,8 @@ class Facts:
     backend_jobs: Sequence[BackendJobRow] = ()
     devices: Mapping[str, str] = field(default_factory=dict)  # of backends, by case folded name
     checks: Sequence[CheckRow] = ()
+    unstable: frozenset[str] = frozenset()  # names in issues
+    required: frozenset[str] = frozenset()  # names of checks that GitHub requires
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,42 +80,49 @@ class _Named:
 
     workflow: str
     source: Source
-    flags: str
+    unstable: bool
+    required: bool  # by GitHub
 
 
 class _Gathered:
-    """Cells by commit and name, and what is known of each name."""
+    """What is known of each name, and the cells that are not of upstream's jobs, by commit and name."""
 
     def __init__(self) -> None:
-        self.cells: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
+        self.others: list[tuple[str, str, Cell]] = []
         self.named: dict[str, _Named] = {}
 
-    def name(self, name: str, workflow: str, source: Source, flags: str = "") -> None:
+    def name(
+        self, name: str, workflow: str, source: Source, *, unstable: bool = False, required: bool = False
+    ) -> None:
         """Note a name. Aliases may join two workflows: the first by name is the column's."""
-        known = self.named.setdefault(name, _Named(workflow=workflow, source=source, flags=flags))
-        known.flags = max(known.flags, flags)
+        new = _Named(workflow=workflow, source=source, unstable=unstable, required=required)
+        known = self.named.setdefault(name, new)
+        known.unstable |= unstable
+        known.required |= required
         if workflow < known.workflow:
             known.workflow, known.source = workflow, source
-
-    def add(self, sha: str, name: str, cell: Cell) -> None:
-        """Add a cell; of two under one name, which only an odd name of a job brings about, the worse."""
-        found = self.cells[sha]
-        both = [cell, found[name]] if name in found else [cell]
-        found[name] = min(both, key=lambda one: cells.WORST.index(one.character))
 
 
 def build(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Grid:
     """Return the grid of some commits; with `shards`, for which `jobs` are needed, every shard has a column."""
-    gathered = _gather(facts, settings, shards=shards)
+    jobs = facts.cells
+    if shards:
+        jobs = commit_cells.made(facts.jobs, commit_cells.foreign(facts.runs), shards=True)
+    shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
+    gathered = _gather(facts, settings, jobs, shown, shards=shards)
     columns = _columns(gathered, settings)
     places = {column.name: place for place, column in enumerate(columns)}
-    by_commit: dict[str, dict[int, Cell]] = defaultdict(dict)
-    for sha, found in gathered.cells.items():
-        by_commit[sha] = {places[name]: cell for name, cell in found.items()}
+    place_of = {key: places[name] for key, name in shown.items() if name in places}
+    by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
+    for sha, found in jobs.items():  # there are many thousands
+        by_commit[sha] = {place_of[key]: cell for key, cell in found.items() if key in place_of}
+    for sha, name, cell in gathered.others:
+        _add(by_commit[sha], places[name], cell)
     _add_awaited(by_commit, columns, facts)
     gone = lines.gone(facts.commits)
+    blocking = frozenset(place for place, column in enumerate(columns) if column.blocking)
     made = tuple(
-        _line(commit, commit["sha"] in gone, by_commit.get(commit["sha"], {}), columns)
+        _line(commit, commit["sha"] in gone, by_commit.get(commit["sha"], {}), blocking)
         for commit in facts.commits
     )
     return Grid(columns=columns, lines=made)
@@ -132,44 +142,75 @@ def runs_of(facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = 
     return cells.details(runs).runs if runs else ()
 
 
-def _gather(facts: Facts, settings: TrunkSettings, *, shards: bool) -> _Gathered:
+def _add(found: dict[int, Cell], place: int, cell: Cell) -> None:
+    """Add a cell; of two at one place, which only an odd name of a job brings about, the worse."""
+    both = [cell, found[place]] if place in found else [cell]
+    found[place] = min(both, key=lambda one: cells.WORST.index(one.character))
+
+
+def _gather(
+    facts: Facts,
+    settings: TrunkSettings,
+    jobs: Mapping[str, ByColumn],
+    shown: Mapping[int, str | None],
+    *,
+    shards: bool,
+) -> _Gathered:
     gathered = _Gathered()
-    shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
-    by_commit = facts.cells
-    if shards:
-        by_commit = commit_cells.made(facts.jobs, commit_cells.foreign(facts.runs), shards=True)
     seen: set[int] = set()
-    for sha, found in by_commit.items():
+    for found in jobs.values():
         seen.update(found)
-        gathered.cells[sha] = {name: cell for key, cell in found.items() if (name := shown.get(key))}
+    required, unstable = required_checks.jobs(facts.required), unstable_jobs.plain(facts.unstable)
     for key in seen:
         if name := shown.get(key):
-            gathered.name(name, facts.columns[key]["workflow"], "actions", facts.columns[key]["flags"])
+            _name_job(gathered, name, facts.columns[key], unstable, required)
     others: defaultdict[OtherCell, list[Run]] = defaultdict(list)
     for other, run in other_runs.found(facts, settings, shards=shards):
         others[other].append(run)
     for other, runs in others.items():
-        gathered.name(other.name, other.workflow, other.source)
-        gathered.add(other.sha, other.name, cells.cell(runs))
+        # a run that never started has none of the jobs that may be required
+        is_required = other.source == "actions" or (other.source == "check" and other.check in required)
+        gathered.name(other.name, other.workflow, other.source, required=bool(required) and is_required)
+        gathered.others.append((other.sha, other.name, cells.cell(runs)))
     return gathered
+
+
+def _name_job(
+    gathered: _Gathered, name: str, column: ColumnRow, unstable: frozenset[str], required: frozenset[str]
+) -> None:
+    gathered.name(
+        name,
+        column["workflow"],
+        "actions",
+        unstable="unstable" in column["flags"].split(",")
+        or unstable_jobs.covers(unstable, column["workflow"], column["job"]),
+        required=column["job"] in required,
+    )
 
 
 def _columns(gathered: _Gathered, settings: TrunkSettings) -> tuple[Column, ...]:
     order = {name: place for place, (name, _) in enumerate(settings.ci_groups)}
     order |= {name: len(order) + place for place, name in enumerate((OTHER, BACKENDS, CHECKS, UNSTABLE))}
-    made = [_column(name, known, settings) for name, known in gathered.named.items()]
+    # where GitHub requires none of these, all of them block
+    named = bool(settings.ci_blocking) or any(
+        one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
+    )
+    made = [_column(name, known, settings, named=named) for name, known in gathered.named.items()]
     return tuple(sorted(made, key=lambda one: (order[one.group], one.workflow, one.name)))
 
 
-def _column(name: str, known: _Named, settings: TrunkSettings) -> Column:
+def _column(name: str, known: _Named, settings: TrunkSettings, *, named: bool) -> Column:
     group = {"oot": BACKENDS, "check": CHECKS}.get(known.source)
     if group is None:
-        unstable = "unstable" in known.flags.split(",")
-        group = UNSTABLE if unstable else name_patterns.first(settings.ci_groups, name) or OTHER
-    if settings.ci_blocking:
-        blocking = any(name_patterns.compiled(each).search(name) for each in settings.ci_blocking)
+        group = UNSTABLE if known.unstable else name_patterns.first(settings.ci_groups, name) or OTHER
+    if group == UNSTABLE:
+        blocking = False
+    elif named:
+        blocking = known.required or any(
+            name_patterns.compiled(each).search(name) for each in settings.ci_blocking
+        )
     else:
-        blocking = known.source == "actions" and group != UNSTABLE
+        blocking = known.source == "actions"
     return Column(name=name, workflow=known.workflow, group=group, source=known.source, blocking=blocking)
 
 
@@ -185,8 +226,8 @@ def _add_awaited(by_commit: dict[str, dict[int, Cell]], columns: Sequence[Column
                 by_commit[sha].setdefault(place, Cell(character=cells.NONE_YET))
 
 
-def _line(commit: CommitRow, gone: bool, found: dict[int, Cell], columns: Sequence[Column]) -> Line:
-    deciding = [cell for place, cell in found.items() if columns[place].blocking]
+def _line(commit: CommitRow, gone: bool, found: dict[int, Cell], blocking: frozenset[int]) -> Line:
+    deciding = [cell for place, cell in found.items() if place in blocking]
     characters = {cell.character for cell in deciding}
     verdict: Verdict = "none"
     if characters & (cells.FAILED | {cells.CANCELLED}):

@@ -14,18 +14,23 @@ from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, rows
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.core.links import web_url
-from bot.web import access, parameters
+from bot.web import access, blocks, parameters
 from bot.web.app_keys import CONTEXT
+from bot.web.blocks import CellSubject
 from bot.web.html import page, render
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from bot.ci.trunk.cells import Cell, Run
     from bot.ci.trunk.grid import Column, Line
     from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.reading import Branch
+    from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
+    from bot.web.blocks import BlockLine
 
 TEMPLATES = Path(__file__).parent / "templates"
 RUNNING = 30  # seconds until a page on which something runs is reloaded
@@ -42,6 +47,7 @@ class Opened:
     cell: Cell
     runs: tuple[Run, ...]
     more: int
+    beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
 
 
 async def home(tx: Transaction, settings: Settings, hidden: Hidden) -> str | None:
@@ -90,7 +96,7 @@ async def hud(request: web.Request) -> web.Response:
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
         facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
         found = grid.build(facts, settings, shards=chosen.shards)
-        opened = await _opened(tx, context.settings, branch, found, chosen)
+        opened = await _opened(tx, context, branch, found, chosen)
         deleted = await branches.deleted_at(tx, branch.repository["repository_id"], branch.name)
         known = [] if commits else await rows.branches(tx, branch.repository["repository_id"])
     running = any(line.verdict == "running" for line in found.lines)
@@ -125,8 +131,9 @@ def _address(branch: Branch, name: str) -> str:
 
 
 async def _opened(
-    tx: Transaction, settings: Settings, branch: Branch, found: grid.Grid, chosen: Filter
+    tx: Transaction, context: Context, branch: Branch, found: grid.Grid, chosen: Filter
 ) -> Opened | None:
+    settings = context.settings
     cell = hud_view.find(found, chosen.cell) if chosen.cell else None
     if cell is None:
         return None
@@ -134,4 +141,26 @@ async def _opened(
     facts = await reading.facts(tx, settings, branch, [line.commit], jobs=True)
     runs = grid.runs_of(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
     more = max(0, len(runs) - RUNS_MOST)
-    return Opened(line=line, column=column, cell=shown, runs=runs[:RUNS_MOST], more=more)
+    runs = runs[:RUNS_MOST]
+    return Opened(
+        line=line,
+        column=column,
+        cell=shown,
+        runs=runs,
+        more=more,
+        beside=await _beside(tx, context, branch, line, runs) if column.source == "actions" else {},
+    )
+
+
+async def _beside(
+    tx: Transaction, context: Context, branch: Branch, line: Line, runs: tuple[Run, ...]
+) -> dict[str, list[BlockLine]]:
+    """Return what other features know of upstream's jobs."""
+    subject = CellSubject(
+        repo=branch.repository["full_name"],
+        repository_id=branch.repository["repository_id"],
+        sha=line.commit["sha"],
+        job_ids=frozenset(int(run.id) for run in runs if run.id.isdigit()),
+    )
+    found = await blocks.cell_lines(context.features, tx, subject)
+    return {str(job_id): lines for job_id, lines in found.items()}

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from bot.ci.trunk import cells, hud_filter, trouble
 from bot.core import escaping
+from bot.core.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ class ShownLine:
 
     line: Line
     markup: Markup  # its cells
-    failing: tuple[str, ...]
+    failing: tuple[tuple[str, str], ...]  # names of jobs, and the keys of their columns
     outage: bool
 
     @property
@@ -244,6 +245,7 @@ def _linked(one: Shown, cell: Cell, address: str, *, lone: bool) -> str:
     lone = lone and cell.broken
     words = f"{escaping.shorten(one.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
     words += ", but passed before and after" if lone else ""
+    words += f", {plural(cell.tests_failed, 'failed test')}" if cell.tests_failed else ""
     if cell.line:
         words += f": {escaping.shorten(cell.line, LINE_MOST)}"
     title = escape(escaping.one_line(words))
@@ -257,9 +259,10 @@ def _count(cell: Cell) -> str:
     return f"<sub>{cell.count[0]}/{cell.count[1]}</sub>" if cell.count else ""
 
 
-def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[str, ...]:
+def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[tuple[str, str], ...]:
     places = sorted(at for at, cell in line.cells.items() if at in wanted and cell.broken)
-    return tuple(grid.columns[place].name for place in places[:FAILING_MOST])
+    names = [grid.columns[place].name for place in places[:FAILING_MOST]]
+    return tuple((name, key_of(name)) for name in names)
 
 
 def _broken(grid: Grid, place: int, found: Breakage) -> Broken:

@@ -6,14 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import grid, name_patterns, reading, rows
+from bot.ci.trunk import grid, lines, name_patterns, reading, rows
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from bot.ci.trunk.commit_cells import ByColumn
+    from bot.ci.trunk.commit_cells import Outline
     from bot.ci.trunk.grid import Column, Facts, Grid
     from bot.ci.trunk.reading import Branch
     from bot.ci.trunk.rows import CommitRow
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BLOCKING = "blocking"
 WINDOW = 50  # newest commits: columns without a cell there are not asked for
 SEARCHED = 400  # commits
+FIRST_READ = 5  # candidates: nearly always one of them is good
 BACKENDS_MOST = 20
 
 
@@ -46,38 +47,36 @@ async def find(
     devices = await reading.devices(tx)
     wanted = _selection(jobs, [devices.get(name.casefold(), name) for name in backends])
     commits, _ = await reading.newest(tx, branch, before=None, limit=SEARCHED)
-    facts = await reading.facts(tx, settings, branch, commits[:WINDOW])
-    found = grid.build(facts, options)
-    selected = {column.name: column for column in found.columns if wanted(column)}
-    _check(selected.keys(), backends, devices)
-    good = _newest(found, selected.keys())
-    if good is None:
-        for commit in await _candidates(
-            tx, branch, commits[WINDOW:], await _ids(tx, facts, selected, options)
-        ):
-            one = grid.build(await reading.facts(tx, settings, branch, [commit]), options)
-            if good := _newest(one, selected.keys()):
-                break
-    if good is None:
-        detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
-        raise Rejected(404, "no_good_commit", detail)
-    return LastGood(commit=good, columns=len(selected))
+    outlines = await reading.outlines(tx, branch.repository["repository_id"], [row["sha"] for row in commits])
+    facts = await reading.facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
+    selected = {column.name for column in grid.build(facts, options).columns if wanted(column)}
+    _check(selected, backends, devices)
+    candidates = _candidates(commits, outlines, await _ids(tx, facts, selected, options))
+    start, size = 0, FIRST_READ
+    while start < len(candidates):
+        read = await reading.facts(tx, settings, branch, candidates[start : start + size])
+        if good := _newest(grid.build(read, options), selected):
+            return LastGood(commit=good, columns=len(selected))
+        start, size = start + size, WINDOW
+    detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
+    raise Rejected(404, "no_good_commit", detail)
 
 
-async def _candidates(
-    tx: Transaction, branch: Branch, commits: Sequence[CommitRow], ids: Collection[frozenset[int]]
+def _candidates(
+    commits: Sequence[CommitRow], outlines: Mapping[str, Outline], ids: Collection[frozenset[int]]
 ) -> list[CommitRow]:
     """Return the commits that may be good: those without stored cells, and those where every job of upstream passed.
 
     `ids` holds the columns of each selected job.
     """
-    shas = [row["sha"] for row in commits]
-    stored = await reading.stored(tx, branch.repository["repository_id"], shas)
-    return [row for row in commits if row["sha"] not in stored or _all_passed(stored[row["sha"]], ids)]
-
-
-def _all_passed(found: ByColumn, ids: Collection[frozenset[int]]) -> bool:
-    return all(any(key in found and found[key].passed for key in each) for each in ids)
+    gone = lines.gone(commits)
+    wanted = [sum(1 << key for key in each) for each in ids]
+    return [
+        row
+        for row in commits
+        if row["sha"] not in gone
+        and ((known := outlines.get(row["sha"])) is None or all(known.passed & each for each in wanted))
+    ]
 
 
 async def _ids(
@@ -124,6 +123,6 @@ def _newest(found: Grid, selected: Collection[str]) -> CommitRow | None:
     if len(places) < len(selected):
         return None
     for line in found.lines:
-        if not line.gone and all((cell := line.cells.get(at)) is not None and cell.passed for at in places):
+        if all((cell := line.cells.get(at)) is not None and cell.passed for at in places):
             return line.commit
     return None

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import budget, scope
-from bot.ci.trunk import branches, cell_index, rows, stale_days
+from bot.ci.trunk import branches, cell_index, required_checks, rows, stale_days
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.stale_days import DAY, Place
 from bot.ci.trunk.tables import branch_commit
@@ -53,6 +53,7 @@ async def run(context: Context, _task: Task) -> None:
             repository = await rows.repository(tx, await watched.ids(tx, repo))
             names = await _watched(tx, context.settings, repository) if repository else []
         for branch in names:
+            assert repository is not None
             try:
                 found = await listed(context, repo, branch, page=1)
             except (
@@ -60,10 +61,10 @@ async def run(context: Context, _task: Task) -> None:
             ) as error:  # deleted meanwhile, or not granted: the others can still be listed
                 log.warning("a branch cannot be listed", repo=repo, branch=branch, reason=str(error))
                 continue
-            assert repository is not None
             async with context.store.transaction() as tx:
                 since = tx.now - context.settings.record_retention_days * DAY
                 await store(tx, repository["repository_id"], branch, found, newest=True, since=since)
+            await required_checks.refresh(context, repo, repository["repository_id"], branch)
 
 
 async def listed(context: Context, repo: str, branch: str, *, page: int) -> list[Listed]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PATTERNS_MOST = 200
 CHARACTERS_MOST = 500
+NAMES_MOST = 20_000  # whose place on the grid is remembered
 
 
 def check(patterns: Sequence[str]) -> None:
@@ -48,7 +49,8 @@ def compiled(pattern: str) -> Any:
         raise ValueError(f"{pattern[:80]!r} is no pattern: {words}") from None
 
 
-def first(named: Iterable[tuple[str, str]], text: str) -> str | None:
+@lru_cache(maxsize=NAMES_MOST)
+def first(named: tuple[tuple[str, str], ...], text: str) -> str | None:
     """Return the name of the first pattern that matches anywhere in a text."""
     return next((name for name, pattern in named if compiled(pattern).search(text)), None)
 
@@ -68,10 +70,17 @@ def column_name(column: ColumnRow, settings: TrunkSettings) -> str | None:
 
 def shown_name(workflow: str, name: str, settings: TrunkSettings) -> str | None:
     """Return the name of a column on the grid, None where it is left out; `name` begins with the workflow's."""
+    return _shown(workflow, name, settings.ci_hide, settings.ci_aliases)
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def _shown(
+    workflow: str, name: str, hide: tuple[str, ...], aliases: tuple[tuple[str, str], ...]
+) -> str | None:
     parts = (workflow.casefold(), name.removeprefix(f"{workflow} / ").casefold())
-    if any(fnmatchcase(part, glob.casefold()) for glob in settings.ci_hide for part in parts):
+    if any(fnmatchcase(part, glob.casefold()) for glob in hide for part in parts):
         return None
-    return replaced(settings.ci_aliases, name)
+    return replaced(aliases, name)
 
 
 def joined(columns: Mapping[int, ColumnRow], settings: TrunkSettings) -> dict[int, int]:

@@ -171,7 +171,9 @@ async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue]]:
         jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
         days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
         now = tx.now
-    return branch.repository["full_name"], runner_queue.queues(jobs, days, now=now, today=today)
+    runners = _options(request).ci_runners
+    found = runner_queue.queues(jobs, days, now=now, today=today, runners=runners)
+    return branch.repository["full_name"], found
 
 
 def _metrics(request: web.Request, found: _Window) -> TrunkMetrics:

@@ -28,6 +28,7 @@ class OtherCell(NamedTuple):
     name: str  # of the column
     workflow: str
     source: Source
+    check: str = ""  # the name of the check run that it is
 
 
 Found = tuple[OtherCell, Run]
@@ -82,7 +83,7 @@ def _checks(facts: Facts) -> Iterator[Found]:
     for row in facts.checks:
         name = f"checks / {row['app_slug'] or 'app'} / {row['name'] or ''}"
         yield (
-            OtherCell(row["head_sha"], name, "checks", "check"),
+            OtherCell(row["head_sha"], name, "checks", "check", row["name"] or ""),
             Run(
                 id=str(row["id"]),
                 status=row["status"] or "",

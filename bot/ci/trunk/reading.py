@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import commit_cells, lines, name_patterns, rows
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, rows, unstable
+from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.grid import Facts
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
@@ -15,7 +16,7 @@ from bot.oot.allowlist import rows as allowlists
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from bot.ci.trunk.commit_cells import ByColumn
+    from bot.ci.trunk.commit_cells import ByColumn, Outline
     from bot.ci.trunk.rows import CommitRow, RepositoryRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -25,6 +26,7 @@ DAY = 86_400_000
 # the clocks of authors are off by that much at most, or their commits are shown in the order of these clocks
 SKEW = 7 * DAY
 LINES_MOST = 500
+UNREAD = Cell(character=cells.OTHER)
 BEYOND = 50  # commits read beyond those shown, so that the order holds at the end of a page
 
 
@@ -82,14 +84,22 @@ async def facts(
     *,
     only: Collection[int] | None = None,
     jobs: bool = False,
+    outlined: Mapping[str, Outline] | None = None,
 ) -> Facts:
     """Return everything that ran on some commits, with `jobs` also the single runs of upstream's jobs.
 
-    With `only`, columns other than these may be missing.
+    With `only`, columns other than these may be missing. The cells of commits that are `outlined` are left out: only
+    that there are some is told, for whoever wants to know the columns.
     """
     identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
     options = settings.of(TrunkSettings)
-    found = {} if jobs else await stored(tx, identifier, shas)
+    found = {
+        sha: dict.fromkeys(commit_cells.columns_of(outline.present), UNREAD)
+        for sha, outline in (outlined or {}).items()
+        if sha in shas
+    }
+    if not jobs:
+        found |= await stored(tx, identifier, [sha for sha in shas if sha not in found])
     read = await rows.cells(tx, identifier, [sha for sha in shas if sha not in found], only)
     ids = {key for of_commit in found.values() for key in of_commit}
     ids |= {key for row in read for key in (row.column_id, row.numbered_column_id) if key is not None}
@@ -97,7 +107,11 @@ async def facts(
     joined = name_patterns.joined(columns, options)
     if twice := [sha for sha, of_commit in found.items() if _joins(of_commit, joined)]:
         read += await rows.cells(tx, identifier, twice, only)
-    runs = await rows.runs(tx, identifier, shas)
+    made_now = {row.head_sha for row in read}
+    runs = await rows.runs(tx, identifier, [sha for sha in shas if sha in made_now or sha not in found])
+    runs += await rows.telling_runs(
+        tx, identifier, [sha for sha in shas if sha in found and sha not in made_now]
+    )
     shows_checks = options.ci_checks == "on"
     return Facts(
         commits=commits,
@@ -108,13 +122,26 @@ async def facts(
         backend_jobs=await rows.backend_jobs(tx, branch.names, shas),
         devices=await devices(tx),
         checks=await rows.checks(tx, identifier, shas, ours=settings.app_id) if shows_checks else (),
+        unstable=await unstable.of(tx, identifier),
+        required=await required_checks.of(tx, identifier, branch.name),
     )
 
 
 async def stored(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, ByColumn]:
     """Return the cells of the commits that have them stored: nearly all, in a fraction of the time."""
-    found = await rows.stored_cells(tx, repository_id, shas)
+    found = await rows.stored_cells(tx, repository_id, shas) if shas else {}
     return {sha: commit_cells.from_bytes(row.cells) for sha, row in found.items() if row.cells is not None}
+
+
+async def outlines(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, Outline]:
+    """Return the outlines of the commits that have stored cells."""
+    found = {}
+    for sha, (mark, outline) in (await rows.stored_outlines(tx, repository_id, shas)).items():
+        found[sha] = None if outline is None else commit_cells.outline_from_bytes(outline, mark)
+    # an earlier version did not store them
+    decoded = await stored(tx, repository_id, [sha for sha, outline in found.items() if outline is None])
+    known = {sha: outline for sha, outline in found.items() if outline is not None}
+    return known | {sha: commit_cells.outline(cells) for sha, cells in decoded.items()}
 
 
 def _joins(found: ByColumn, joined: Mapping[int, int]) -> bool:

@@ -6,6 +6,7 @@ leaves a trace.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from bot.ingest import watched
 from bot.oot.statistics import histogram
 
 if TYPE_CHECKING:
+    from bot.ci.trunk.counting import RunTimes
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -52,8 +54,7 @@ async def run(context: Context, _task: Task) -> None:
         branch = of_days[place]
         if branch and place.branch != RUNNERS:
             await _store_cells(context, place)
-        async with context.store.read() as tx:
-            made = await _counted(tx, settings, place, branch) if branch else None
+        made = await _counted(context, place, branch) if branch else None
         async with context.store.transaction() as tx:
             if await stale_days.settle(tx, place, mark) and made:
                 await _write(tx, place, made)
@@ -85,18 +86,28 @@ async def _store_cells(context: Context, place: Place) -> None:
 Rows = dict[sa.Table, list[dict[str, object]]]
 
 
-async def _counted(tx: Transaction, settings: Settings, place: Place, branch: Branch) -> Rows:
-    """Return the rows of a day as they should be."""
-    identifier = place.repository_id
+async def _counted(context: Context, place: Place, branch: Branch) -> Rows:
+    """Return the rows of a day as they should be; counted in a thread, so that nobody else has to wait."""
+    identifier, settings = place.repository_id, context.settings
+    options = settings.of(TrunkSettings)
     if place.branch == RUNNERS:
-        times = await day_rows.times_of_day(tx, identifier, place.day)
-        return {ci_runner_day: [_runner(one) for one in counting.runner_days(times)]}
-    commits = await day_rows.commits_of_day(tx, identifier, branch.name, place.day, limit=COMMITS_MOST)
-    facts = await reading.facts(tx, settings, branch, lines.in_order(commits))
+        async with context.store.read() as tx:
+            times = await day_rows.times_of_day(tx, identifier, place.day)
+        return await asyncio.to_thread(_runner_rows, times, options)
+    async with context.store.read() as tx:
+        commits = await day_rows.commits_of_day(tx, identifier, branch.name, place.day, limit=COMMITS_MOST)
+        shas = [row["sha"] for row in commits]
+        facts = await reading.facts(tx, settings, branch, lines.in_order(commits))
+        times = await day_rows.times_of_commits(tx, identifier, shas)
+        seconds = await day_rows.seconds_by_column(tx, identifier, shas)
+    return await asyncio.to_thread(_branch_rows, facts, times, seconds, options)
+
+
+def _branch_rows(
+    facts: grid.Facts, times: list[RunTimes], seconds: dict[str, int], options: TrunkSettings
+) -> Rows:
     # names as they are now: what is hidden, and what a name was before, may change
-    found = grid.build(facts, replace(settings.of(TrunkSettings), ci_hide=(), ci_aliases=()))
-    times = await day_rows.times_of_commits(tx, identifier, [row["sha"] for row in commits])
-    seconds = await day_rows.seconds_by_column(tx, identifier, [row["sha"] for row in commits])
+    found = grid.build(facts, replace(options, ci_hide=(), ci_aliases=()))
     return {
         ci_day: [
             {
@@ -109,17 +120,22 @@ async def _counted(tx: Transaction, settings: Settings, place: Place, branch: Br
         ],
         ci_line: [
             {"place": at, **{name: getattr(one, name) for name in one.__dataclass_fields__}}
-            for at, one in enumerate(counting.line_sums(found, times))
+            for at, one in enumerate(counting.line_sums(found, times, options.ci_runners))
         ],
     }
 
 
-def _runner(one: counting.RunnerDay) -> dict[str, object]:
+def _runner_rows(times: list[RunTimes], options: TrunkSettings) -> Rows:
     return {
-        "label": one.label,
-        "jobs": one.jobs,
-        "queue": histogram.to_bytes(one.queue),
-        "duration": histogram.to_bytes(one.duration),
+        ci_runner_day: [
+            {
+                "label": one.label,
+                "jobs": one.jobs,
+                "queue": histogram.to_bytes(one.queue),
+                "duration": histogram.to_bytes(one.duration),
+            }
+            for one in counting.runner_days(times, options.ci_runners)
+        ]
     }
 
 
@@ -144,14 +160,9 @@ async def _record_changes(context: Context, branch: Branch) -> None:
     async with context.store.read() as tx:
         commits, _ = await reading.newest(tx, branch, before=None, limit=EVENT_LINES)
         facts = await reading.facts(tx, context.settings, branch, commits)
-    found = grid.build(facts, context.settings.of(TrunkSettings))
-    made = [
-        _event(branch, found, place, change)
-        for place in range(len(found.columns))
-        for change in trouble.changes(found.column(place))
-    ]
+    made, broken = await asyncio.to_thread(_changes, branch, facts, context.settings.of(TrunkSettings))
     async with context.store.transaction() as tx:
-        await gauge.store(tx, branch, gauge.count(found))
+        await gauge.store(tx, branch, broken)
         if made:
             statement = tx.insert(trunk_event)
             keys = [column.name for column in trunk_event.primary_key.columns]
@@ -159,6 +170,19 @@ async def _record_changes(context: Context, branch: Branch) -> None:
                 name: statement.excluded[name] for name in ("state_before", "last_good", "signature", "at")
             }
             await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), made)
+
+
+def _changes(
+    branch: Branch, facts: grid.Facts, options: TrunkSettings
+) -> tuple[list[dict[str, object]], dict[str, int]]:
+    """Return the rows of changes, and how many columns of each group are broken."""
+    found = grid.build(facts, options)
+    made = [
+        _event(branch, found, place, change)
+        for place in range(len(found.columns))
+        for change in trouble.changes(found.column(place))
+    ]
+    return made, gauge.count(found)
 
 
 def _event(branch: Branch, found: grid.Grid, place: int, change: trouble.Change) -> dict[str, object]:

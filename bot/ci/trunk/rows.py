@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 import sqlalchemy as sa
@@ -141,6 +141,8 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     completed_at: int | None
     line: str | None
     signature: str | None
+    tests_failed: int | None
+    failed_tests: str | None
 
 
 _CELL = [CELL[name] for name in CellRow.__struct_fields__]
@@ -209,6 +211,8 @@ async def cells(
     tx: Transaction, repository_id: int, shas: Sequence[str], only: Collection[int] | None = None
 ) -> list[CellRow]:
     """Return every job on some commits, or those of some columns."""
+    if not shas:
+        return []  # of commits with stored cells nothing is asked
     query = sa.select(*_CELL).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
     if only is not None and len(only) <= SHA_OF_SQLITE:
         query = query.where(CELL.column_id.in_(sorted(only)))
@@ -234,6 +238,16 @@ async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str])
     return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in (await tx.run(query)).all()}
 
 
+async def stored_outlines(
+    tx: Transaction, repository_id: int, shas: Sequence[str]
+) -> dict[str, tuple[int, bytes | None]]:
+    """Return the marks of the commits that have stored cells, and their outlines."""
+    query = sa.select(STORED.head_sha, STORED.mark, STORED.outline).where(
+        STORED.repository_id == repository_id, STORED.head_sha.in_(shas), STORED.cells.is_not(None)
+    )
+    return {sha: (mark, outline) for sha, mark, outline in (await tx.run(query)).all()}
+
+
 async def columns(
     tx: Transaction, repository_id: int, ids: Collection[int] | None = None
 ) -> dict[int, ColumnRow]:
@@ -246,9 +260,18 @@ async def columns(
 
 async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
     """Return the workflow runs on some commits, every attempt."""
+    return await tx.rows_as(RunRow, _runs(repository_id, shas)) if shas else []
+
+
+async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
+    """Return those workflow runs on some commits that say more than their jobs: unfinished, or never started."""
+    telling = RUN.status.is_distinct_from("completed") | (RUN.conclusion == "startup_failure")
+    return await tx.rows_as(RunRow, _runs(repository_id, shas).where(telling)) if shas else []
+
+
+def _runs(repository_id: int, shas: Sequence[str]) -> sa.Select[Any]:
     wanted = (RUN[name] for name in RunRow.__annotations__)
-    query = sa.select(*wanted).where(RUN.head_sha.in_(shas), RUN.repository_id == repository_id)
-    return await tx.rows_as(RunRow, query)
+    return sa.select(*wanted).where(RUN.head_sha.in_(shas), RUN.repository_id == repository_id)
 
 
 async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:

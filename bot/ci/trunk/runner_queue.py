@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from bot.ci.trunk import runner_labels
 from bot.ci.trunk.cells import STATES
-from bot.ci.trunk.counting import UNLABELLED
 from bot.oot.statistics import histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.ci.trunk.day_rows import RunnerDayRow, WaitingRow
+    from bot.ci.trunk.settings import NamedPatterns
 
 WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
 WEEK = 7  # days
@@ -37,13 +38,18 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
 
 
 def queues(
-    jobs: Iterable[WaitingRow], days: Sequence[RunnerDayRow], *, now: int, today: int
+    jobs: Iterable[WaitingRow],
+    days: Sequence[RunnerDayRow],
+    *,
+    now: int,
+    today: int,
+    runners: NamedPatterns,
 ) -> list[RunnerQueue]:
     """Return every label, those with the longest wait now first; the last day is today and yesterday."""
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     busy: defaultdict[str, int] = defaultdict(int)
     for job in jobs:
-        label = job["runner_label"] or UNLABELLED
+        label = runner_labels.counted(job["runner_label"], runners)
         if job["state"] == IN_PROGRESS:
             busy[label] += 1
         elif job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:

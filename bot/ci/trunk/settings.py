@@ -111,3 +111,10 @@ class TrunkSettings:
         default=(),
         show=_as_json,
     )
+    ci_runners: NamedPatterns = option(  # noqa: RUF009 - the same
+        "What a job's runner is counted under, pattern (RE2) over its labels to a name: a TOML table, or JSON; "
+        "the first that matches. Unset: its second label, else its first.",
+        aliases,
+        default=(),
+        show=_as_json,
+    )

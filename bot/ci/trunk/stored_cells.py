@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,14 @@ async def _make(store: Store, repository_id: int, shas: Sequence[str]) -> None:
     async with store.read() as tx:
         known = await rows.stored_cells(tx, repository_id, shas)
         foreign = commit_cells.foreign(await rows.runs(tx, repository_id, shas))
-        made = commit_cells.made(await rows.cells(tx, repository_id, shas), foreign)
+        runs = await rows.cells(tx, repository_id, shas)
+    made = await asyncio.to_thread(commit_cells.made, runs, foreign)
     async with store.transaction() as tx:
         for sha, row in sorted(known.items()):
             same = (STORED.repository_id == repository_id, STORED.head_sha == sha, STORED.mark == row.mark)
-            cells = commit_cells.to_bytes(made.get(sha, {}))
-            await tx.run(sa.update(ci_commit).where(*same).values(cells=cells))
+            cells = made.get(sha, {})
+            values = {
+                "cells": commit_cells.to_bytes(cells),
+                "outline": commit_cells.outline_to_bytes(cells, row.mark),
+            }
+            await tx.run(sa.update(ci_commit).where(*same).values(values))

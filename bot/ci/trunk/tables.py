@@ -37,10 +37,11 @@ ci_cell = sa.Table(  # one job of GitHub on a commit: the narrow copy of workflo
     column("queued_at", Big),
     column("started_at", Big),
     column("completed_at", Big),
-    column("runner_label", sa.Text),
+    column("runner_label", sa.Text),  # all that the job asks for: see bot.ci.trunk.runner_labels
     column("signature", sa.Text),  # of the failure, where its log was read
     column("line", sa.Text),  # the line that says why it failed
     column("tests_failed", sa.Integer),
+    column("failed_tests", sa.Text),  # some of these: see bot.ci.trunk.failed_tests
     sa.PrimaryKeyConstraint("repository_id", "head_sha", "column_id", "job_id", name="pk_ci_cell"),
     sa.Index("ix_ci_cell_job", "repository_id", "job_id"),
     sa.Index("ix_ci_cell_queued_at", "repository_id", "queued_at"),
@@ -52,7 +53,8 @@ ci_commit = sa.Table(  # a commit that jobs ran on, with its cells made once unt
     must("repository_id", Big),
     must("head_sha", sa.Text),
     must("mark", Big),  # random, replaced each time a job or run of the commit changes
-    column("cells", sa.LargeBinary),  # see bot.ci.trunk.commit_cells; null: to be made again
+    column("cells", sa.LargeBinary),  # see bot.ci.trunk.commit_cells, as for the next; null: to be made again
+    column("outline", sa.LargeBinary),
     sa.PrimaryKeyConstraint("repository_id", "head_sha", name="pk_ci_commit"),
 )
 
@@ -156,6 +158,24 @@ ci_broken = sa.Table(  # how many columns are broken, as last counted
     must("column_group", sa.Text),
     must("broken", sa.Integer),
     sa.PrimaryKeyConstraint("repository_id", "branch", "column_group", name="pk_ci_broken"),
+)
+
+ci_unstable = sa.Table(  # jobs that open issues call unstable
+    "ci_unstable",
+    metadata,
+    must("repository_id", Big),
+    must("name", sa.Text),  # as an issue has it
+    sa.PrimaryKeyConstraint("repository_id", "name", name="pk_ci_unstable"),
+)
+
+branch_rule = sa.Table(  # the checks that GitHub requires on a branch
+    "branch_rule",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    column("contexts", Json),  # their names; null: GitHub has never said
+    must("asked_at", Big),
+    sa.PrimaryKeyConstraint("repository_id", "branch", name="pk_branch_rule"),
 )
 
 trunk_branch = sa.Table(  # whether a branch was deleted: the later of the two times tells

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from bot.ci.trunk.cells import FAILED, FLAKY, PASSED, SUCCESS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 
 Column = Sequence["Cell | None"]
 BROKEN_AFTER = 3  # failures in a row
+SAME_TEST_AFTER = 2  # failures in a row, if a test fails in all of them that the job passed before
 OUTAGE_FROM = 10  # columns failing on one commit
 STALE_AFTER = 3  # commits without a result
+EVIDENCE = PASSED | FAILED
 
 
 class State(StrEnum):
@@ -79,14 +83,15 @@ def outages(columns: Sequence[Column]) -> frozenset[int]:
     failing = [0] * lines
     for column in columns:
         for place, cell in enumerate(column):
-            failing[place] += cell is not None and cell.broken
+            if cell is not None and cell.character in FAILED:
+                failing[place] += 1
     return frozenset(place for place, count in enumerate(failing) if count >= OUTAGE_FROM)
 
 
 def breakage(column: Column) -> Breakage | None:
     """Return since when a column is broken, None where it is not."""
     last = None
-    for change in changes(column):
+    for change in changes(column) if not _passes(column) else ():
         last = change
     if last is None or last.after is not State.BROKEN:
         return None
@@ -101,39 +106,59 @@ def breakage(column: Column) -> Breakage | None:
 
 def flakes(column: Column) -> frozenset[int]:
     """Return the commits on which it was a flake: a pass on a second try, or a lone failure between two passes."""
-    seen = list(_evidence(column))
+    seen = [
+        (place, cell.character) for place, cell in enumerate(column) if cell and cell.character in EVIDENCE
+    ]
     lone = {
         place
-        for (_, newer), (place, cell), (_, older) in zip(seen, seen[1:], seen[2:], strict=False)
-        if cell.broken and newer.character == older.character == "O"
+        for (_, newer), (place, character), (_, older) in zip(seen, seen[1:], seen[2:], strict=False)
+        if newer == older == SUCCESS and character in FAILED
     }
-    return frozenset(lone | {place for place, cell in seen if cell.character == "F"})
+    return frozenset(lone | {place for place, character in seen if character == FLAKY})
 
 
 def state(column: Column) -> State:
     """Return how a column stands now."""
+    if is_stale(column):
+        return State.UNKNOWN
     last = State.OK
-    for change in changes(column):
+    for change in changes(column) if not _passes(column) else ():
         last = change.after
-    return State.UNKNOWN if is_stale(column) else last
+    return last
 
 
 def is_stale(column: Column) -> bool:
     """Whether none of the newest commits has a result."""
-    return not any(cell is not None and (cell.passed or cell.broken) for cell in column[:STALE_AFTER])
+    return not any(cell is not None and cell.character in EVIDENCE for cell in column[:STALE_AFTER])
+
+
+def _passes(column: Column) -> bool:
+    """Whether the newest result is a clean pass: whatever was before, nothing is wrong now."""
+    for cell in column:
+        if cell is not None and cell.character in EVIDENCE:
+            return cell.character == SUCCESS
+    return True
 
 
 def changes(column: Column) -> Iterator[Change]:
-    """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken."""
-    if not any(cell is not None and cell.broken for cell in column):
+    """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken.
+
+    Failures in a row with a test in common, which the pass before them had not, need no third one to be a breakage.
+    """
+    if not any(cell is not None and cell.character in FAILED for cell in column):
         return  # nearly all columns
     failures: list[int] = []
     now, good, before_streak = State.OK, None, None
+    common: frozenset[str] = frozenset()  # tests that failed in all of these
     for place, cell in reversed(list(_evidence(column))):
         if cell.broken:
             before_streak = good if not failures else before_streak
             failures.append(place)
-            after = State.BROKEN if now is State.BROKEN or len(failures) >= BROKEN_AFTER else State.SUSPECT
+            tests = frozenset((cell.failed_tests or "").split(",")) - {""}
+            common = common & tests if len(failures) > 1 else tests
+            same_test = common and before_streak is not None and len(failures) >= SAME_TEST_AFTER
+            broken = now is State.BROKEN or same_test or len(failures) >= BROKEN_AFTER
+            after = State.BROKEN if broken else State.SUSPECT
         elif cell.character == "F" and now is State.BROKEN:
             good = place
             continue
@@ -171,7 +196,7 @@ def _ended(streak: int, broken: int, flaky: int) -> tuple[int, int]:
 def _evidence(column: Column) -> Iterator[tuple[int, Cell]]:
     """Yield the cells that say something, newest first."""
     for place, cell in enumerate(column):
-        if cell is not None and (cell.passed or cell.broken):
+        if cell is not None and cell.character in EVIDENCE:
             yield place, cell
 
 

@@ -119,6 +119,7 @@ async def test_only_what_is_named_blocks(bot):
     ("name", "value", "words"),
     [
         ("CI_GROUPS", '{"GPU": "(?=gpu)"}', "(?=gpu)"),
+        ("CI_RUNNERS", '{"(a": "b"}', "(a"),
         ("CI_ALIASES", '{"(a": "b"}', "(a"),
         ("CI_ALIASES", '{"a": "\\\\2"}', "names group 2"),
         ("CI_BLOCKING", r"ok,(\w)\1", r"(\\w)\\1"),

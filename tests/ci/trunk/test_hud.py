@@ -98,6 +98,10 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     cell = page.partition('<td class=x><a href="')[2].partition("cell=")[2].partition("#")[0]
     opened = await page_text(bot, f"{HUD}?cell={cell}")
     assert "failure in 1 of 2 shards" in opened
+    assert "(no name)" not in opened  # of who started a run: nobody has said
+    assert (
+        page.count(f"cell={cell}#cell") == 2
+    )  # narrow screens have no cells, but the names of jobs that failed
     assert "61" in opened
     assert "That cell is not" in await page_text(bot, f"{HUD}?cell=ffffff.00")
 
@@ -256,3 +260,13 @@ async def test_names_from_outside_are_inert(bot):
     page = (await bot.get(HUD))[1]
     check_escaped(page)
     assert "\u202e" not in page
+
+
+@SQLITE
+async def test_a_merge_leads_to_its_pull_request(bot):
+    await told(
+        bot,
+        push(bot, "A", title="Merge pull request #12 from octocat/patch-1"),
+        push(bot, "B", parent="A", at=1, title="Merge pull request #x from octocat/patch-2"),
+    )
+    assert [line["pr"] for line in (await bot.get(API))[1]["lines"]] == [None, 12]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot.ci.trunk import trunk_numbers
+from bot.ci.trunk.settings import TrunkSettings
 from tests.ci.trunk.branch import COMMITS, job, push, run, told
 from tests.ci.trunk.test_hud import example
 from tests.harness import L3, UPSTREAM
@@ -80,6 +83,30 @@ async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
     assert one["oldest"] >= 600
     assert one["queue_p50"] == 60
     assert "linux.4xlarge 1 10 min" in await page_text(bot, f"/{UPSTREAM}/queue")
+
+
+class TestRunnerNames:
+    """Labels are counted under names that the operator gives them."""
+
+    @pytest.fixture
+    def settings(self, settings):
+        """The settings of a bot that knows its runners."""
+        chosen = TrunkSettings(ci_runners=((r"^npu-(\d+)", r"npu \1"), ("^gpu", "GPUs")))
+        return replace(settings, of_features={**settings.of_features, TrunkSettings: chosen})
+
+    @SQLITE
+    async def test_the_first_pattern_that_any_label_matches_names_it(self, bot):
+        labels = (["self-hosted", "linux", "npu-8.large"], ["gpu.a"], ["gpu.b", "x"], ["other", "gp"], [])
+        await told(bot, push(bot, "A"))
+        for each in labels:
+            event, body = job(bot, f"job {len(each)} {each}", "A")
+            body["workflow_job"]["labels"] = each
+            await told(bot, (event, body))
+        await bot.wait(60)
+        found = {one["label"]: one["jobs"] for one in (await bot.get(QUEUE))[1]["runners"]}
+        assert found == {"npu 8": 1, "GPUs": 2, "gp": 1, "unknown": 1}
+        (line,) = await bot.rows("ci_line")
+        assert set(line["seconds"]) == set(found)
 
 
 @SQLITE
