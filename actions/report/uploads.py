@@ -27,6 +27,7 @@ CALLBACK, UPLOADS = "/api/oot/callback", "/api/oot/uploads"
 TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
 MOST_BYTES = 64 * 1024 * 1024  # of one upload; the bot refuses more
 MOST_FILES = 10_000  # of one archive, for the same reason
+SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that were not dispatched
 REPORTS = {".xml", ".jsonl", ".zip"}
 
 
@@ -133,6 +134,8 @@ def _address(callback: str, report: dict[str, Any], upload: Upload) -> str:
         "job": workflow["job_name"],
         "name": upload.name,
     }
+    if report.get("event_type") in SELF_TRIGGERED:
+        query["event_type"] = report["event_type"]
     path = path[: -len(CALLBACK)] + UPLOADS
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, path, urllib.parse.urlencode(query), ""))
 

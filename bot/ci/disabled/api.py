@@ -94,11 +94,13 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
         hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
         repository = (await reading.find(tx, hidden, repo, "")).repository
         repository_id = repository["repository_id"]
-        made = await sent_lists.last(tx, repository_id, name)
+        made = await sent_lists.wanted(tx, request, repository_id, name)
         if made is None:
             raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
         closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
-        if backend or closed:
+        name_of_own = repository["full_name"].casefold()
+        own = {(repository_id, number) for repo_, number in closed if repo_ == name_of_own}
+        if backend or (own and await rows.known_numbers(tx, own)):  # most pull requests close other issues
             narrowed = await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend)
             made = sent_lists.sealed(narrowed)
     return sent_lists.answer(request, made)
@@ -143,9 +145,9 @@ async def _content(
     """Return a repository's list without some issues; as it was made last where none of them is of the repository."""
     repo, identifier = repository["full_name"], repository["repository_id"]
     if any(one == repo.casefold() for one, _ in closed):
-        return LISTS[name](pull_rows.without(await rows.disabling(tx, identifier), repo, closed))
+        return LISTS[name](pull_rows.without(await rows.listed(tx, identifier), repo, closed))
     made = await sent_lists.last(tx, identifier, name)
-    return dict(msgspec.json.decode(made.body)) if made else {}
+    return dict(msgspec.json.decode(made)) if made else {}
 
 
 def setup(app: web.Application) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.disabled import answer_issue, issue_text, pull_commits, pull_rows, rows, sent_lists
-from bot.ci.disabled.lists import LISTS
+from bot.ci.disabled import answer_issue, issue_text, lists, pull_commits, pull_rows, rows, sent_lists
 from bot.ci.disabled.settings import DisabledSettings
+from bot.ci.trunk import unstable
 from bot.core.errors import GiveUp
 from bot.oot.dispatch.approval import TRUSTED_ASSOCIATIONS, may_write
 
@@ -58,10 +58,11 @@ async def run(context: Context, task: Task) -> None:
         return
     refusals = await _refusals(context, repo, issues)
     read = [_understood(identifier, one, devices, refusals.get(one["author"] or "")) for one in issues]
-    pages = {name: sent_lists.sealed(make(read)) for name, make in LISTS.items()}
+    pages = {name: sent_lists.sealed(make(read)) for name, make in lists.LISTS.items()}
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
         changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
+        await unstable.replace(tx, identifier, lists.unstable_jobs(read))
         await answer_issue.request(context, tx, repo, identifier, read)
     if changed:
         effective = sum(one["listed"] for one in read)

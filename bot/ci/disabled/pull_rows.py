@@ -13,7 +13,7 @@ from bot.ingest.tables import records
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.rows import ListedRow
     from bot.db.transaction import Transaction
 
 Issue = tuple[str, int]  # repository, case folded, and number
@@ -96,6 +96,6 @@ async def forget_closed(tx: Transaction) -> int:
     return (await tx.run(sa.delete(ci_pull_closes).where(~is_open))).rowcount
 
 
-def without(issues: Iterable[DisablingRow], repo: str, closed: Collection[Issue]) -> list[DisablingRow]:
+def without(issues: Iterable[ListedRow], repo: str, closed: Collection[Issue]) -> list[ListedRow]:
     """Return the issues of a repository that are not among those closed."""
     return [one for one in issues if (repo.casefold(), one["number"]) not in closed]

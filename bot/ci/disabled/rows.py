@@ -36,18 +36,23 @@ class IssueRow(TypedDict):
     updated_at: int | None
 
 
-class DisablingRow(TypedDict):
-    """Such an issue as it was understood."""
+class ListedRow(TypedDict):
+    """Such an issue, as far as lists are made of it."""
 
-    repository_id: int
     number: int
     kind: str
     unstable: bool
-    title: str
     author: str | None
     url: str | None
     listed: bool
     entries: Entries
+
+
+class DisablingRow(ListedRow):
+    """Such an issue as it was understood."""
+
+    repository_id: int
+    title: str
     problems: list[str]
     created_at: int | None
     updated_at: int | None
@@ -96,6 +101,15 @@ async def disabling(tx: Transaction, repository_id: int) -> list[DisablingRow]:
     return await tx.rows_as(DisablingRow, query.order_by(ci_disabling.c.number))
 
 
+async def listed(tx: Transaction, repository_id: int) -> list[ListedRow]:
+    """Return the issues of a repository that have an effect, by number."""
+    c = ci_disabling.c
+    query = sa.select(c.number, c.kind, c.unstable, c.author, c.url, c.listed, c.entries)
+    return await tx.rows_as(
+        ListedRow, query.where(c.repository_id == repository_id, c.listed).order_by(c.number)
+    )
+
+
 async def one(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
     """Return one issue as it was understood."""
     query = sa.select(ci_disabling).where(
@@ -121,6 +135,7 @@ async def replace(tx: Transaction, repository_id: int, issues: Sequence[Disablin
             sa.delete(ci_disabling).where(mine, tx.among([ci_disabling.c.number], [(n,) for n in gone]))
         )
     changed = [row for row in issues if _plain(row) != _plain(known.get(row["number"]))]
+    tx.note_changed("ci_disabling", [*(known[number] for number in gone), *changed])
     if changed:
         insert = tx.insert(ci_disabling)
         new: Mapping[str, Any] = {

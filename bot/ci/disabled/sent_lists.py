@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 CONTROL = "public, max-age=300"
 LIST = ci_list.c
-
-
-class _ListRow(TypedDict):
-    body: bytes
-    gzipped: bytes
-    etag: str
 
 
 def sealed(content: Mapping[str, object]) -> CachedPage:
@@ -46,13 +40,34 @@ async def store(tx: Transaction, repository_id: int, name: str, page: CachedPage
     return True
 
 
-async def last(tx: Transaction, repository_id: int, name: str) -> CachedPage | None:
+async def last(tx: Transaction, repository_id: int, name: str) -> bytes | None:
     """Return a list as it was made last."""
-    query = sa.select(LIST.body, LIST.gzipped, LIST.etag)
-    row = await tx.row_as(_ListRow, query.where(LIST.repository_id == repository_id, LIST.name == name))
-    if row is None:
+    query = sa.select(LIST.body).where(LIST.repository_id == repository_id, LIST.name == name)
+    body: bytes | None = (await tx.run(query)).scalar()
+    return body
+
+
+async def wanted(tx: Transaction, request: web.Request, repository_id: int, name: str) -> CachedPage | None:
+    """Return a list as it was made last, with no more of it than the answer to a request needs: it may be large."""
+    mine = (LIST.repository_id == repository_id, LIST.name == name)
+    small = sa.func.length(LIST.gzipped) == 0
+    found = (await tx.run(sa.select(LIST.etag, small.label("small")).where(*mine))).one_or_none()
+    if found is None:
         return None
-    return CachedPage(**row, content_type="application/json; charset=utf-8", expires_at=0)
+    body = gzipped = b""
+    if all(tag.value != found.etag for tag in request.if_none_match or ()):
+        compressed = "gzip" in request.headers.get("Accept-Encoding", "") and not found.small
+        chosen = (
+            await tx.run(sa.select(LIST.gzipped if compressed else LIST.body).where(*mine))
+        ).scalar_one()
+        body, gzipped = (b"", chosen) if compressed else (chosen, b"")
+    return CachedPage(
+        body=body,
+        gzipped=gzipped,
+        etag=found.etag,
+        content_type="application/json; charset=utf-8",
+        expires_at=0,
+    )
 
 
 async def made_at(tx: Transaction, repository_id: int, name: str) -> int | None:

@@ -9,13 +9,14 @@ from bot.ingest.tables import records
 
 ISSUE = records["issue"].c
 # issues that are about CI, by their first word; literals, since a partial index serves only its own condition
+_FIRST = sa.func.substr(ISSUE.title, sa.literal_column("1"), sa.literal_column("9"))
 CANDIDATE = sa.and_(
     ISSUE.state == sa.literal_column("'open'"),
-    sa.func.substr(ISSUE.title, sa.literal_column("1"), sa.literal_column("9")).in_(
-        [sa.literal_column("'DISABLED '"), sa.literal_column("'UNSTABLE '")]
-    ),
+    _FIRST.in_([sa.literal_column("'DISABLED '"), sa.literal_column("'UNSTABLE '")]),
 )
+CLOSED = sa.and_(ISSUE.state == sa.literal_column("'closed'"), _FIRST.in_([sa.literal_column("'DISABLED '")]))
 partial_index("ix_issue_disabling", ISSUE.repository_id, ISSUE.number, where=CANDIDATE)
+partial_index("ix_issue_disabled", ISSUE.repository_id, ISSUE.title, where=CLOSED)
 
 ci_disabling = sa.Table(  # an open issue that names tests or a job, as it was understood
     "ci_disabling",

@@ -23,11 +23,10 @@ from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
-    from bot.web.page_cache import CachedPage
 
 SHARDS_MOST = 1_000
 TESTS_MOST = 20_000
@@ -35,6 +34,8 @@ NAME_MOST = 1_000  # characters of a test
 BODY_MOST = 2 * 1024 * 1024  # bytes
 LONG = 200  # characters of a base name or configuration
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
+_raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_times = msgspec.json.Decoder(dict[str, times.Seconds])
 _names = msgspec.json.Decoder(Annotated[list[Name], Meta(max_length=TESTS_MOST)])
 
 
@@ -58,7 +59,9 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
     """Answer with a list as it was made last."""
     async with request.app[CONTEXT].store.read() as tx:
         repository = await _repository(request, tx)
-        made = await _made(tx, repository, name)
+        made = await sent_lists.wanted(tx, request, repository["repository_id"], name)
+    if made is None:
+        raise _unknown(repository)
     return sent_lists.answer(request, made)
 
 
@@ -91,8 +94,11 @@ async def _divide(request: web.Request, names: Sequence[str]) -> web.Response:
     base_name = parameters.given(request, "base")[:LONG] or times.DEFAULT
     config = parameters.given(request, "config")[:LONG] or times.DEFAULT
     async with request.app[CONTEXT].store.read() as tx:
-        made = await _made(tx, await _repository(request, tx), "test-times")
-    seconds = times.best(msgspec.json.decode(made.body), base_name, config)
+        repository = await _repository(request, tx)
+        made = await sent_lists.last(tx, repository["repository_id"], "test-times")
+    if made is None:
+        raise _unknown(repository)
+    seconds = times.best(_some(made, {times.DEFAULT, base_name}), base_name, config)
     found = shards.divide(names or seconds, seconds, count)
     return send(
         Shards(
@@ -116,12 +122,14 @@ async def _repository(request: web.Request, tx: Transaction) -> RepositoryRow:
     return (await reading.find(tx, hidden, entry.repo, "")).repository
 
 
-async def _made(tx: Transaction, repository: RepositoryRow, name: str) -> CachedPage:
-    made = await sent_lists.last(tx, repository["repository_id"], name)
-    if made is None:
-        detail = f"no times of tests are known of {repository['full_name']} yet"
-        raise Rejected(404, "no_list", detail)
-    return made
+def _unknown(repository: RepositoryRow) -> Rejected:
+    return Rejected(404, "no_list", f"no times of tests are known of {repository['full_name']} yet")
+
+
+def _some(body: bytes, base_names: Collection[str]) -> dict[str, dict[str, times.Seconds]]:
+    """Return times of some base names; of all of them the list may be large."""
+    found = _raw_times.decode(body)
+    return {name: _times.decode(found[name]) for name in base_names if name in found}
 
 
 def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -136,6 +144,7 @@ def setup(app: web.Application) -> None:
         [
             *(web.get(f"/api/ci/{{owner}}/{{repo}}/{name}.json", _handler(name)) for name in NAMES),
             web.get(suggestions_page.ADDRESS, suggestions_page.show),
+            web.get("/api/ci/disabled/{owner}/{repo}/suggestions", suggestions_page.as_json),
             web.get(path, divide),
             web.post(path, divide_posted),
         ]

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from bot.ci.disabled.openapi import NO_BACKEND
-from bot.ci.test_lists import api
+from bot.ci.test_lists import api, suggestions_page
 from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
 
@@ -67,6 +67,15 @@ OPERATIONS = (
         "slowTests",
         "Tests that take more than a minute",
         op.Content(Seconds, "seconds by test", {"test_x (__main__.TestY)": 75.2}),
+    ),
+    _read(
+        "GET /api/ci/disabled/{owner}/{repo}/suggestions",
+        "disableSuggestions",
+        "Tests to disable, and issues to close",
+        suggestions_page.Suggestions,
+        parameters=[*op.repository()],
+        refusals=[NOTHING, UNHEARD, *op.READING],
+        description="404 unless `CI_DISABLE=suggest`.",
     ),
     _read(
         "GET /api/ci/{owner}/{repo}/shards.json",

@@ -1,4 +1,4 @@
-"""Statements behind suggestions: where tests were flaky lately, in trusted jobs."""
+"""Statements behind suggestions: where tests were flaky lately, in trusted jobs, and issues that were closed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.ci.disabled import issue_text
-from bot.ci.test_lists.suggestions import Sample
+from bot.ci.disabled.tables import CLOSED, ISSUE
+from bot.ci.test_lists.suggestions import Issue, Sample
 from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
 from bot.ci.test_results.tables import BASELINE, test_failure, test_job
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 MOST = 20_000  # flaky results looked at, the newest first
+BATCH = 500  # titles in one statement
+ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")  # of authors whose issues may count again
 JOB, FAILURE = test_job.c, test_failure.c
 
 
@@ -64,3 +67,27 @@ async def flaky(tx: Transaction, repository_id: int, *, since: int, devices: Col
         )
         for row in found
     ]
+
+
+async def closed(
+    tx: Transaction, repository_id: int, titles: Collection[str], authors: Collection[str]
+) -> dict[str, Issue]:
+    """Return the newest closed issue of each of these titles, of people whose issues may count again."""
+    trusted = sa.or_(
+        ISSUE.author_association.in_(ASSOCIATIONS),
+        sa.func.lower(ISSUE.user_login).in_(sorted(login.lower() for login in authors)),
+    )
+    found: dict[str, Issue] = {}
+    wanted = sorted(titles)
+    for at in range(0, len(wanted), BATCH):
+        query = sa.select(ISSUE.title, ISSUE.number, ISSUE.html_url).where(
+            CLOSED,
+            ISSUE.repository_id == repository_id,
+            ISSUE.title.in_(wanted[at : at + BATCH]),
+            ISSUE.number.is_not(None),
+            ISSUE.deleted_at.is_(None),
+            trusted,
+        )
+        for row in await tx.run(query.order_by(ISSUE.number)):
+            found[row.title] = Issue(str(row.number), row.html_url or "", closed=True)
+    return found

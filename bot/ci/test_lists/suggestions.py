@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -27,6 +28,7 @@ UNTOUCHED = 14 * 24 * HOUR  # an issue, before it is suggested to be closed
 LABEL = "skipped"
 SAMPLES = 3
 URL_MOST = 7_000  # characters of a link
+NONE: Mapping[str, Issue] = MappingProxyType({})
 
 
 class Sample(NamedTuple):
@@ -41,8 +43,16 @@ class Sample(NamedTuple):
     at: int
 
 
+class Issue(NamedTuple):
+    """An issue that disables a test, or did until it was closed."""
+
+    number: str
+    url: str
+    closed: bool = False
+
+
 class Disable(NamedTuple):
-    """Tests that should be disabled, by a new issue or by adding to one that is there."""
+    """Tests that should be disabled: by a new issue, by adding to one that is there, or by opening one again."""
 
     title: str
     body: str
@@ -50,7 +60,7 @@ class Disable(NamedTuple):
     platforms: tuple[str, ...]
     jobs: int  # in which one of them was flaky
     samples: tuple[Sample, ...]
-    issue: tuple[str, str] | None  # number and address of the one that disables it elsewhere
+    issue: Issue | None  # that disables it elsewhere, or was closed
     nameable: bool  # False: an issue cannot name it
 
 
@@ -64,9 +74,16 @@ class Close(NamedTuple):
 
 
 def to_disable(
-    samples: Iterable[Sample], places: Mapping[int, Place], listed: Tests, now: int
+    samples: Iterable[Sample],
+    places: Mapping[int, Place],
+    listed: Tests,
+    now: int,
+    closed: Mapping[str, Issue] = NONE,
 ) -> list[Disable]:
-    """Return what was flaky in several jobs of the last hours and is not disabled there, most jobs first."""
+    """Return what was flaky in several jobs of the last hours and is not disabled there, most jobs first.
+
+    `closed` holds issues that disabled something once, by their titles.
+    """
     by_test: defaultdict[int, list[Sample]] = defaultdict(list)
     for one in samples:
         if one.at >= now - WINDOW and one.test_id in places:
@@ -75,7 +92,7 @@ def to_disable(
     for test_id, found in by_test.items():
         jobs = {one.generation for one in found}
         if len(jobs) > JOBS_MORE_THAN and max(one.at for one in found) >= now - SEEN_WITHIN:
-            suggested = _single(places[test_id], found, listed)
+            suggested = _single(places[test_id], found, listed, closed)
             if suggested:
                 by_file[places[test_id].file].append(suggested)
     suggestions: list[Disable] = []
@@ -110,6 +127,11 @@ def to_close(
     return found
 
 
+def title_of(test: str) -> str:
+    """Return the title of the issue that disables a test."""
+    return f"{issue_text.DISABLED} {test}"
+
+
 def link(web: str, repo: str, suggestion: Disable) -> str:
     """Return the address of GitHub's form for a new issue, filled in; what is too long is left out at the end."""
     lines = suggestion.body.splitlines()
@@ -134,9 +156,12 @@ def _green(reruns: Sequence[RerunRow], platforms: Sequence[str], flaky: Collecti
     return min(least) if min(least) >= GREEN_LEAST else 0
 
 
-def _single(place: Place, found: Sequence[Sample], listed: Tests) -> Disable | None:
+def _single(
+    place: Place, found: Sequence[Sample], listed: Tests, closed: Mapping[str, Issue]
+) -> Disable | None:
     """Return the suggestion for a test, None where it is disabled already."""
     name = key(place.name, place.suite)
+    title = title_of(name)
     platforms = frozenset(word for one in found for word in one.platforms)
     issue = listed.get(name)
     if issue is not None:
@@ -147,13 +172,13 @@ def _single(place: Place, found: Sequence[Sample], listed: Tests) -> Disable | N
     newest = tuple(sorted(found, key=lambda one: (-one.at, one.generation))[:SAMPLES])
     words = tuple(sorted(platforms))
     return Disable(
-        title=f"{issue_text.DISABLED} {name}",
+        title=title,
         body=_body([f"Platforms: {', '.join(words)}"] if words else [], [name], place.file, jobs),
         tests=(name,),
         platforms=words,
         jobs=jobs,
         samples=newest,
-        issue=issue[:2] if issue else None,
+        issue=Issue(*issue[:2]) if issue else closed.get(title),
         nameable=issue_text.is_test(name),
     )
 

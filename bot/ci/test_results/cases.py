@@ -46,6 +46,7 @@ class Attempt(NamedTuple):
     type: str = ""
     stack: str = ""
     output: str = ""
+    line: int | None = None  # of the case in its file, from 1
 
 
 PASS = Attempt(Outcome.PASSED)

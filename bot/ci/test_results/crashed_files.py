@@ -16,7 +16,7 @@ from bot.ci.test_results.block import Code, code_of
 from bot.ci.test_results.identity import digest
 from bot.ci.test_results.parsed import Exceptional, MergedGroup
 from bot.ci.test_results.rows import DAY, JOB, JobKey
-from bot.ci.test_results.tables import BASELINE, test_class, test_summary
+from bot.ci.test_results.tables import BASELINE, test_class, test_job, test_summary
 from bot.core.errors import GiveUp
 from bot.ingest.tables import records
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from bot.ci.test_results.job_facts import Facts
     from bot.ci.test_results.parsed import Merged
+    from bot.ci.test_results.rows import TestJobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -36,8 +37,9 @@ RUNS = 3
 AGE = 7 * DAY
 JOBS_MOST = 50
 FILES_MOST = 500  # of a job
+AGAIN_MOST = 200  # jobs that are looked at again for one
 NAME = "(no report)"
-RECORD, SUMMARY = records["workflow_job"].c, test_summary.c
+RECORD, RUN, SUMMARY = records["workflow_job"].c, records["workflow_run"].c, test_summary.c
 
 
 async def missing(tx: Transaction, key: JobKey, facts: Facts, merged: Merged) -> list[str]:
@@ -95,6 +97,40 @@ def group(file: str) -> MergedGroup:
         names=msgspec.Raw(msgspec.msgpack.encode([NAME])),
         declared={},
     )
+
+
+async def request_again(tx: Transaction, trusted: TestJobRow) -> None:
+    """Have failed jobs looked at again that began after a trusted one of their name, whose files are known only now.
+
+    A job that left as many reports as the trusted one lacks none of them.
+    """
+    at = trusted["at"]
+    of_run = sa.and_(RUN.repository_id == RECORD.repository_id, RUN.id == RECORD.run_id)
+    of_job = sa.and_(
+        JOB.repository_id == RECORD.repository_id,
+        JOB.run_id == RECORD.run_id,
+        JOB.run_attempt == RECORD.run_attempt,
+        JOB.job_id == RECORD.id,
+    )
+    unread = sa.and_(JOB.job_id.is_(None), RECORD.completed_at <= tx.now - round(AFTER * 1000))
+    joined = records["workflow_run"].join(records["workflow_job"], of_run).outerjoin(test_job, of_job)
+    query = (
+        sa.select(RECORD.repository_id, RECORD.run_id, RECORD.run_attempt, RECORD.id)
+        .select_from(joined)
+        .where(
+            RUN.received_at >= at,
+            RUN.repository_id == trusted["repository_id"],
+            RUN.conclusion.in_(CONCLUSIONS),
+            RECORD.name == trusted["name"],
+            RECORD.workflow_name == trusted["workflow"],
+            RECORD.conclusion.in_(CONCLUSIONS),
+            RECORD.started_at.between(at, at + AGE),
+            RECORD.id != trusted["job_id"],
+            sa.or_(unread, JOB.files < trusted["files"]),
+        )
+    )
+    for row in await tx.run(query.distinct().limit(AGAIN_MOST)):
+        store_part.request(tx, JobKey(*row))
 
 
 async def run(context: Context, task: Task) -> None:

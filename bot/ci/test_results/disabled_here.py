@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
-_LISTED = re.compile(r"(?P<name>\S+) \((?P<suite>\S+)\)")
+LISTED = re.compile(r"(?P<name>\S+) \((?P<suite>\S+)\)")
 SYSTEMS = {"windows": "win", "macos": "mac"}  # as the lists call them, beside their own names
 EVERYWHERE: frozenset[str] = frozenset()
 
@@ -28,7 +28,7 @@ class DisabledHere:
         self._platforms = {
             (found["name"], found["suite"].rpartition(".")[2]): frozenset(platforms)
             for entry, (_, _, platforms) in tests.items()
-            if (found := _LISTED.fullmatch(entry))
+            if (found := LISTED.fullmatch(entry))
         }
 
     def has(self, suite: str, name: str, platforms: Collection[str]) -> bool:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.test_results import crashed_files, pulls_concerned, store_part
+from bot.ci.test_results import crashed_files, disabled_changed, pulls_concerned, store_part
 from bot.ci.test_results.rows import JobKey
 from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
 from bot.ingest.tables import repository_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from bot.db.transaction import Changed, Transaction
@@ -27,6 +27,7 @@ RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 async def note(tx: Transaction, changed: Changed) -> None:
     """Before a commit: have tests of jobs made again of which more is known now."""
     await pulls_concerned.note(tx, changed)
+    disabled_changed.note(tx, changed)
     await _of_jobs(tx, changed.get("workflow_job", ()))
     await _of_reports(tx, changed.get("oot_workflow_job", ()))
     for run in changed.get("workflow_run", ()):
@@ -44,7 +45,8 @@ async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
             if job["status"] == "completed" and job["run_id"] and job["run_attempt"]
         }
     )
-    await _request(tx, sa.select(*KEY).where(tx.among(KEY, keys)), keys)
+    if keys:  # a statement is not even made for the many transactions that change no job
+        await _request(tx, sa.select(*KEY).where(tx.among(KEY, keys)))
 
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
@@ -56,6 +58,8 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
             if one.get("dispatch_id") and RUN_ID.fullmatch(one["run_id"])
         }
     )
+    if not runs:
+        return
     owners = sa.select(NAME.repository_id).where(NAME.name.in_({repo for repo, _ in runs}))
     undispatched = sa.exists().where(
         *(JOB[name] == PART[name] for name in JOB_KEY), JOB.backend.is_not(None), JOB.dispatch_id.is_(None)
@@ -63,10 +67,9 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
     query = sa.select(*KEY).where(
         PART.repository_id.in_(owners), PART.run_id.in_({run for _, run in runs}), undispatched
     )
-    await _request(tx, query, runs)
+    await _request(tx, query)
 
 
-async def _request(tx: Transaction, query: sa.Select[Any], given: Sequence[object]) -> None:
-    if given:
-        for row in await tx.run(query.distinct().limit(MOST)):
-            store_part.request(tx, JobKey(*row))
+async def _request(tx: Transaction, query: sa.Select[Any]) -> None:
+    for row in await tx.run(query.distinct().limit(MOST)):
+        store_part.request(tx, JobKey(*row))

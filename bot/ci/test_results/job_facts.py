@@ -90,21 +90,37 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
     if found is None:
         return None
     dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
-    return Facts(
+    facts = Facts(
         repo=found["backend"],
         name=job_names.parse(found["workflow"], found["job"]),
         head_sha="",
         upstream_sha=dispatch and dispatch["head_sha"],
         upstream_repo=dispatch and dispatch["upstream_repo"],
         backend=found["backend"],
-        dispatch_id=found["dispatch_id"],
+        dispatch_id=found["dispatch_id"] or None,
         head_branch=None,
-        event=None,
+        event=found["event_type"],
         trusted=await _is_trusted_dispatch(tx, settings, dispatch),
         pr_number=dispatch and dispatch["pr_number"],
         conclusion=None,
         at=dispatch["dispatched_at"] or dispatch["created_at"] if dispatch else found["received_at"],
     )
+    if found["event_type"] is None:
+        return facts
+    if found["event_type"] == "push":
+        return replace(facts, head_sha=found["commit_sha"])
+    return await _of_nightly(tx, settings, facts, found["commit_sha"])
+
+
+async def _of_nightly(tx: Transaction, settings: Settings, facts: Facts, sha: str) -> Facts:
+    """Return the facts of a run that nobody dispatched: of upstream's commit where that is on a trusted branch.
+
+    That the run tested it is the backend's word alone: it never is trusted, and a pull request's commit not believed.
+    """
+    for repo in settings.upstream_repo:
+        if await _is_on_trusted_branch(tx, settings, repo, sha):
+            return replace(facts, upstream_repo=repo, upstream_sha=sha)
+    return facts
 
 
 async def _is_own(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
@@ -117,9 +133,14 @@ async def _is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: Di
     """Whether a dispatch was for a commit of a trusted branch of upstream: good for that backend's own baseline."""
     if dispatch is None or dispatch["event_type"] not in ON_TRUNK or not dispatch["head_sha"]:
         return False
-    owners = sorted(await watched.ids(tx, dispatch["upstream_repo"]))
+    return await _is_on_trusted_branch(tx, settings, dispatch["upstream_repo"], dispatch["head_sha"])
+
+
+async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
+    """Whether a commit is on a trusted branch of a repository."""
+    owners = sorted(await watched.ids(tx, repo))
     query = sa.select(branch_commit.c.repository_id, branch_commit.c.branch).where(
-        branch_commit.c.sha == dispatch["head_sha"], branch_commit.c.repository_id.in_(owners)
+        branch_commit.c.sha == sha, branch_commit.c.repository_id.in_(owners)
     )
     patterns = settings.of(CollectSettings).ci_trusted_branches
     for row in await tx.rows(query.limit(100)):

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot.ci.test_results import block
+from bot.ci.test_results import block, source_lines
 from bot.ci.test_results.block import NO_TIME, Code, outcome_of
 from bot.ci.test_results.identity import DIGEST
 
@@ -65,6 +65,7 @@ def _summary(group: MergedGroup, times: array[int], known: Known) -> dict[str, A
 
 
 def _failure(one: Exceptional, group: MergedGroup, test_id: int, time: int) -> dict[str, Any]:
+    failed_at = source_lines.find(group.file, one.line, one.stack, one.message, one.output)
     return {
         "test_id": test_id,
         "invoking_file": group.invoking_file,
@@ -77,6 +78,8 @@ def _failure(one: Exceptional, group: MergedGroup, test_id: int, time: int) -> d
         "message": one.message,
         "stack": one.stack,
         "output": one.output,
+        "source_file": failed_at and failed_at.file,
+        "line": failed_at and failed_at.line,
         "signature": signature(one.type, one.message) if one.failed_attempts else None,
         "verdict": None,
         "evidence": None,

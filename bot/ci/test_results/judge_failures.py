@@ -10,7 +10,16 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.bases import merged_into
-from bot.ci.test_results import across, block, disabled_here, judging_rows, pulls_concerned, rows, verdict
+from bot.ci.test_results import (
+    across,
+    block,
+    disabled_here,
+    job_cells,
+    judging_rows,
+    pulls_concerned,
+    rows,
+    verdict,
+)
 from bot.ci.test_results.block import FAILING, PASSING
 from bot.ci.test_results.judged_head import FamilyBaseline, Head
 from bot.ci.test_results.known_tests import BREATH, in_batches
@@ -58,6 +67,8 @@ async def run(context: Context, task: Task) -> None:
         async with context.store.transaction() as tx:
             await judging_rows.store(tx, some)
         await context.clock.sleep(BREATH)
+    async with context.store.transaction() as tx:
+        await job_cells.write(tx, task.key)
     if judged:
         async with context.store.transaction() as tx:
             await pulls_concerned.request_publish_of_commit(tx, task.key)

@@ -10,7 +10,7 @@ from bot.ci.collect import job_names
 from bot.ci.test_results import verdict
 from bot.ci.test_results.block import FAILING
 from bot.ci.test_results.known_tests import in_batches
-from bot.ci.test_results.rows import JOB, WITHOUT_BLOCKS, TestJobRow, tested
+from bot.ci.test_results.rows import JOB, PROVEN, WITHOUT_BLOCKS, TestJobRow, tested
 from bot.ci.test_results.tables import BASELINE, test, test_class, test_failure, test_job, test_state
 from bot.ingest.tables import records
 
@@ -59,7 +59,7 @@ class ElsewhereRow(TypedDict):
 
 
 async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
-    """Return the failing and flaky cases on a commit, of results that are shown."""
+    """Return the failing and flaky cases on a commit, of results that are shown and surely of it."""
     columns = [
         F.generation, F.test_id, F.invoking_file, F.outcome, F.flaky, F.verdict, F.evidence, F.at,
         test.c.canonical, test_class.c.file, test_class.c.suite, test.c.name, test.c.trusted_first_at,
@@ -69,7 +69,7 @@ async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
         .join(test, test.c.id == F.test_id)
         .join(test_class, test_class.c.id == test.c.class_id)
     )
-    query = sa.select(*columns).select_from(joined).where(F.head_sha == sha)
+    query = sa.select(*columns).select_from(joined).where(F.head_sha == sha, PROVEN)
     return await tx.rows_as(FailedRow, query.order_by(F.generation, F.test_id).limit(FAILURES_MOST))
 
 
@@ -77,7 +77,9 @@ async def jobs_testing(tx: Transaction, sha: str, repository_ids: Collection[int
     """Return the jobs that tested a commit: of upstream, and of some repositories their own."""
     own = sa.and_(JOB.upstream_sha.is_(None), JOB.repository_id.in_(sorted(repository_ids)))
     query = sa.select(*WITHOUT_BLOCKS).where(
-        sa.or_(JOB.upstream_sha == sha, sa.and_(own, JOB.head_sha == sha)), sa.not_(JOB.rerun_disabled)
+        sa.or_(JOB.upstream_sha == sha, sa.and_(own, JOB.head_sha == sha)),
+        sa.not_(JOB.rerun_disabled),
+        PROVEN,
     )
     return await tx.rows_as(TestJobRow, query.order_by(JOB.generation).limit(JOBS_MOST))
 
@@ -150,6 +152,7 @@ async def elsewhere(
                 F.at.between(since, until),
                 F.head_sha != but,
                 F.outcome.in_(sorted(FAILING)),
+                PROVEN,
                 F.verdict.is_distinct_from(verdict.Verdict.KNOWN.value),
             )
         )
@@ -181,7 +184,7 @@ async def same_tests(
 
 
 async def heads_concerned(tx: Transaction, job: TestJobRow, test_ids: Collection[int]) -> set[str]:
-    """Return the commits whose failing tests are judged anew now that a job's results are known."""
+    """Return the commits whose failing tests have to be judged again now that a job's results are known."""
     until = job["at"] + verdict.ELSEWHERE_AGE
     found = {tested(job)}
     if job["trusted"]:

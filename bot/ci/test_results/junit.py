@@ -24,6 +24,7 @@ from bot.ci.test_results.texts import (
     KeptText,
     beginning,
     is_too_long,
+    line_number,
     milliseconds,
 )
 
@@ -268,6 +269,8 @@ class _Reader:
                 final = Attempt(Outcome.SKIPPED)
         if final is None:
             return [*self._earlier, *JUST_PASSED] if self._earlier else JUST_PASSED
+        if final.outcome in FAILING and "line" in case:
+            final = final._replace(line=line_number(case["line"], from_zero=self._open[-1].pytest))
         if self._output is not None and final.outcome in FAILING and self._texts <= TEXTS_MOST:
             final = final._replace(output=self._output.tail(OUTPUT_MOST))
         return [*self._earlier, final]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+FILE_MOST = 500  # characters
 _NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries have these
 
 
@@ -31,6 +32,11 @@ def place(file: str, classname: str, *, pytest: bool) -> Place:
     if len(parts) == 1:
         return Place(file, parts[0])
     return Place("/".join(parts[:-1]) + ".py", parts[-1])
+
+
+def without_ending(file: str) -> str:
+    """Return a file of tests as exclusions and launchers name it."""
+    return file[:FILE_MOST].replace("\0", "").removeprefix("test/").removesuffix(".py")
 
 
 def invoking_file(path: str) -> str:

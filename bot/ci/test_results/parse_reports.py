@@ -1,7 +1,7 @@
 """The parser of test reports, in the parser child: reads an artifact's reports, and merges those of a job.
 
 What is read of an artifact is kept in a blob, report by report: jobs that left several are merged from all of them, in
-the order of the reports' names, so that it does not matter which came first.
+the order in which run reports began, and others by name, so that it does not matter which came first.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def _part_of(report: reports.Report) -> ReportPart:
     return ReportPart(
         member=_text(report.member),
         digest=report.digest,
-        head=HeadPart(_text(head.report_uuid), head.github_workflow_job_id, head.environment)
+        head=HeadPart(
+            _text(head.report_uuid), head.github_workflow_job_id, head.environment, report.started_at
+        )
         if head
         else None,
         groups=[
@@ -189,7 +191,8 @@ def _report_of(found: _Found) -> reports.Report:
             github_workflow_job_id=part.head.job_id,
             environment=part.head.environment,
         )
-    return reports.Report(part.member, part.digest, cases, head)
+    began = part.head.started_at if part.head else None
+    return reports.Report(part.member, part.digest, cases, head, began)
 
 
 def _merged(results: reports.Results) -> Merged:
@@ -213,7 +216,7 @@ def _merged(results: reports.Results) -> Merged:
         files=results.read,
         repeats=is_repeats(name for _, group in places for name in group.in_order()),
         left_out=left_out,
-        environment=results.heads[0].environment if results.heads else None,
+        environment=results.head.environment if results.head else None,
         unreadable=[(one.member, one.reason) for one in results.unreadable[:UNREADABLE_MOST]],
         groups=groups,
     )
@@ -254,4 +257,5 @@ def _exceptional(position: int, attempts: Sequence[Attempt]) -> Exceptional:
         message=_text(said.message),
         stack=_text(said.stack),
         output=_text(said.output),
+        line=next((one.line for one in reversed(attempts) if one.line), None),
     )

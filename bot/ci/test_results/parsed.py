@@ -10,6 +10,14 @@ import msgspec
 from bot.ci.test_results.cases import Attempt, Declared
 from bot.ci.test_results.environment import Environment
 
+EXCLUSIONS = ("td_exclusions*.json", "*/td_exclusions*.json")  # members of an archive
+
+
+class LeftOut(msgspec.Struct, kw_only=True):
+    """Another parser's answer: the files of tests that a job left out on purpose."""
+
+    files: list[str]  # as the job names them, without `.py`
+
 
 class GroupPart(msgspec.Struct, array_like=True):
     """The cases of one file and suite in one report."""
@@ -29,6 +37,7 @@ class HeadPart(msgspec.Struct, array_like=True):
     report_uuid: str
     job_id: int
     environment: Environment
+    started_at: float | None = None  # see run_report.RunReport
 
 
 class ReportPart(msgspec.Struct, array_like=True):
@@ -60,6 +69,7 @@ class Exceptional(msgspec.Struct, array_like=True):
     message: str
     stack: str
     output: str
+    line: int | None = None  # of the case in its file
 
 
 class MergedGroup(msgspec.Struct, array_like=True):

@@ -15,8 +15,10 @@ from bot.ci.test_results.tables import (
     test,
     test_class,
     test_day,
+    test_exclusion,
     test_failure,
     test_job,
+    test_loss,
     test_part,
     test_state,
     test_summary,
@@ -49,9 +51,11 @@ async def prune(context: Context) -> dict[str, int]:
         deleted["test results nobody names"] += await delete_rows(context, table, _unnamed(table, now))
     for table, old in (
         (test_part, PART.received_at < records),
+        (test_exclusion, test_exclusion.c.received_at < results),
         (test_job, JOB.at < records),
         (test_day, test_day.c.day < records // DAY),
         (test_state, test_state.c.at < records),
+        (test_loss, test_loss.c.at < results),
         # blocks name tests by their ids: these go once no block can have them
         (test, sa.and_(test.c.last_at < results, test.c.trusted_last_at.is_(None))),
         (test, test.c.last_at < min(records, results)),

@@ -43,6 +43,7 @@ class Report(NamedTuple):
     digest: bytes  # of its file's name without folders, and its content
     cases: Cases
     head: run_report.Head | None  # None: JUnit
+    started_at: float | None = None  # see run_report.RunReport
 
 
 class Reader(Protocol):
@@ -61,10 +62,11 @@ class Results:
 
     junit: Cases = field(default_factory=Cases)
     runs: Cases = field(default_factory=Cases)
-    heads: list[run_report.Head] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     read: int = 0  # reports
-    _known: set[bytes] = field(default_factory=set)
+    _known: set[bytes | str] = field(default_factory=set)
+    _waiting: list[Report] = field(default_factory=list)  # run reports, until all are there
+    _first: Report | None = None  # of the run reports
 
     def add(self, member: str, pieces: Iterable[bytes]) -> None:
         """Read one report; one that cannot be read changes nothing but `unreadable`."""
@@ -75,21 +77,33 @@ class Results:
 
     def merge(self, report: Report) -> None:
         """Add a report, unless it is known; raises Refused over a limit."""
-        if report.head is not None:
-            self._merge_runs(report.head, report.cases)
-        elif report.digest not in self._known:
-            self.junit.merge(report.cases)
-            self._known.add(report.digest)
+        identity = report.head.report_uuid if report.head else report.digest
+        if identity not in self._known:
+            if report.head:
+                self._waiting.append(report)
+                self._first = min(self._first or report, report, key=_began)
+            else:
+                self.junit.merge(report.cases)
+            self._known.add(identity)
         self.read += 1
 
     def refuse(self, member: str, reason: str) -> None:
         """Name a report that was left out."""
         self.unreadable.append(Unreadable(member, reason))
 
-    def _merge_runs(self, head: run_report.Head, cases: Cases) -> None:
-        if all(known.report_uuid != head.report_uuid for known in self.heads):
-            self.runs.merge(cases)
-            self.heads.append(head)
+    @property
+    def head(self) -> run_report.Head | None:
+        """The first line of the run report that began first."""
+        return self._first and self._first.head
+
+    def _merge_waiting(self) -> None:
+        """Merge the run reports in the order in which they began."""
+        for report in sorted(self._waiting, key=_began):
+            try:
+                self.runs.merge(report.cases)
+            except Refused as error:
+                self.refuse(report.member, str(error))
+        self._waiting.clear()
 
     def cases(self) -> Iterator[Case]:
         """Yield every case; where run reports know a file, JUnit says nothing of it."""
@@ -98,6 +112,7 @@ class Results:
 
     def groups(self) -> Iterator[tuple[Place, Group]]:
         """Yield the cases by file and suite."""
+        self._merge_waiting()
         yield from self.runs.groups.items()
         files = {place.file for place in self.runs.groups}
         yield from ((place, group) for place, group in self.junit.groups.items() if place.file not in files)
@@ -114,13 +129,18 @@ class Results:
         return counts
 
 
+def _began(report: Report) -> tuple[bool, float, str, bytes]:
+    """Return what run reports are ordered by; those that do not say when they began come last."""
+    return report.started_at is None, report.started_at or 0.0, report.member, report.digest
+
+
 def parse(member: str, pieces: Iterable[bytes]) -> Report:
     """Return what one report says; raises Broken where it cannot be read, Refused over a limit."""
     digest = hashlib.blake2b(member.rpartition("/")[2].encode(errors="replace") + b"\0", digest_size=16)
     hashed = _hashed(pieces, digest)
     if member.casefold().endswith(".jsonl"):
-        head, cases = run_report.read(hashed)
-        return Report(member, digest.digest(), cases, head)
+        head, cases, started_at = run_report.read(hashed)
+        return Report(member, digest.digest(), cases, head, started_at)
     cases = junit.read(hashed, invoking_file(member))
     return Report(member, digest.digest(), cases, None)
 

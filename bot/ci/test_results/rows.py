@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
+PROVEN = (
+    sa.or_(  # that it tested its commit is GitHub's word or our dispatch, not the word of whoever uploaded it
+        JOB.run_id > 0, JOB.dispatch_id.is_not(None)
+    )
+)
 WITHOUT_BLOCKS = [one for one in JOB if one.name not in {"block", "counted_block"}]
 
 
@@ -118,6 +123,8 @@ class FailureRow(TypedDict):
     message: str
     stack: str
     output: str
+    source_file: str | None
+    line: int | None
     signature: str | None
     verdict: str | None
     evidence: Any
@@ -168,6 +175,11 @@ def of_job(table: sa.Table, key: JobKey) -> sa.ColumnElement[bool]:
 def tested(job: TestJobRow) -> str:
     """Return the commit that a job tested."""
     return job["upstream_sha"] or job["head_sha"]
+
+
+def is_proven(job: TestJobRow) -> bool:
+    """Whether GitHub or our dispatch says which commit a job tested; else whoever uploaded its results does."""
+    return job["run_id"] > 0 or job["dispatch_id"] is not None
 
 
 async def job(tx: Transaction, key: JobKey) -> TestJobRow | None:

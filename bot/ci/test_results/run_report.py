@@ -54,6 +54,7 @@ class RunReport(NamedTuple):
 
     head: Head
     cases: Cases
+    started_at: float | None  # of its first attempt, in milliseconds since 1970; None: it does not say
 
 
 _LINE: msgspec.json.Decoder[Head | Run] = msgspec.json.Decoder(Head | Run)
@@ -83,7 +84,8 @@ def read(pieces: Iterable[bytes]) -> RunReport:
         runs.setdefault((decoded.file, decoded.suite, decoded.case_name), []).append(decoded)
     if head is None:
         raise Broken("the file is empty")
-    return RunReport(head, _cases(runs))
+    began = (run.started_at for attempts in runs.values() for run in attempts)
+    return RunReport(head, _cases(runs), min((one for one in began if one is not None), default=None))
 
 
 def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:

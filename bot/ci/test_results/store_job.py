@@ -23,6 +23,7 @@ from bot.ci.test_results import (
     crashed_files,
     environments,
     evaluate_states,
+    find_losses,
     job_facts,
     job_rows,
     judge_failures,
@@ -156,8 +157,12 @@ async def _store(context: Context, job: _Job) -> None:
         count_days.request(tx, key.repository_id)
         if seen.trusted and made.failures:
             evaluate_states.request(tx, key.repository_id)
+        if facts.trusted or facts.backend:
+            find_losses.request(tx, key.repository_id, key.run_id)
         stored = await rows.job(tx, key)
         assert stored
+        if seen.trusted:
+            await crashed_files.request_again(tx, stored)
         failing = {one["test_id"] for one in made.failures}
         if stored["backend"] and stored["upstream_sha"]:
             await pulls_concerned.request_publish_of_commit(tx, stored["upstream_sha"])

@@ -92,7 +92,7 @@ async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKey:
     owner = found["repository_id"] or max(await watched.ids(tx, found["backend"]), default=0)
     return JobKey(
         owner or -_number(found["backend_key"]),
-        -_number(found["backend_key"], found["dispatch_id"], found["run_id"]),
+        -_number(found["backend_key"], found["dispatch_id"] or str(found["commit_sha"]), found["run_id"]),
         found["run_attempt"],
         -_number(found["workflow"], found["job"]),
     )

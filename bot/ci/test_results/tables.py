@@ -148,6 +148,20 @@ test_part = sa.Table(  # one artifact or upload of a job: jobs of several are ma
     sa.Index("ix_test_part_received_at", "received_at"),
 )
 
+test_exclusion = sa.Table(  # files of tests that a job left out on purpose, as one artifact says
+    "test_exclusion",
+    metadata,
+    must("repository_id", Big),
+    must("run_id", Big),
+    must("run_attempt", sa.Integer),
+    must("job_id", Big),
+    must("object_id", Big),  # as that of ci_fetch
+    must("files", Json),  # without `.py`
+    must("received_at", Big),
+    sa.PrimaryKeyConstraint(*JOB_KEY, "object_id", name="pk_test_exclusion"),
+    sa.Index("ix_test_exclusion_received_at", "received_at"),
+)
+
 test_summary = sa.Table(  # a suite in a job of a trusted run or of a backend
     "test_summary",
     metadata,
@@ -181,6 +195,8 @@ test_failure = sa.Table(  # a case that failed, or was flaky
     must("message", sa.Text),
     must("stack", sa.Text),
     must("output", sa.Text),
+    column("source_file", sa.Text),  # where it failed: see bot.ci.test_results.source_lines
+    column("line", sa.Integer),
     column("signature", sa.Text),  # the same for failures that say the same
     column("verdict", sa.Text),  # see bot.ci.test_results.verdict; None: not judged yet
     column("evidence", Json),  # commits that prove it; across: see bot.ci.test_results.across
@@ -204,6 +220,29 @@ test_day = sa.Table(  # what trusted runs of a day said of tests, of 4,096 with 
     must("counts", sa.LargeBinary),  # see bot.ci.test_results.day_counts
     sa.PrimaryKeyConstraint("repository_id", "page", "day", name="pk_test_day"),
     sa.Index("ix_test_day_day", "day"),
+)
+
+test_loss = sa.Table(  # what a complete run has less of than the trusted run before it
+    "test_loss",
+    metadata,
+    must("repository_id", Big),
+    must("run_id", Big),
+    must("family", sa.Text),
+    must("class_id", Big),  # 0: the jobs as a whole
+    must("kind", sa.Text),  # see bot.ci.test_results.losses
+    column("backend", sa.Text),
+    must("head_sha", sa.Text),  # that was tested: of upstream where a backend tests it
+    must("base_sha", sa.Text),
+    must("tests_before", sa.Integer),
+    must("tests", sa.Integer),
+    must("skipped_before", sa.Integer),
+    must("skipped", sa.Integer),
+    must("gone", sa.Integer),
+    must("examples", Json),  # ids of tests that are gone
+    must("at", Big),
+    sa.PrimaryKeyConstraint("repository_id", "run_id", "family", "class_id", "kind", name="pk_test_loss"),
+    sa.Index("ix_test_loss_at", "repository_id", "at"),
+    sa.Index("ix_test_loss_head_sha", "head_sha"),
 )
 
 test_state = sa.Table(  # a test that is not simply healthy, in a group of environments

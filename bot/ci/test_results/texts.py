@@ -8,6 +8,7 @@ LONGEST_TIME = 7 * 24 * 3600  # seconds: more is a wrong clock
 MESSAGE_MOST = 1024  # bytes
 STACK_MOST = 4096
 OUTPUT_MOST = 2048
+LINE_DIGITS = 9
 WHOLE_LOG_MOST = 4096  # where the output is all there is
 _ELLIPSIS = "\n…\n"
 
@@ -26,6 +27,13 @@ def milliseconds(text: str | None) -> int | None:
     if not 0 <= seconds <= LONGEST_TIME or "_" in text:
         return None
     return round(seconds * 1000)
+
+
+def line_number(text: str, *, from_zero: bool) -> int | None:
+    """Return the number of a line, from 1; None if it is no number. pytest counts from 0."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= LINE_DIGITS):
+        return None
+    return int(text) + from_zero or None
 
 
 def is_too_long(text: str | None) -> bool:

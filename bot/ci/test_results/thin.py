@@ -18,19 +18,32 @@ class Thin(NamedTuple):
 
     ran: int
     usual: int
+    files: int = 0  # left out on purpose, which explains it
 
     def __str__(self) -> str:
-        return f"ran {self.ran:,} of {self.usual:,} tests"
+        left_out = f", {self.files:,} files left out by selection" if self.files else ""
+        return f"ran {self.ran:,} of {self.usual:,} tests{left_out}"
 
 
 def thin(ran: int, usual: Sequence[int]) -> Thin | None:
     """Return that fewer than half as many tests ran as in the newest trusted runs; None where enough ran, or who knows.
 
     >>> thin(120, [8400, 8398, 8401, 8396, 8400])
-    Thin(ran=120, usual=8400)
+    Thin(ran=120, usual=8400, files=0)
     """
     newest = usual[:USUAL_RUNS]
     if len(newest) < LEAST_RUNS:
         return None
     middle = median(newest)
     return Thin(ran, round(middle)) if ran < middle * SHARE else None
+
+
+def explained(little: Thin, files: int, left_out: int) -> Thin:
+    """Return the same, explained if the tests that were left out on purpose, with those that ran, are enough.
+
+    >>> explained(Thin(120, 8400), 30, 8280)
+    Thin(ran=120, usual=8400, files=30)
+    >>> explained(Thin(120, 8400), 30, 400)
+    Thin(ran=120, usual=8400, files=0)
+    """
+    return little._replace(files=files) if little.ran + left_out >= little.usual * SHARE else little

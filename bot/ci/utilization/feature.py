@@ -21,6 +21,7 @@ FEATURE = Feature(
         "pull": "bot.ci.utilization.sections:of_pull",
         "backend": "bot.ci.utilization.sections:of_backend",
         "commit": "bot.ci.utilization.sections:of_commit",
+        "cell": "bot.ci.utilization.sections:of_cell",
     },
     commands={"utilization": "bot.console.utilization:utilization"},
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bot.ci.collect import job_names, upload_rows
 from bot.ci.collect import rows as collected
 from bot.ci.collect.attribution import Job, reported_job
-from bot.ci.trunk.cell_index import runner_label
+from bot.ci.trunk import runner_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def of_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> Origin:
         job_name=name.name,
         base_name=name.job,
         config=name.config,
-        runner_label=runner_label(job["labels"] or []) or name.runner or UNKNOWN,
+        runner_label=runner_labels.of(job["labels"] or []) or name.runner or UNKNOWN,
         head_sha=job["head_sha"] or "",
         head_branch=job["head_branch"] or "",
         started_at=job["started_at"],

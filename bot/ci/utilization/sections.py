@@ -17,7 +17,14 @@ from bot.web.blocks import Block, BlockLine
 if TYPE_CHECKING:
     from bot.ci.utilization.rows import JobRow, JobSummary
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendPageSubject, CommitSubject, JobSubject, PullSubject, RunSubject
+    from bot.web.blocks import (
+        BackendPageSubject,
+        CellSubject,
+        CommitSubject,
+        JobSubject,
+        PullSubject,
+        RunSubject,
+    )
 
 HEADING = "Utilization"
 SHOWN = 30  # jobs of one section
@@ -84,6 +91,18 @@ async def of_backend(tx: Transaction, subject: BackendPageSubject) -> list[Block
     page = f"/{subject.repo}/utilization" + ("" if public[0]["trusted"] else "?runs=others")
     more = BlockLine(text="measured jobs over 30 days", url=page)
     return [Block(heading=HEADING, lines=(*(_line(one, subject.repo) for one in public), more))]
+
+
+async def of_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
+    """Return what machines did while some jobs ran, of those that were measured."""
+    found = await rows.of_head(tx, [subject.repository_id], subject.sha, limit=READ_MOST)
+    return {
+        one["job_id"]: BlockLine(
+            text=words.line(one), url=job_page(subject.repo, one["job_id"]), tone=words.tone(one)
+        )
+        for one in found
+        if one["job_id"] in subject.job_ids
+    }
 
 
 async def _public(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:

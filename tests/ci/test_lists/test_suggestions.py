@@ -10,7 +10,8 @@ from bot.ci.disabled import issue_text
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.test_lists import suggestions
 from bot.ci.test_lists.reruns import Place
-from bot.ci.test_lists.suggestions import HOUR, Sample
+from bot.ci.test_lists.suggestions import HOUR, Issue, Sample
+from bot.demo.github.state import MAINTAINER
 from tests.browser_of_pages import Visitor
 from tests.ci.test_results.reported import case, ran, xml
 from tests.harness import UPSTREAM
@@ -23,9 +24,9 @@ def sample(job, *, test=1, hours=1.0, platforms=LINUX):
     return Sample(test, job, 7, job, f"job {job}", platforms, NOW - round(hours * HOUR))
 
 
-def disable(samples, listed=None, places=None):
+def disable(samples, listed=None, places=None, closed=None):
     known = places or {number: Place(f"test_{number}", "TestX", "f.py") for number in range(1, 9)}
-    return suggestions.to_disable(samples, known, listed or {}, NOW)
+    return suggestions.to_disable(samples, known, listed or {}, NOW, closed or {})
 
 
 @pytest.mark.parametrize(
@@ -72,12 +73,21 @@ def test_more_than_four_tests_of_a_file_are_one_issue():
     ("listed", "platforms"), [([], None), (["linux"], None), (["win"], ("linux",)), (["linux", "win"], None)]
 )
 def test_what_is_disabled_already_is_not_suggested_again(listed, platforms):
-    found = disable(
-        [sample(1), sample(2), sample(3)], {"test_1 (__main__.TestX)": ("12", "https://x/12", listed)}
-    )
+    closed = {"DISABLED test_1 (__main__.TestX)": Issue("9", "https://x/9", closed=True)}
+    open_ = {"test_1 (__main__.TestX)": ("12", "https://x/12", listed)}
+    found = disable([sample(1), sample(2), sample(3)], open_, closed=closed)
     assert [(one.issue, one.platforms) for one in found] == (
-        [(("12", "https://x/12"), platforms)] if platforms else []
+        [(Issue("12", "https://x/12"), platforms)] if platforms else []
     )
+
+
+def test_an_issue_that_was_closed_is_opened_again_alone():
+    """The other four tests of the file are too few for one issue, and are no business of the closed one."""
+    closed = {"DISABLED test_1 (__main__.TestX)": Issue("9", "https://x/9", closed=True)}
+    found = disable([sample(job, test=test) for job in (1, 2, 3) for test in (1, 2, 3, 4, 5)], closed=closed)
+    assert {one.title: one.issue and one.issue.number for one in found} == {
+        f"DISABLED test_{number} (__main__.TestX)": "9" if number == 1 else None for number in range(1, 6)
+    }
 
 
 def test_hostile_names_stay_inside_the_form():
@@ -145,8 +155,8 @@ async def new_issues(visitor, bot):
 
 async def test_suggestions_are_off_unless_asked_for(bot, github):
     await flaky_jobs(bot, github, 3)
-    status, _ = await bot.get(f"/{UPSTREAM}/disabled/suggestions")
-    assert status == 404
+    for address in (f"/{UPSTREAM}/disabled/suggestions", f"/api/ci/disabled/{UPSTREAM}/suggestions"):
+        assert (await bot.get(address))[0] == 404
     assert "suggestions" not in (await bot.get(f"/{UPSTREAM}/disabled"))[1]
 
 
@@ -170,3 +180,19 @@ class TestSuggesting:
             await github.open_issue(UPSTREAM, query["title"][0], query["body"][0])
             await bot.settle(horizon=60)
             assert await new_issues(visitor, bot) == []
+
+    async def test_an_issue_that_was_closed_is_to_be_opened_again(self, bot, github):
+        title = "DISABLED test_add (__main__.TestOps)"
+        for author in (MAINTAINER, "mallory"):  # the stranger's is newer, and would change nothing
+            closed = await github.open_issue(UPSTREAM, title, by=author)
+            await github.close_issue(closed)
+        await flaky_jobs(bot, github, 3)
+        _, answer = await bot.get(f"/api/ci/disabled/{UPSTREAM}/suggestions")
+        (one,) = answer["disable"]
+        assert (one["step"], one["issue"], one["tests"]) == ("reopen", closed.number - 1, [title[9:]])
+        assert one["url"].endswith(f"/issues/{one['issue']}")
+        assert [seen["name"][:11] for seen in one["seen_in"]] == ["linux-jammy"] * 3
+        assert answer["close"] == []
+        _, page = await bot.get(f"/{UPSTREAM}/disabled/suggestions")
+        assert f'reopen <a href="{one["url"]}"' in page
+        assert "issues/new" not in page

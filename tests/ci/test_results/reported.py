@@ -27,8 +27,8 @@ def xml(*cases):
     return f"<testsuites><testsuite name='pytest'>{''.join(cases)}</testsuite></testsuites>".encode()
 
 
-def jsonl(*lines, uuid="u1", job_id=0, **environment):
-    """A run report of (file, suite, name, outcome[, rerun])."""
+def jsonl(*lines, uuid="u1", job_id=0, at=0, **environment):
+    """A run report of (file, suite, name, outcome[, rerun]) that began at a time."""
     head = {
         "type": "report", "schema_version": "0.1", "report_uuid": uuid, "repo": UPSTREAM,
         "github_workflow_job_id": job_id, "environment": environment,
@@ -36,7 +36,7 @@ def jsonl(*lines, uuid="u1", job_id=0, **environment):
     runs = [
         {
             "type": "run", "schema_version": "0.1", "file": file, "suite": suite, "case_name": name,
-            "outcome": outcome, "rerun_number": number[0] if number else 0, "started_at": 0, "ended_at": 50,
+            "outcome": outcome, "rerun_number": number[0] if number else 0, "started_at": at, "ended_at": at + 50,
         }
         for file, suite, name, outcome, *number in lines
     ]  # fmt: skip

@@ -63,6 +63,33 @@ async def test_files_that_gave_no_report_are_named(bot, github, before, now, con
 
 
 @SQLITE
+@pytest.mark.parametrize("now", [[], ["test_a.py"]])
+async def test_files_are_missed_also_once_the_trusted_runs_are_known_later(bot, github, now):
+    """A run on the branch that began before the failed job, and is collected after it."""
+    await trusted(bot, github, 2)
+    bot.clock.advance(3600)
+    await github.push(UPSTREAM)
+    third = await github.start_run(UPSTREAM, event="push")
+    of_third = await github.start_job(third, JOB)
+    bot.clock.advance(600)
+    pull = await github.open_pull(UPSTREAM)
+    run = await github.start_run(
+        UPSTREAM, event="pull_request", head_sha=pull.head_sha, head_branch="feature"
+    )
+    job = await github.start_job(run, JOB)
+    if now:
+        await leave(github, run, job, reports(*now), conclusion="failure")
+    else:
+        await github.finish_job(job, "failure")
+        await github.finish_run(run, "failure")
+    await bot.settle(horizon=HORIZON)
+    assert await crashed(bot) == []
+    await leave(github, third, of_third, reports(*FILES))
+    await bot.settle(horizon=HORIZON)
+    assert [file for file, _, _ in await crashed(bot)] == [file for file in FILES if file not in now]
+
+
+@SQLITE
 async def test_a_job_of_another_name_is_not_missed(bot, github):
     await trusted(bot, github, 3)
     pull = await github.open_pull(UPSTREAM)

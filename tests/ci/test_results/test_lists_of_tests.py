@@ -108,3 +108,32 @@ async def test_the_pages_show_the_same(bot, runs):
     assert status == 200
     assert "test_div" in page
     assert "test_add" not in page
+
+
+async def test_lists_say_how_often_tests_ran_in_trusted_runs_and_how_long_they_took(bot, github, runs):
+    fork = github.add_repo("someone/pytorch", install=[])
+    files = {"a.xml": xml(case("test_mul", time="9"))}
+    await ran(github, files, event="pull_request", head_repo=fork)
+    await bot.settle(horizon=HORIZON)
+    _, answer = await bot.get(f"{LISTS}?sort=name")
+    by_name = {one["name"]: one for one in answer["tests"]}
+    wanted = ("runs", "passed", "skipped", "average_ms", "pass_rate")
+    assert [by_name["test_mul"][name] for name in wanted] == [3, 2, 0, 250, 2 / 3]
+    assert [by_name["test_100%"][name] for name in wanted] == [3, 0, 3, None, None]
+    assert [by_name["test_slow"][name] for name in wanted] == [3, 3, 0, 61_500, 1.0]
+    assert answer["counted_days"] == 7
+    _, elsewhere = await bot.get(f"{LISTS}?sort=name&env=nowhere")
+    assert {one["runs"] for one in elsewhere["tests"]} <= {0}
+    _, page = await bot.get(f"/{UPSTREAM}/tests?q=mul")
+    assert "66.7 %" in page
+    assert "sort=flaky" in page
+
+
+async def test_json_of_tests_is_not_sent_again_to_who_has_it(bot, runs):
+    async with bot.http.get(bot.url + LISTS) as first:
+        tag = first.headers["ETag"]
+    async with bot.http.get(bot.url + LISTS, headers={"If-None-Match": tag}) as again:
+        assert (again.status, await again.read()) == (304, b"")
+    async with bot.http.get(f"{bot.url}{LISTS}?days=0", headers={"If-None-Match": tag}) as refused:
+        assert refused.status == 400
+        assert "ETag" not in refused.headers

@@ -106,6 +106,17 @@ async def test_a_run_report_names_its_job_only_among_those_of_the_run(bot, githu
     assert list(found.values()) == ["torchci-reports-y"]
 
 
+async def test_run_reports_of_a_job_are_ordered_by_when_they_began(bot, github):
+    run, job = await begun(github)
+    for name, outcome, at in (("b", "failed", 1000), ("a", "passed", 2000)):
+        report = jsonl(("a.py", "S", "t", outcome), uuid=name, at=at, accelerator=name)
+        github.add_artifact(run, f"torchci-reports-{name}-{job.id}", {f"{name}.report.jsonl": report})
+    await bot.settle(horizon=HORIZON)
+    (row,) = await bot.rows("test_job")
+    assert (row["passed"], row["failed"], row["flaky"]) == (1, 0, 1)
+    assert [env["accelerator"] for env in await bot.rows("test_env")] == ["b"]
+
+
 async def test_the_same_report_in_two_artifacts_is_one(bot, github):
     run, job = await begun(github)
     report = jsonl(("a.py", "S", "t", "failed"), uuid="same", job_id=job.id)

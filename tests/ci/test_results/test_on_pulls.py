@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import sqlalchemy as sa
 
@@ -78,6 +80,7 @@ async def test_the_same_test_of_several_backends_is_one_line_beside_upstream(bot
         assert "test_own" in shown
         assert "<img src=x" not in shown
     _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert "3 with nothing to compare" in shown
     assert "fails on npu and tpu, passes upstream (cuda)" in shown
 
 
@@ -149,3 +152,36 @@ async def test_a_green_that_ran_little_is_told_at_the_gate_and_in_the_comment(bo
     assert words in checks["oot / tpu"].output.title
     _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
     assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("excluded", "explained"),
+    [
+        ({"excluded": [{"test_file": "test_big"}, {"test_file": "test_gone"}], "included": []}, True),
+        ({"excluded": [{"test_file": "test_ops"}]}, False),  # which has few tests
+        ({"excluded": "everything"}, False),
+    ],
+)
+async def test_a_green_that_left_tests_out_on_purpose_is_no_thin_one(bot, github, excluded, explained):
+    many = [case("test_0"), *(case(f"test_{number}", file="test_big.py") for number in range(40))]
+    for _ in range(3):
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await backend_ci(bot, github, L4, *many, conclusion="success")
+        bot.clock.advance(60)
+    async with bot.store.transaction() as tx:  # as runs for commits of a trusted branch are
+        await tx.run(sa.update(test_job).values(trusted=True))
+    pull = await github.open_pull(UPSTREAM)
+    await bot.settle()
+    run = await github.start_run(L4, event="repository_dispatch")
+    job = await github.start_job(run, JOB.replace("cuda", "device"))
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id=str(run.id))
+    files = {"td_exclusions-1.json": json.dumps(excluded).encode(), "other.json": b"no"}
+    github.add_artifact(run, f"test-jsons-runattempt1-test-default-1-2-linux.large_{job.id}", files)
+    await leave(github, run, job, {"a.xml": xml(case("test_0"))}, conclusion="success")
+    await bot.settle(horizon=HORIZON)
+    words = "ran 1 of 41 tests"
+    _, shown = await bot.get(f"/{UPSTREAM}/pull/{pull.number}")
+    assert (f"{words}, 2 files left out by selection" in shown) == explained
+    checks = {run.name: run for run in github.check_runs(UPSTREAM, pull.head_sha)}
+    assert (words in checks["oot / gate"].output.summary) == (not explained)

@@ -102,6 +102,14 @@ def test_the_same_report_twice_is_one(read):
     assert cases(read(a_jsonl=text(HEAD, line()), b_jsonl=text(HEAD, line()))) == [("t", "passed", 1, 0)]
 
 
+def test_reports_of_a_job_are_ordered_by_when_they_began(read):
+    early = text(HEAD, line(outcome="failed", started_at=1000))
+    late = text(HEAD | {"report_uuid": "u2"}, line(started_at=2000), line(case_name="u", started_at=None))
+    untold = text(HEAD | {"report_uuid": "u3"}, line(case_name="u", outcome="failed"))
+    found = read(a_jsonl=late, b_jsonl=early, A_jsonl=untold)
+    assert cases(found) == [("t", "passed", 2, 1), ("u", "failed", 2, 1)]
+
+
 def test_run_reports_win_by_file_and_junit_fills_the_rest(read):
     junit = "<testsuite><testcase file='a.py' name='lost'/><testcase file='b.py' name='kept'/></testsuite>"
     found = read(a_jsonl=text(HEAD, line()), b_xml=junit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +10,6 @@ from click.testing import CliRunner
 
 from bot.ci.collect.tables import ci_fetch
 from bot.console.utilization import utilization
-from tests import harness
 from tests.harness import UPSTREAM
 
 NAME = "build / test (default, 1, 2, npu.8)"
@@ -31,14 +29,8 @@ def read():
 
 
 @pytest.fixture
-async def bot(settings, github, issuer, clock):
-    """A bot that collects, with every option at its default."""
-    chosen = replace(settings, of_features={})
-    begun = clock.now() == harness.START
-    async with harness.running(
-        chosen, github=github, issuer=issuer, app=github.app, clock=clock, begun=begun
-    ) as made:
-        yield made
+def bot(collecting_bot):
+    return collecting_bot
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from bot.web import access, parameters
 from bot.web.answers import Answer, send
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
-from bot.web.render_thread import in_render_thread
+from bot.web.page_cache import tagged
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -88,7 +88,7 @@ async def backend(request: web.Request) -> web.Response:
     )
 
 
-@in_render_thread
+@tagged
 async def parity_json(request: web.Request) -> web.Response:
     """Answer with how a backend stands beside upstream."""
     async with request.app[CONTEXT].store.read() as tx:

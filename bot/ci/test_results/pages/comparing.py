@@ -63,10 +63,15 @@ class Tests:
                 others.add(test_id)
         ids = set(block.ids)
         passed = ids - failed - skipped | others
-        passed_before = self.known - self.failed - self.skipped
-        self.failed = (self.failed | failed) - passed - passed_before
-        self.skipped = (self.skipped | skipped) - passed - passed_before - self.failed
+        # looked up one by one: a set of all that passed before would be as large as the family, for each of its jobs
+        failed -= {one for one in failed if self._has_passed(one)}
+        skipped -= {one for one in skipped if self._has_passed(one)}
+        self.failed = (self.failed | failed) - passed
+        self.skipped = (self.skipped | skipped) - passed - self.failed
         self.known |= ids
+
+    def _has_passed(self, test_id: int) -> bool:
+        return test_id in self.known and test_id not in self.failed and test_id not in self.skipped
 
     @property
     def passed(self) -> set[int]:

@@ -15,7 +15,7 @@ from bot.core.errors import Rejected
 from bot.web import parameters
 from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
-from bot.web.render_thread import in_render_thread
+from bot.web.page_cache import tagged
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -53,6 +53,8 @@ class RunTestFailure(Struct, frozen=True, kw_only=True):
     failed_attempts: int
     verdict: Annotated[str | None, Meta(description="null: not judged yet")]
     message: str
+    source_file: Annotated[str | None, Meta(description="where it failed, as its report names the file")]
+    line: int | None
 
 
 class UnreadableReport(Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class ComparedTests(Answer, frozen=True, kw_only=True):
     tests: Annotated[list[ChangedTest], Meta(description="at most 1,000 of each change")]
 
 
-@in_render_thread
+@tagged
 async def run_json(request: web.Request) -> web.Response:
     """Answer with the tests of a run."""
     limit = parameters.limit(request, default=ROWS, most=result_rows.MOST_FAILURES)
@@ -115,7 +117,7 @@ async def run_json(request: web.Request) -> web.Response:
     )
 
 
-@in_render_thread
+@tagged
 async def compare_json(request: web.Request) -> web.Response:
     """Answer with what changed between two commits."""
     base, head = (parameters.commit(parameters.needed(request, name)) for name in ("base", "head"))
@@ -168,4 +170,6 @@ def _failure(one: Failed) -> RunTestFailure:
         failed_attempts=case["failed_attempts"],
         verdict=case["verdict"],
         message=case["message"],
+        source_file=case["source_file"],
+        line=case["line"],
     )

@@ -51,11 +51,14 @@ class _Compared:
             (
                 change,
                 TITLES[change],
-                [
-                    (one.family, Named.of(self.tests[one.test_id]))
-                    for one in named[:CHANGED]
-                    if one.test_id in self.tests
-                ],
+                sorted(
+                    (
+                        (one.family, Named.of(self.tests[one.test_id]))
+                        for one in named[:CHANGED]
+                        if one.test_id in self.tests
+                    ),
+                    key=lambda shown: (shown[1].file, shown[1].suite, shown[1].name, shown[0]),
+                ),
                 self.result.counts[change],
             )
             for change, named in self.result.changed.items()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESULTS = 50  # of one environment
 JOBS_MOST = 120  # whose blocks are read for one test
 SUMMARIES_MOST = 400
-SHORT = 120  # seconds; more is written in minutes
+EXACT = 10  # seconds; longer times are written without fractions
 ANYWHERE = "unknown environment"
 
 
@@ -214,7 +214,7 @@ def time_chart(by_day: ByDay, *, last: int, days: int) -> Chart:
     """Return the average time of a test by day, all environments together."""
     every = range(last - days + 1, last + 1)
     values = [_average(by_day.get(day, {}).values()) for day in every]
-    return chart("Average time", [_date(day) for day in every], [("time", values)], show=_seconds)
+    return chart("Average time", [_date(day) for day in every], [("time", values)], show=seconds)
 
 
 def _average(sums: Iterable[Counts]) -> float | None:
@@ -223,8 +223,13 @@ def _average(sums: Iterable[Counts]) -> float | None:
     return sum(one.time_ms for one in found) / runs / 1000 if runs > 0 else None
 
 
-def _seconds(value: float) -> str:
-    return f"{value:.2g} s" if value < SHORT else text.duration(value)
+def seconds(value: float) -> str:
+    """Return how long a test took, short times with two digits.
+
+    >>> seconds(0.25), seconds(61.5), seconds(119), seconds(7200)
+    ('0.25 s', '62 s', '119 s', '2 h')
+    """
+    return f"{value:.2g} s" if value < EXACT else text.duration(value)
 
 
 def _date(day: int) -> str:

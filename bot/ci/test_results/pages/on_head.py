@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.test_results import thin
+from bot.ci.test_results import rows, store_exclusions, thin
 from bot.ci.test_results.across import Across, is_only_here, words
 from bot.ci.test_results.block import FAILING
 from bot.ci.test_results.pages import failing, result_rows
-from bot.ci.test_results.pages.failing import RANK
+from bot.ci.test_results.pages.failing import RANK, Failed
+from bot.ci.test_results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 UPSTREAM = "upstream"
+LOCATED = 1_000  # failures whose lines are looked at
+UNEXCUSED = frozenset({Verdict.NEW, Verdict.NEW_TEST, Verdict.NO_BASELINE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,10 @@ class Head:
 
     jobs: list[TestJobRow]  # upstream's own and those of public backends
     labels: Mapping[int, str]  # what to call a repository
+
+    def of_pull(self) -> Head:
+        """Return the same without what only a backend says to be of this commit: no pull request was its business."""
+        return replace(self, jobs=[job for job in self.jobs if rows.is_proven(job)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +120,16 @@ def _across(tests: Sequence[FailingTest]) -> Across:
     return Across(upstream_id=upstream, failed=[""] if upstream else [], failed_on=theirs)
 
 
+async def located(tx: Transaction, head: Head) -> list[Failed]:
+    """Return failures that nothing excuses and whose line in the source is known, in the order of these lines."""
+    by_generation = {job["generation"]: job for job in head.jobs if job["failed"] or job["errors"]}
+    found = await result_rows.located(tx, sorted(by_generation), UNEXCUSED, limit=LOCATED)
+    failed = [Failed(case=case, job=by_generation[case["generation"]]) for case in found]
+    return sorted(
+        failed, key=lambda one: (one.case["source_file"] or "", one.case["line"] or 0, one.case["name"])
+    )
+
+
 async def thin_jobs(tx: Transaction, head: Head) -> dict[str, Thin]:
     """Return backends (in lower case) that ran far fewer tests than usual, none of which failed; the worst of each."""
     families: dict[tuple[str, int, str], list[TestJobRow]] = defaultdict(list)
@@ -126,13 +143,22 @@ async def thin_jobs(tx: Transaction, head: Head) -> dict[str, Thin]:
         usual = await result_rows.usual_counts(
             tx, repository_id, family, before=min(job["at"] for job in jobs), limit=thin.USUAL_RUNS
         )
-        little = thin.thin(_ran(jobs), usual)
-        if little and (backend not in found or little.ran < found[backend].ran):
+        newest = _of_newest_attempt(jobs)
+        little = thin.thin(sum(job["tests"] - job["skipped"] for job in newest), usual)
+        if little and (files := await store_exclusions.files_of(tx, newest)):
+            left_out = await store_exclusions.usual_tests(
+                tx, repository_id, family, files, before=min(job["at"] for job in jobs), runs=thin.USUAL_RUNS
+            )
+            little = thin.explained(little, len(files), left_out)
+        if little and (backend not in found or _worse(little, found[backend])):
             found[backend] = little
     return found
 
 
-def _ran(jobs: Sequence[TestJobRow]) -> int:
-    """Return how many tests a family ran in its newest attempt; a skipped test has not run."""
+def _worse(one: Thin, other: Thin) -> bool:
+    return (one.files > 0, one.ran) < (other.files > 0, other.ran)
+
+
+def _of_newest_attempt(jobs: Sequence[TestJobRow]) -> list[TestJobRow]:
     newest = max((job["run_id"], job["run_attempt"]) for job in jobs)
-    return sum(job["tests"] - job["skipped"] for job in jobs if (job["run_id"], job["run_attempt"]) == newest)
+    return [job for job in jobs if (job["run_id"], job["run_attempt"]) == newest]

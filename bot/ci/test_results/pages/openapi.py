@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.test_results.pages import backend_tests, head_json, result_rows, test_list, test_page
+from bot.ci.test_results.pages import backend_tests, head_json, lost_page, result_rows, test_list, test_page
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
@@ -19,7 +19,12 @@ NO_BACKEND: op.Refusal = (404, "unknown_backend", "nothing of that backend may b
 NO_COMPARISON: op.Refusal = (404, "no_comparison", "there is no commit on which both ran tests")
 SHA = Annotated[str, matching(parameters.SHA)]
 
-_read = partial(op.Operation, topic=TOPIC, callers=op.READER)
+_read = partial(
+    op.Operation,
+    topic=TOPIC,
+    callers=op.READER,
+    description="With an `ETag`: who sends it as `If-None-Match` gets 304 while nothing has changed.",
+)
 
 OPERATIONS = (
     _read(
@@ -60,6 +65,19 @@ OPERATIONS = (
             op.whole("days", parameters.MOST_DAYS, "the window of its failures", default=parameters.DAYS),
         ],
         refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_TEST, *op.READING],
+    ),
+    _read(
+        "GET /api/ci/lost-tests/{owner}/{repo}",
+        "lostTests",
+        "What complete runs have less of than the trusted run before",
+        lost_page.LostTestsAnswer,
+        parameters=[
+            *op.repository(),
+            op.whole("days", parameters.MOST_DAYS, "the window of the runs", default=lost_page.DAYS),
+            op.limit(lost_page.ROWS),
+            op.before(op.Number),
+        ],
+        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, *op.READING],
     ),
     _read(
         "GET /api/ci/runs/{owner}/{repo}/{id}/tests",

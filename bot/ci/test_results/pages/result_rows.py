@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.test_results import rows
+from bot.ci.test_results.block import FAILING
 from bot.ci.test_results.identity import DIGEST, SHOWN
 from bot.ci.test_results.rows import JOB, WITHOUT_BLOCKS, SummaryRow, TestJobRow, TestRow
 from bot.ci.test_results.tables import (
@@ -50,6 +51,8 @@ class FailingRow(TypedDict):
     time_ms: int | None
     type: str
     message: str
+    source_file: str | None  # where it failed, as its report says
+    line: int | None
     signature: str | None
     verdict: str | None
     evidence: Any
@@ -98,7 +101,7 @@ class SuiteRow(TypedDict):
 _FAILING = [
     *(FAILURE[name] for name in (
         "generation", "test_id", "repository_id", "outcome", "flaky", "attempts", "failed_attempts", "time_ms", "type",
-        "message", "signature", "verdict", "evidence", "head_sha", "at",
+        "message", "source_file", "line", "signature", "verdict", "evidence", "head_sha", "at",
     )),
     test.c.digest, test.c.canonical, test.c.name, test_class.c.file, test_class.c.suite,
 ]  # fmt: skip
@@ -117,18 +120,30 @@ async def public(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
 
 
 async def failing(
-    tx: Transaction, generations: Sequence[int], *, limit: int = MOST_FAILURES
+    tx: Transaction, generations: Sequence[int], *such: sa.ColumnElement[bool], limit: int = MOST_FAILURES
 ) -> list[FailingRow]:
-    """Return the failing and flaky cases of some jobs."""
+    """Return the failing and flaky cases of some jobs, or `such` of them."""
     found: list[FailingRow] = []
     for at in range(0, len(generations), CHUNK):
         query = sa.select(*_FAILING).select_from(_WITH_TEST)
-        query = query.where(FAILURE.generation.in_(generations[at : at + CHUNK]))
+        query = query.where(FAILURE.generation.in_(generations[at : at + CHUNK]), *such)
         ordered = query.order_by(FAILURE.generation, FAILURE.test_id).limit(limit - len(found))
         found += await tx.rows_as(FailingRow, ordered)
         if len(found) >= limit:
             break
     return found
+
+
+async def located(
+    tx: Transaction, generations: Sequence[int], verdicts: Collection[str], *, limit: int
+) -> list[FailingRow]:
+    """Return those of some jobs' failures with one of these verdicts whose line in the source is known."""
+    such = (
+        FAILURE.line.is_not(None),
+        FAILURE.outcome.in_(sorted(FAILING)),
+        FAILURE.verdict.in_(sorted(verdicts)),
+    )
+    return await failing(tx, generations, *such, limit=limit)
 
 
 async def failures_of(

@@ -13,6 +13,8 @@ from bot.ci.test_results.pages import (
     flaky_page,
     head_json,
     head_pages,
+    history,
+    lost_page,
     test_list,
     test_page,
 )
@@ -20,12 +22,13 @@ from bot.web import html
 
 TEMPLATES = Path(__file__).parent / "templates"
 OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # other addresses begin with these
+VALUES = {"SECONDS": history.seconds, "LOSS_WORDS": lost_page.words}  # what templates see
 DIGEST = r"{digest:[0-9a-f]{16}}"
 
 
 def setup(app: web.Application) -> None:
     """Add pages and JSON."""
-    html.add_templates(app, TEMPLATES, values=failing.VALUES)
+    html.add_templates(app, TEMPLATES, values=failing.VALUES | VALUES)
     app.add_routes(
         [
             web.get(f"/{OWNER}/{{repo}}/commit/{{sha}}/tests", head_pages.commit),
@@ -34,6 +37,8 @@ def setup(app: web.Application) -> None:
             web.get(f"/{OWNER}/{{repo}}/tests", test_list.tests),
             web.get(f"/{OWNER}/{{repo}}/tests/file/{{path:.+}}", file_page.file),
             web.get(f"/{OWNER}/{{repo}}/flaky", flaky_page.flaky),
+            web.get(f"/{OWNER}/{{repo}}/tests/lost", lost_page.lost),
+            web.get("/api/ci/lost-tests/{owner}/{repo}", lost_page.lost_json),
             web.get("/api/ci/tests/{owner}/{repo}", test_list.tests_json),
             web.get(f"/api/ci/tests/{{owner}}/{{repo}}/{DIGEST}", test_page.test_json),
             web.get(r"/api/ci/runs/{owner}/{repo}/{id:\d+}/tests", head_json.run_json),

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.ci.test_results import rows
-from bot.ci.test_results.pages import failing, on_head, result_rows
-from bot.ci.test_results.pages.failing import RANK
+from bot.ci.test_results import loss_rows, rows
+from bot.ci.test_results.losses import Kind
+from bot.ci.test_results.pages import failing, lost_page, on_head, result_rows
+from bot.ci.test_results.pages.failing import ORDER, RANK
 from bot.ci.test_results.verdict import YOURS, Verdict
 from bot.core.escaping import clean, shorten
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
-from bot.web.blocks import Block, BlockLine, HeadTests, TestLine
+from bot.web.blocks import Block, BlockLine, HeadTests, TestLine, TestMark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.test_results.pages.failing import FailingTest
+    from bot.ci.test_results.pages.failing import Failed, FailingTest
     from bot.ci.test_results.pages.on_head import Head, SameTest
     from bot.ci.test_results.rows import TestJobRow
     from bot.ci.test_results.thin import Thin
     from bot.db.transaction import Transaction
-    from bot.web.blocks import CommitSubject, HeadSubject, JobSubject, PullSubject, RunSubject, Tone
+    from bot.web.blocks import (
+        CellSubject,
+        CommitSubject,
+        HeadSubject,
+        JobSubject,
+        PullSubject,
+        RunSubject,
+        Tone,
+    )
 
+LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
 NAME_MOST, MESSAGE_MOST = 200, 160  # characters
 HEADING = "Failing tests"
@@ -44,7 +55,9 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
 
 async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return the tests that fail on the shown head, the same test of all backends as one."""
-    return await _of_commit(tx, subject.repo, subject.head_sha) if subject.head_sha else []
+    if not subject.head_sha:
+        return []
+    return await _of_commit(tx, subject.repo, subject.head_sha, of_pull=True)
 
 
 async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
@@ -52,10 +65,23 @@ async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     return await _of_commit(tx, subject.repo, subject.sha)
 
 
+async def of_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]:
+    """Return what the tests of some jobs came to."""
+    return {
+        job["job_id"]: BlockLine(
+            text=_counts([job]),
+            url=f"/{subject.repo}/run/{job['run_id']}/tests",
+            tone="bad" if job["failed"] or job["errors"] else "good",
+        )
+        for job in await rows.jobs_on(tx, [subject.repository_id], subject.sha)
+        if job["job_id"] in subject.job_ids
+    }
+
+
 async def of_head(tx: Transaction, subject: HeadSubject) -> HeadTests:
     """Return what comment and check runs say: of backends only, upstream's own failures are not theirs to tell."""
     owners = await watched.ids(tx, subject.repo)
-    head = await on_head.read(tx, subject.repo, owners, subject.head_sha, subject.labels)
+    head = (await on_head.read(tx, subject.repo, owners, subject.head_sha, subject.labels)).of_pull()
     failing_now = replace(head, jobs=[job for job in head.jobs if _fails(job, subject)])
     found = await on_head.failing_tests(tx, failing_now, repo=subject.repo)
     little = await on_head.thin_jobs(tx, head)
@@ -64,7 +90,8 @@ async def of_head(tx: Transaction, subject: HeadSubject) -> HeadTests:
         total=len(found),
         new=sum(one.verdict in YOURS for one in found),
         url=f"{subject.url}/{subject.repo}/commit/{subject.head_sha}/tests",
-        thin={backend: str(one) for backend, one in little.items()},
+        marks=tuple(_mark(one) for one in await on_head.located(tx, failing_now)),
+        thin={backend: str(one) for backend, one in little.items() if not one.files},
     )
 
 
@@ -98,20 +125,48 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
     return [Block(heading="Tests", lines=tuple(lines))]
 
 
-async def _of_commit(tx: Transaction, repo: str, sha: str) -> list[Block]:
+async def _of_commit(tx: Transaction, repo: str, sha: str, *, of_pull: bool = False) -> list[Block]:
     listed = await allowlists.in_force(tx)
     labels = {entry.key: entry.label for entry in listed.entries} if listed else {}
     head = await on_head.read(tx, repo, await watched.ids(tx, repo), sha, labels)
+    if of_pull:
+        head = head.of_pull()
     if not head.jobs:
         return []
     found = await on_head.failing_tests(tx, head, repo=repo)
     page = f"/{repo}/commit/{sha}/tests"
-    lines = [_of_same(one) for one in found[:SHOWN]]
+    lines = [_by_verdict(found), *(_of_same(one) for one in found[:SHOWN])] if found else []
     if not found:
         lines.append(BlockLine(text="no test failed", tone="good"))
     words = f"all {len(found):,}, with their jobs" if found else _counts(head.jobs)
     lines.append(BlockLine(text=words, url=page))
-    return [Block(heading=HEADING, lines=tuple(lines)), *_thin(await on_head.thin_jobs(tx, head), head)]
+    found_blocks = [
+        Block(heading=HEADING, lines=tuple(lines)),
+        *_thin(await on_head.thin_jobs(tx, head), head),
+    ]
+    return [*found_blocks, *await _lost(tx, head, repo, sha)]
+
+
+async def _lost(tx: Transaction, head: Head, repo: str, sha: str) -> list[Block]:
+    """Return what complete runs on the commit have less of than the trusted runs before them."""
+    shown = {job["run_id"] for job in head.jobs}
+    found = [one for one in await loss_rows.on_commit(tx, sha, limit=LOSSES) if one["run_id"] in shown]
+    lines = []
+    for one in await lost_page.with_tests(tx, found[:SHOWN]):
+        row = one.row
+        whose = head.labels.get(row["repository_id"], "") if row["backend"] else ""
+        place = " ".join(part for part in (row["file"], row["suite"]) if part)
+        parts = [whose, place, row["family"], one.words]
+        lines.append(
+            BlockLine(
+                text=_short(" · ".join(part for part in parts if part), NAME_MOST + MESSAGE_MOST),
+                url=f"/{row['backend'] or repo}/tests/lost",
+                tone="idle" if row["kind"] == Kind.GONE else "warn",
+            )
+        )
+    if len(found) > SHOWN:
+        lines.append(BlockLine(text="and more", url=f"/{repo}/tests/lost"))
+    return [Block(heading="Lost tests", lines=tuple(lines))] if lines else []
 
 
 def _thin(found: Mapping[str, Thin], head: Head) -> list[Block]:
@@ -122,11 +177,20 @@ def _thin(found: Mapping[str, Thin], head: Head) -> list[Block]:
     }
     lines = [
         BlockLine(
-            text=f"{names[backend][0]} passed, but {little}", url=f"/oot/{names[backend][1]}", tone="warn"
+            text=f"{names[backend][0]} passed, but {little}",
+            url=f"/oot/{names[backend][1]}",
+            tone="idle" if little.files else "warn",
         )
         for backend, little in sorted(found.items())
     ]
     return [Block(heading="Fewer tests than usual", lines=tuple(lines))] if lines else []
+
+
+def _by_verdict(found: Sequence[SameTest]) -> BlockLine:
+    """Return how many tests fail with which verdict, those first that are the author's."""
+    counts = Counter(one.verdict or Verdict.NO_BASELINE.value for one in found)
+    words = [f"{counts[one]:,} {verdict(one) or 'with nothing to compare'}" for one in ORDER if counts[one]]
+    return BlockLine(text=", ".join(words), tone="bad" if YOURS & counts.keys() else "warn")
 
 
 def _of_same(one: SameTest) -> BlockLine:
@@ -160,6 +224,18 @@ def _test_line(one: SameTest, url: str) -> TestLine:
         words=one.words,
         verdict=verdict(one.verdict),
         url=f"{url}/{one.repo}/test/{one.test.digest}",
+    )
+
+
+def _mark(one: Failed) -> TestMark:
+    case, job = one.case, one.job
+    return TestMark(
+        backend=(job["backend"] or "").casefold(),
+        job=job["name"],
+        file=case["source_file"] or "",
+        line=case["line"] or 0,
+        name=_short(".".join(part for part in (case["suite"], case["name"]) if part), NAME_MOST),
+        message=case["message"],
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.test_results.pages import heads, list_rows, result_rows, slow_tests
+from bot.ci.test_results.pages import heads, list_rows, result_rows, run_counts, slow_tests
 from bot.ci.test_results.pages.failing import Named
 from bot.ci.test_results.pages.list_rows import Choice
 from bot.core.errors import Rejected
@@ -17,13 +17,14 @@ from bot.web import parameters
 from bot.web.answers import Answer, Time, fill, send
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
-from bot.web.render_thread import in_render_thread
+from bot.web.page_cache import tagged
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.pages.list_rows import ListedTest
     from bot.ci.test_results.pages.result_rows import StateRow
+    from bot.ci.test_results.pages.run_counts import RunCounts
     from bot.db.transaction import Transaction
 
 ROWS = 100
@@ -48,6 +49,11 @@ class Listed(Struct, frozen=True, kw_only=True):
     commits: Annotated[int, Meta(description="on which it failed or was flaky")]
     failed_at: Time | None
     time_ms: Annotated[int | None, Meta(description="the longest it took of late; with sort=slow only")]
+    runs: Annotated[int, Meta(description="of trusted runs, in the newest `counted_days`; as the next four")]
+    passed: int
+    skipped: int
+    average_ms: Annotated[int | None, Meta(description="of runs that did not skip it; null: none")]
+    pass_rate: Annotated[float | None, Meta(description="passed / (runs - skipped); null: it never ran")]
     states: Annotated[dict[str, str], Meta(description="by group of environments, where it is not healthy")]
 
 
@@ -55,6 +61,12 @@ class TestList(Answer, frozen=True, kw_only=True):
     """A repository's tests"""
 
     days: int
+    counted_days: Annotated[
+        int,
+        Meta(
+            description="of which trusted runs are counted: fewer than `days` where that would be too many sums"
+        ),
+    ]
     tests: list[Listed]
     next: Annotated[str | None, Meta(description="the `before` of the following page")]
 
@@ -66,6 +78,7 @@ class Row:
     test: Named
     listed: ListedTest
     time_ms: int | None
+    ran: RunCounts
     states: list[StateRow] = field(default_factory=list)  # but for the healthy ones
 
 
@@ -79,6 +92,7 @@ class Page:
     choice: Choice
     sort: str
     days: int
+    counted_days: int  # of trusted runs
 
 
 @page
@@ -105,7 +119,7 @@ async def tests(request: web.Request) -> web.Response:
     )
 
 
-@in_render_thread
+@tagged
 async def tests_json(request: web.Request) -> web.Response:
     """Answer with a repository's tests."""
     async with request.app[CONTEXT].store.read() as tx:
@@ -113,12 +127,18 @@ async def tests_json(request: web.Request) -> web.Response:
     return send(
         TestList(
             days=found.days,
+            counted_days=found.counted_days,
             tests=[
                 fill(
                     Listed,
                     row.listed,
                     test=row.test.digest,
                     time_ms=row.time_ms,
+                    runs=row.ran.counts.runs,
+                    passed=row.ran.counts.passed,
+                    skipped=row.ran.counts.skipped,
+                    average_ms=row.ran.average_ms,
+                    pass_rate=row.ran.pass_rate,
                     states={one["env_group"]: one["state"] for one in row.states},
                 )
                 for row in found.rows
@@ -146,7 +166,9 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
         env_group=given["env"][:LONGEST],
     )
     found, times, following = await _sorted(request, tx, choice, sort, limit)
-    states = await result_rows.states_of(tx, [row["id"] for row in found])
+    ids = [row["id"] for row in found]
+    states = await result_rows.states_of(tx, ids)
+    counted = await run_counts.of_tests(tx, choice, ids, days=days)
     return Page(
         repo=repo,
         rows=[
@@ -154,6 +176,7 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
                 test=Named.of(row),
                 listed=row,
                 time_ms=times.get(row["id"]),
+                ran=counted.of(row["id"]),
                 states=[one for one in states if one["test_id"] == row["id"] and one["state"] != "healthy"],
             )
             for row in found
@@ -162,6 +185,7 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
         choice=choice,
         sort=sort,
         days=days,
+        counted_days=counted.days,
     )
 
 

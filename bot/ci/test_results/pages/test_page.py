@@ -11,24 +11,30 @@ from bot.ci.test_results import count_days, identity
 from bot.ci.test_results.pages import heads, history, result_rows
 from bot.ci.test_results.pages.failing import Named, outcome
 from bot.core.errors import Rejected
-from bot.web import access, parameters
+from bot.web import access, blocks, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
+from bot.web.blocks import BackendSubject
 from bot.web.html import page, render
-from bot.web.render_thread import in_render_thread
+from bot.web.page_cache import tagged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from aiohttp import web
 
     from bot.ci.test_results.pages.history import Line, Strip
     from bot.ci.test_results.pages.result_rows import FailureOfTest, StateRow
     from bot.ci.test_results.rows import TestRow
+    from bot.db.transaction import Transaction
+    from bot.web.blocks import JobLine
     from bot.web.charts import Chart
 
 DAY = 86_400_000  # milliseconds
 FAILURES = 200
 MOST_SAME = 20  # tests that are the same on other devices, in all repositories
 STRIP = 30  # days
+LOGS = 50  # failures whose logs are linked
 GROUPS = 10  # of failures that say the same, on the page
 
 
@@ -92,6 +98,11 @@ class TestFailure(Struct, frozen=True, kw_only=True):
     failed_attempts: int
     verdict: str | None
     message: str
+    source_file: Annotated[str | None, Meta(description="where it failed, as its report names the file")]
+    line: int | None
+    log: Annotated[
+        str | None, Meta(description="the line of the job's log that says why it failed, on this bot")
+    ]
     sha: str
     run_id: int | None
     job_id: int | None
@@ -119,6 +130,7 @@ class _Found:
     strips: list[Strip]
     time: Chart
     days: int
+    log_lines: Mapping[tuple[int, int, str], JobLine]  # by run, attempt and name of the job
 
 
 @page
@@ -139,13 +151,15 @@ async def test(request: web.Request) -> web.Response:
         failures=found.failures,
         alike=history.alike(found.failures)[:GROUPS],
         outcome_of=lambda one: outcome(one["outcome"], flaky=one["flaky"]),
+        line_of=lambda one: found.log_lines.get((one["run_id"], one["run_attempt"], one["job_name"])),
+        form_key=request.get(access.FORM_KEY),
         days=found.days,
         windows=parameters.windows(found.days),
         json_url=f"/api/ci/tests/{repo}/{identity.shown(found.row['digest'])}?days={found.days}",
     )
 
 
-@in_render_thread
+@tagged
 async def test_json(request: web.Request) -> web.Response:
     """Answer with one test."""
     found = await _find(request)
@@ -172,9 +186,19 @@ async def test_json(request: web.Request) -> web.Response:
                 for one in found.states
             ],
             lines=[_line(line) for line in found.lines],
-            failures=[_failure(one) for one in found.failures],
+            failures=[_failure(one, found) for one in found.failures],
         )
     )
+
+
+async def _log_lines(
+    request: web.Request, tx: Transaction, failures: Sequence[FailureOfTest]
+) -> dict[tuple[int, int, str], JobLine]:
+    """Return the lines of logs that say why the jobs failed in which a test did, as far as these may be read."""
+    runs = {(str(one["run_id"]), one["run_attempt"]) for one in failures[:LOGS] if one["job_id"] > 0}
+    subject = BackendSubject(repo=parameters.repo(request), runs=tuple(sorted(runs)), url="")
+    found = await blocks.job_lines(request.app[CONTEXT].features, tx, subject) if runs else []
+    return {(int(one.run_id), one.run_attempt, one.job): one for one in found if one.url}
 
 
 async def _find(request: web.Request) -> _Found:
@@ -196,15 +220,15 @@ async def _find(request: web.Request) -> _Found:
             tx, row["repository_id"], [row["id"]], since=last - STRIP + 1, until=last
         )
         by_day = known.get(row["id"], {})
+        failures = await result_rows.failures_of(tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES)
         return _Found(
             row=row,
             strips=history.strips(by_day, last=last, days=STRIP),
             time=history.time_chart(by_day, last=last, days=STRIP),
             states=await result_rows.states_of(tx, [row["id"]]),
             lines=await history.lines(tx, tests),
-            failures=await result_rows.failures_of(
-                tx, [row["id"]], since=tx.now - days * DAY, limit=FAILURES
-            ),
+            failures=failures,
+            log_lines=await _log_lines(request, tx, failures),
             days=days,
         )
 
@@ -229,13 +253,17 @@ def _line(line: Line) -> TestLine:
     )
 
 
-def _failure(one: FailureOfTest) -> TestFailure:
+def _failure(one: FailureOfTest, found: _Found) -> TestFailure:
+    log = found.log_lines.get((one["run_id"], one["run_attempt"], one["job_name"]))
     return TestFailure(
         outcome=outcome(one["outcome"], flaky=one["flaky"]),
         attempts=one["attempts"],
         failed_attempts=one["failed_attempts"],
         verdict=one["verdict"],
         message=one["message"],
+        source_file=one["source_file"],
+        line=one["line"],
+        log=log.url if log else None,
         sha=one["head_sha"],
         run_id=_github(one["run_id"]),
         job_id=_github(one["job_id"]),
