@@ -8,7 +8,7 @@ import signal
 import socket
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import structlog
@@ -34,7 +34,7 @@ from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import rows
 from bot.ops import family_health, health
-from bot.processes import child, member
+from bot.processes import member
 from bot.processes.supervisor import Supervisor
 from bot.web import access, openapi, page_kit, server
 from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
@@ -42,7 +42,7 @@ from bot.web.handover import DOOR, READY, WORKER, Router
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from bot.core.settings import Settings
     from bot.db.store import Store
@@ -126,6 +126,13 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
     return kinds
 
 
+def read_program(features: Features) -> None:
+    """Import what a process that answers requests needs of the features, without beginning anything."""
+    for part in ("routes", "openapi", "before_commit"):
+        for _ in load_each(features, part):
+            pass
+
+
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
     return [operation for part in load_each(features, "openapi") for operation in part]
@@ -159,11 +166,11 @@ async def serve(
     features: Features = FEATURES,
     ready: Callable[[str], None] | None = None,
     machine: Clock | None = None,
-    family: bool = False,
+    others: Mapping[str, Child] | None = None,
 ) -> None:
     """Run the bot until SIGTERM or SIGINT; `ready` gets its address once it answers.
 
-    `machine` is this machine's clock; `family`: with other processes, where the system has room for them.
+    `machine` is this machine's clock; `others` are processes that were started for it, which it is to supervise.
     Raises Misconfigured when its role does not fit its settings.
     """
     _check_role(settings)
@@ -172,7 +179,6 @@ async def serve(
         settings = replace(settings, port=listening.getsockname()[1])
         async with _opened(settings, features, machine) as context, contextlib.AsyncExitStack() as running:
             stop = _stop_on_signals()
-            others = _start_others() if family else None  # not before: they would delay this one's start
             router = None if others is None else Router(DOOR)
             supervisor = None if router is None else Supervisor(settings, router, lock)
             factory = await running.enter_async_context(
@@ -180,9 +186,9 @@ async def serve(
             )
             memory.settle_in()
             await running.enter_async_context(memory.trimming())
-            if supervisor is not None:
+            if supervisor is not None and others is not None:
                 await running.enter_async_context(
-                    supervisor.running(factory, context.store.work_waiting, others or {})
+                    supervisor.running(factory, context.store.work_waiting, others)
                 )
             elif settings.role != "web":
                 await running.enter_async_context(_working(context, stop))
@@ -229,14 +235,6 @@ async def _opened(settings: Settings, features: Features, machine: Clock | None)
         yield context
 
 
-def _start_others() -> dict[str, Child] | None:
-    try:
-        return {name: child.start(name) for name in child.NAMES}
-    except OSError as error:
-        log.warning("no room for more processes: one does everything", reason=str(error))
-        return None
-
-
 def _address(settings: Settings) -> str:
     """Return the address to open, of which a worker has no pages, and where it listens behind any proxy."""
     listening = f"{settings.host}:{settings.port}"
@@ -262,7 +260,7 @@ def _check_role(settings: Settings) -> None:
 @contextlib.asynccontextmanager
 async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]:
     """Run the worker, after reading the allowlist; once `stop` is set it takes no new work."""
-    await asyncio.gather(_first_allowlist(context), _first_visibility(context))
+    await _unless_set(stop, asyncio.gather(_first_allowlist(context), _first_visibility(context)))
     worker = make_worker(context)
     working = asyncio.create_task(worker.run())
     working.add_done_callback(lambda _: stop.set())  # the process ends with its worker
@@ -273,6 +271,17 @@ async def _working(context: Context, stop: asyncio.Event) -> AsyncIterator[None]
         stop.set()
         await stopping
         await working
+
+
+async def _unless_set(stop: asyncio.Event, work: asyncio.Future[Any]) -> None:
+    """Wait for some work, but not once `stop` is set: a database that says nothing may keep it for minutes."""
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not work.done():
+        work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
 
 
 async def _stop_at(stop: asyncio.Event, worker: Worker) -> None:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core import log_output, metrics, traces
-from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
+from bot.core.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
 from bot.core.feature import load_each
 from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
-from bot.db.db_errors import retry_until_stored
 from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import inbox, pinned
 from bot.ingest.delivery import Delivery
 from bot.ingest.watched import read_payload
 from bot.queue import tasks
+from bot.queue.task_ends import TaskEnds
 from bot.queue.tasks import Task
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ BACKGROUND_SLOTS = (
 )
 POLL = 1.0  # seconds between polls of the database without a notification
 TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
+DATABASE_AWAY = "the database cannot be used; trying again every second"
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
 GRACE = 7.0  # seconds for running tasks on shutdown
 CANCELLED_WITHIN = 2.0  # seconds for those cancelled then
@@ -74,6 +75,7 @@ class Worker:
         self._events = context.events
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
+        self._ends = TaskEnds(context.store, periodic=periodic)
         self._poll = poll
         self._owner = secrets.token_hex(8)
         self._background = frozenset(kind for one in context.features for kind in one.background)
@@ -85,7 +87,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`; then finish what can be finished and return the rest to the queue."""
-        preparing = asyncio.create_task(self.prepare())
+        preparing = asyncio.create_task(self._prepare_until_stored())
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait((preparing, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -110,16 +112,26 @@ class Worker:
         """Cancel what still runs; returns False where the database did not answer that: it is hung up on."""
         for task in running:
             task.cancel()
-        _, waiting = await asyncio.wait(running, timeout=CANCELLED_WITHIN)
+        ending = [*running, asyncio.create_task(self._ends.drain())]
+        _, waiting = await asyncio.wait(ending, timeout=CANCELLED_WITHIN)
         if waiting:
             self._store.hang_up()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         return not waiting
 
     def stop(self) -> None:
         """Take no new work."""
         self._stopping.set()
         self._store.work_waiting.set()
+
+    async def _prepare_until_stored(self) -> None:
+        """Prepare; the process answers already, so a database that is away must not end it."""
+        while True:
+            try:
+                return await self.prepare()
+            except StoreUnavailable as error:
+                self._errors.write(DATABASE_AWAY, error)
+                await asyncio.sleep(POLL)
 
     async def prepare(self) -> None:
         """Release what crashed processes left behind, and enqueue periodic work."""
@@ -270,25 +282,7 @@ class Worker:
                 span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
         metrics.TASK_RUNS.labels(task.kind, ended).inc()
-        await retry_until_stored(self._clock, partial(self._end_task, task, outcome))
-
-    async def _end_task(self, task: Task, outcome: Exception | None) -> None:
-        """Store the outcome of a task, in one transaction with what follows."""
-        async with self._store.transaction() as tx:
-            if isinstance(outcome, RetryLater):
-                periodic = task.kind in self._periodic
-                due_at = tx.now + tasks.retry_delay(task.attempts, after=outcome.after, periodic=periodic)
-                yields = isinstance(outcome, NotYet)
-                await tasks.retry(tx, task, due_at=due_at, error=str(outcome), yields=yields)
-            elif outcome is not None:
-                await tasks.give_up(tx, task, str(outcome))
-            else:
-                if not await tasks.finish(tx, task):  # its lease was lost: it may have written old results
-                    tx.enqueue(task.kind, task.key)
-                if task.attempts > 1:  # what made it fail may be over for others, too
-                    await tasks.wake_after_outage(tx)
-            if task.kind in self._periodic and not isinstance(outcome, RetryLater):
-                tx.enqueue(task.kind, task.key, delay=self._periodic[task.kind])
+        await self._ends.store(task, outcome)
 
     async def _attempt(self, task: Task) -> Exception | None:
         """Run a task; returns None, RetryLater, or the reason it can never succeed."""
@@ -314,7 +308,7 @@ class Worker:
             try:
                 applied, started = await self.apply(), await self._start_tasks()
             except Exception as error:  # noqa: BLE001 - logged
-                self._errors.write("the database cannot be used; trying again every second", error)
+                self._errors.write(DATABASE_AWAY, error)
                 await asyncio.sleep(POLL)
                 continue
             if not applied and not started:

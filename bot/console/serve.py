@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.core.settings import Settings
+    from bot.processes.child import Child
 
 HELP = """Run the bot: webhooks, callbacks, pages and the worker.
 
@@ -61,9 +62,9 @@ def serve(
     pull: bool,
 ) -> None:
     """Run the bot."""
+    gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     chosen = load_settings(config)
     chosen = replace(chosen, role=role or chosen.role, processes=processes or chosen.processes)
-    gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     chosen = replace(
@@ -77,10 +78,24 @@ def serve(
         app.serve(
             chosen,
             features=features(),
-            family=_has_family(chosen),
+            others=_others() if _has_family(chosen) else None,
             ready=lambda address: click.echo(f"ootbot {__version__} at {address}"),
         )
     )
+
+
+def _others() -> dict[str, Child] | None:
+    """Fork the other processes, once there is no more to read that all of them need."""
+    from bot import app  # noqa: PLC0415
+    from bot.console import member  # noqa: PLC0415
+    from bot.processes import child  # noqa: PLC0415
+
+    app.read_program(features())
+    try:
+        return child.fork(child.NAMES, member.become)
+    except OSError as error:
+        click.echo(f"ootbot: warning: no room for more processes, one does everything: {error}", err=True)
+        return None
 
 
 def _has_family(settings: Settings) -> bool:

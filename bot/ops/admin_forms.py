@@ -1,4 +1,4 @@
-"""POST /admin/...: sign in and out, run a task or handle a delivery again, tie failures to issues.
+"""POST /admin/...: sign in and out, run a task or handle a delivery again, tie failures to issues, reset tests.
 
 A form is accepted only with the sign-in cookie and the key that our own pages put into it, against cross-site requests.
 """
@@ -10,13 +10,16 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
+import structlog
 from aiohttp import web
 
 from bot.ci.logs import failure_rows
+from bot.ci.test_results import evaluate_states
+from bot.ci.test_results.pages import result_rows
 from bot.core import escaping
 from bot.core.errors import Rejected
 from bot.db.store import LOCK_TIMEOUT
-from bot.ingest import inbox
+from bot.ingest import inbox, watched
 from bot.ops import sessions
 from bot.queue import queue_admin
 from bot.web import access, parameters
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
+log = structlog.get_logger("bot.ops.admin_forms")
+
 LIMIT = 10_000  # bytes of a form
+ADMINISTRATOR = "the administrator"  # who did it, in what is kept of it
 MOST_FIELDS = 10
 FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
 
@@ -126,6 +132,19 @@ async def tie(request: web.Request) -> web.Response:
     return _notice("the failure is tied to the issue" if address else "the failure is tied to no issue")
 
 
+@checks_form_key
+async def reset_test(request: web.Request) -> web.Response:
+    """Call a test mended, as `ootbot tests reset` does."""
+    repo, digest = parameters.repo(request), request.match_info["digest"]
+    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
+        found = await result_rows.test_by_digest(tx, await watched.ids(tx, repo), digest)
+        if found is None:
+            raise Rejected(404, "unknown_test", f"no test of that id is known in {repo}")
+        await evaluate_states.reset(tx, found["repository_id"], found["id"], by=ADMINISTRATOR)
+    log.info("test reset", repo=repo, test=digest, by=ADMINISTRATOR)
+    return _redirect(f"/{repo}/test/{digest}")
+
+
 async def _form(request: web.Request) -> Mapping[str, str]:
     body = await read_body(request, limit=LIMIT)
     try:
@@ -150,5 +169,6 @@ routes: list[web.RouteDef] = [
     web.post("/admin/sign-out", sign_out),
     web.post("/admin/failures", tie),
     web.post("/admin/tasks/{id}/retry", retry),
+    web.post("/admin/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset", reset_test),
     web.post("/admin/deliveries/{guid}/replay", replay),
 ]

@@ -16,7 +16,7 @@ from aiohttp import web
 from bot.core.errors import StoreUnavailable
 from bot.db.store import LOCK_TIMEOUT
 from bot.ops.tables import admin_sign_out
-from bot.web.access import SIGNED_IN
+from bot.web.access import FORM_KEY, SIGNED_IN
 from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ async def check_session(request: web.Request, handler: Handler) -> web.StreamRes
         try:
             async with request.app[CONTEXT].store.read(answer_within=LOOKUP) as tx:
                 request[SIGNED_IN] = begun >= await _not_before(tx, settings)
+            if request[SIGNED_IN]:
+                request[FORM_KEY] = form_key(request)
         except StoreUnavailable as error:
             request[SIGNED_IN] = error
     return await handler(request)

@@ -50,6 +50,7 @@ class Repo:
     created_at: int
     archived: bool = False
     branches: dict[str, str] = field(default_factory=dict, repr=False)  # name -> head
+    required_checks: dict[str, list[str]] = field(default_factory=dict, repr=False)  # by branch
     commits: dict[str, Commit] = field(default_factory=dict, repr=False)
     pulls: dict[int, Pull] = field(default_factory=dict, repr=False)
     issues: dict[int, Issue] = field(default_factory=dict, repr=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.core.errors import GitHubRefused, RetryLater
-from bot.oot.publish import check_run_text, rows
+from bot.oot.publish import annotate, check_run_text, rows
 from bot.oot.publish.create_once import creating
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bot.oot.publish.check_run_text import CheckRun
     from bot.oot.publish.rows import CheckRow
     from bot.oot.verdict.pull_state import PullState
+    from bot.web.blocks import TestMark
 
 NOT_FOUND = 404
 
@@ -61,7 +62,7 @@ async def _create_once(context: Context, client: Client, state: PullState, wante
         "name": check.name,
         "basis": wanted.basis,
     }
-    first, *others = check_run_text.batches(check.annotations)
+    first, *others = annotate.batches(check.annotations)
     async with creating(context, partial(rows.intend_check, row=row)) as creation:
         found = None if creation.fresh else await _find(context, client, wanted)
         created = found or await creation.create(partial(_create, client, wanted, first))
@@ -105,7 +106,7 @@ async def _create(client: Client, wanted: Write, batch: Sequence[dict[str, Any]]
 async def _update(client: Client, check_run_id: int, wanted: Write) -> bool:
     """Update a check run by id; returns False when it was deleted at GitHub."""
     try:
-        for batch in check_run_text.batches(await _not_annotated(client, check_run_id, wanted)):
+        for batch in annotate.batches(await _not_annotated(client, check_run_id, wanted)):
             body = _body(wanted, batch)
             del body["external_id"]  # it stays as it was created
             await client.patch(client.path(f"check-runs/{check_run_id}"), data=body)
@@ -122,7 +123,7 @@ async def _not_annotated(client: Client, check_run_id: int, wanted: Write) -> li
         return []
     url = client.path(f"check-runs/{check_run_id}/annotations{{?per_page}}")
     present = [one async for one in client.getiter(url, {"per_page": "100"})]
-    return check_run_text.missing_annotations(wanted.check.annotations, present)
+    return annotate.missing(wanted.check.annotations, present)
 
 
 def _body(wanted: Write, batch: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -176,6 +177,7 @@ class Terms:
     interval: int  # milliseconds between two updates of one check run
     current: bool = True  # on an older head check runs continue, but none begins
     files: frozenset[str] = frozenset()  # changed by the pull request: only there are failed tests annotated
+    marks: tuple[TestMark, ...] = ()  # failed tests whose lines are known
 
     @property
     def gate_name(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,10 @@ from bot.oot.verdict import words
 from bot.oot.verdict.verdict import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from bot.oot.verdict.gate import Gate
-    from bot.oot.verdict.view import Backend, FailedTest, Job
+    from bot.oot.verdict.view import Backend, Job
 
 MOST_CHARACTERS = 255
 
@@ -77,9 +77,6 @@ def _marked(name: str, mark: str) -> str:
     return escaping.shorten(name, MOST_CHARACTERS - len(mark)) + mark
 
 
-ANNOTATIONS_PER_REQUEST = 50  # GitHub accepts no more at once, and adds each batch to those it has
-MOST_ANNOTATIONS = 200  # of one check run
-LARGEST_LINE = 2**31 - 1
 OUTPUT_BYTES = 65_535  # of summary and of text, each; GitHub counts bytes
 
 RERUN_FAILED = {
@@ -229,26 +226,6 @@ def gate_check(verdict: Gate, *, prefix: str, head_sha: str, external_id: str, p
     )
 
 
-def annotated(check: CheckRun, failing: Iterable[Job], files: Collection[str]) -> CheckRun:
-    """Return the check run with an annotation for each failed test that was reported with a line in `files`."""
-    found = [_annotation(job, test) for job in failing for test in job.failed_tests if _path(test) in files]
-    return replace(check, annotations=tuple(found[:MOST_ANNOTATIONS])) if found else check
-
-
-def missing_annotations(
-    wanted: Sequence[dict[str, Any]], present: Sequence[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the annotations that a check run on GitHub does not have yet."""
-    known = {_identity(one) for one in present}
-    return [one for one in wanted if _identity(one) not in known]
-
-
-def batches(annotations: Sequence[dict[str, Any]]) -> list[Sequence[dict[str, Any]]]:
-    """Return annotations in batches of one request each; at least one batch, which may be empty."""
-    starts = range(0, max(len(annotations), 1), ANNOTATIONS_PER_REQUEST)
-    return [annotations[start : start + ANNOTATIONS_PER_REQUEST] for start in starts]
-
-
 def _status(state: State) -> str:
     if state.finished:
         return "completed"
@@ -297,26 +274,3 @@ def _iso(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
     return datetime.fromtimestamp(milliseconds // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _path(test: FailedTest) -> str | None:
-    """Return the file of a test reported with a line; it is never guessed from the message."""
-    if test.file is None or test.line is None or not 0 < test.line <= LARGEST_LINE:
-        return None
-    return test.file.removeprefix("./")
-
-
-def _annotation(job: Job, test: FailedTest) -> dict[str, Any]:
-    name = f"{test.classname}.{test.name}" if test.classname else test.name
-    return {
-        "path": _path(test),
-        "start_line": test.line,
-        "end_line": test.line,
-        "annotation_level": "failure",
-        "title": escaping.title(f"{name} failed in {words.job_label(job)}"),
-        "message": escaping.title(test.message or "failed", limit=escaping.PROSE_LIMIT),
-    }
-
-
-def _identity(annotation: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(annotation.get(name) for name in ("path", "start_line", "title", "message"))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bot.oot.allowlist.entry import Level
+from bot.oot.publish import annotate
 from bot.oot.publish.check import Plan, needed
-from bot.oot.publish.check_run_text import CheckRun, annotated, backend_check, job_checks
+from bot.oot.publish.check_run_text import CheckRun, backend_check, job_checks
 from bot.oot.verdict.head import asks_for
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _of_backend(case: _Case) -> Iterator[Write | None]:
     basis = f"{case.dispatch['id']}/{case.backend.attempt}"
     check = backend_check(case.backend, external_id=_new_id(case, basis), **case.common_arguments)
     if not case.per_job:
-        check = annotated(check, case.backend.failing, case.terms.files)
+        check = annotate.of_backend(check, case.backend, case.terms.marks, case.terms.files)
     row = _continued(case, check.name, basis)
     if case.by_job:
         yield _ended(check, row, case.terms, BY_JOB)
@@ -196,7 +197,7 @@ def _of_jobs(case: _Case) -> Iterator[Write | None]:
         begins = row is None and wanted and case.per_job and case.may_begin(check.name)
         allowed -= begins
         if begins or row is not None:
-            full = annotated(check, [job] if job.red else [], case.terms.files)
+            full = annotate.of_job(check, case.backend, job, case.terms.marks, case.terms.files)
             write = _write(case, full, full.external_id, row)
             yield replace(write, urgent=False) if write else None  # any number of jobs may be reported
 

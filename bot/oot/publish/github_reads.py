@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.oot.verdict.pull_state import PullState
+    from bot.oot.verdict.view import Pull
 
 log = structlog.get_logger("bot.oot.publish.github_reads")
 
@@ -98,14 +99,12 @@ async def _merge_base(context: Context, state: PullState, base: str, head: str) 
 
 
 async def read_changed_files(context: Context, state: PullState) -> frozenset[str]:
-    """Return the files the newest head changes; none if no failed test names a file, or GitHub refuses.
+    """Return the files the newest head changes; none if no failed test has a line, or GitHub refuses.
 
     Only failed tests in these files can be annotated. GitHub is asked once per head.
     """
     head = state.current
-    if head is None or not any(
-        test.file for backend in head.view.backends for job in backend.failing for test in job.failed_tests
-    ):
+    if head is None or not _any_line(head.view):
         return frozenset()
     sha, base_ref = head.view.head_sha, state.base_ref or ""
     async with context.store.read() as tx:
@@ -120,6 +119,11 @@ async def read_changed_files(context: Context, state: PullState) -> frozenset[st
     async with context.store.transaction() as tx:
         await rows.store_changed_files(tx, state.repo, state.number, sha, paths, base_ref=base_ref)
     return frozenset(paths)
+
+
+def _any_line(pull: Pull) -> bool:
+    reported = (test for backend in pull.backends for job in backend.failing for test in job.failed_tests)
+    return any(test.file for test in reported) or bool(pull.tests and pull.tests.marks)
 
 
 async def _changed_files(context: Context, state: PullState) -> list[str]:

@@ -179,7 +179,8 @@ async def _plan(
         on_head = [row for row in present if row["head_sha"] == head.view.head_sha]
         dispatches = {key: facts.dispatch for key, facts in head.facts.items()}
         current = head is state.current
-        here = replace(terms, current=current, files=files if current else frozenset())
+        marks = head.view.tests.marks if head.view.tests and current else ()
+        here = replace(terms, current=current, files=files if current else frozenset(), marks=marks)
         plan += desired_checks.backends(head.view, dispatches, head.entries, on_head, here)
 
     def order(one: Write) -> tuple[bool, bool]:

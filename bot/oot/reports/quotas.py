@@ -5,9 +5,10 @@ Limited are reports, bytes and new commits in a span of time, and the jobs and f
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.core.clock import JITTER
 from bot.core.errors import Rejected
+from bot.db.transaction import insert_into
 from bot.oot.reports import verify_commit
 from bot.oot.reports.tables import oot_rate
 from bot.oot.results import jobs
@@ -34,6 +36,24 @@ MOST_TESTS = (
 )
 LONGEST_WINDOW = 3600  # seconds
 LOCK = 1  # namespace of these advisory locks
+RATE = oot_rate.c
+ACCEPTED_LATELY = (
+    sa.select(
+        RATE.caller,
+        sa.func.sum(RATE.accepted).label("count"),
+        sa.func.min(RATE.second).label("oldest"),
+    )
+    .where(
+        sa.or_(
+            RATE.caller.in_(sa.bindparam("minutely", expanding=True))
+            & (RATE.second > sa.bindparam("minute_ago")),
+            RATE.caller.in_(sa.bindparam("hourly", expanding=True))
+            & (RATE.second > sa.bindparam("hour_ago")),
+        ),
+        RATE.second <= sa.bindparam("latest"),
+    )
+    .group_by(RATE.caller)
+)
 
 
 @dataclass(kw_only=True)
@@ -50,8 +70,7 @@ class RateQuota:
         reports = {share.key for job in new if (share := _of_reports(job))}
         hourly = {share.key for job in new for share in (_of_commits(job), _of_bytes(job)) if share}
         await _lock(tx, reports | hourly)
-        spent = await accepted_lately(tx, reports, window=MINUTE)
-        spent |= await accepted_lately(tx, hourly, window=HOUR)
+        spent = await accepted_lately(tx, minutely=reports, hourly=hourly)
         return cls(spent=spent, named=set(await verify_commit.counts(tx, _commits(new))))
 
     @property
@@ -125,9 +144,11 @@ class SizeQuota:
         """Return what is stored where these reports belong."""
         failing = [job for job in new if job.report.failed_tests]
         sizes = cls()
-        sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
+        for dispatch, found in (
+            await jobs.counts(tx, _dispatches(new), tests_of=_dispatches(failing))
+        ).items():
+            sizes.jobs[dispatch], sizes.tests[dispatch] = found
         sizes.jobs.update(await verify_commit.counts(tx, _commits(new)))
-        sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
         sizes.tests.update(await verify_commit.lengths_of_tests(tx, _commits(failing)))
         return sizes
 
@@ -184,18 +205,16 @@ async def _lock(tx: Transaction, callers: Collection[str]) -> None:
 
 
 async def accepted_lately(
-    tx: Transaction, callers: Collection[str], *, window: int
+    tx: Transaction, *, minutely: Collection[str] = (), hourly: Collection[str] = ()
 ) -> dict[str, tuple[int, int]]:
-    """Return how many reports of each caller were accepted within so many seconds, and the second of the oldest."""
-    if not callers:
+    """Return how much of each share was accepted within its minute or hour, and the second of the oldest."""
+    if not minutely and not hourly:
         return {}
-    count, oldest = sa.func.sum(oot_rate.c.accepted), sa.func.min(oot_rate.c.second)
-    query = sa.select(oot_rate.c.caller, count.label("count"), oldest.label("oldest")).where(
-        oot_rate.c.caller.in_(sorted(callers)),
-        oot_rate.c.second > tx.now // 1000 - window,
-        oot_rate.c.second <= (tx.now + JITTER) // 1000,  # later ones a wrong clock noted
-    )
-    rows = await tx.rows(query.group_by(oot_rate.c.caller))
+    now = tx.now // 1000
+    spans = {"minutely": sorted(minutely), "minute_ago": now - MINUTE}
+    spans |= {"hourly": sorted(hourly), "hour_ago": now - HOUR}
+    # later ones a wrong clock noted
+    rows = await tx.rows(ACCEPTED_LATELY, spans | {"latest": (tx.now + JITTER) // 1000})
     return {row["caller"]: (int(row["count"]), int(row["oldest"])) for row in rows}
 
 
@@ -204,12 +223,17 @@ async def record_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
     if not accepted:
         return
     second = tx.now // 1000
-    insert = tx.insert(oot_rate)
-    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
     rows = [
         {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
     ]
-    await tx.run(insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more), rows)
+    await tx.run(_adding(sqlite=tx.sqlite), rows)
+
+
+@functools.cache
+def _adding(*, sqlite: bool) -> Any:
+    insert = insert_into(oot_rate, sqlite=sqlite)
+    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
+    return insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more)
 
 
 async def forget(tx: Transaction) -> None:

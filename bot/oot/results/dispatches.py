@@ -38,6 +38,7 @@ _OF_PULL = (oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _
 _BY_AGE = (oot_dispatch.c.created_at, oot_dispatch.c.id)
 GET = sa.select(oot_dispatch).where(oot_dispatch.c.id == _ID)
 COUNTED = sa.select(*COUNTED_BY).where(oot_dispatch.c.id == _ID)
+BY_ID = sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sa.bindparam("ids", expanding=True)))
 OF_PULL = sa.select(oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
 OF_HEADS = OF_PULL.where(oot_dispatch.c.head_sha.in_(sa.bindparam("heads", expanding=True)))
 HEADS_OF_PULL = (
@@ -84,8 +85,8 @@ async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, Disp
     """Return some dispatches by our own key."""
     if not identifiers:
         return {}
-    query = sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sorted(identifiers)))
-    return {row["id"]: row for row in await tx.rows_as(DispatchRow, query)}
+    rows = await tx.rows_as(DispatchRow, BY_ID, {"ids": sorted(identifiers)})
+    return {row["id"]: row for row in rows}
 
 
 async def heads_of_pull(tx: Transaction, repo: str, number: int) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.transaction import insert_into
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.rows import JobRow, RunRow, RunStatusRow
@@ -35,6 +37,35 @@ SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)),
 WITHOUT_TESTS = sa.select(*(one for one in JOB if one.name != "failed_tests_json"), SIZE)
 
 
+class Counts(NamedTuple):
+    """What is stored of one dispatch."""
+
+    jobs: int
+    tests: int  # characters of failed tests
+
+
+_NAMED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+# in one order for all, so that no two transactions deadlock
+BY_KEY = (
+    sa.select(oot_workflow_job)
+    .where(JOB.job_key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(JOB.job_key)
+)
+BY_KEY_HELD = BY_KEY.with_for_update()
+UNREPORTED_OF = (
+    sa.select(oot_dispatch.c.id).where(oot_dispatch.c.id.in_(_NAMED), UNREPORTED).order_by(oot_dispatch.c.id)
+)
+COUNTS = (
+    sa.select(
+        JOB.dispatch_id,
+        sa.func.count().label("jobs"),
+        sa.func.sum(
+            sa.case((JOB.dispatch_id.in_(sa.bindparam("tests_of", expanding=True)), SIZE.element), else_=0)
+        ).label("tests"),
+    )
+    .where(JOB.dispatch_id.in_(_NAMED))
+    .group_by(JOB.dispatch_id)
+)
 BLANK: dict[str, Any] = dict.fromkeys(oot_workflow_job.c.keys())
 
 _change = (
@@ -63,10 +94,8 @@ async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> d
     """Return jobs by key; `held` locks their rows until the transaction ends, for changing them."""
     if not keys:
         return {}
-    query = sa.select(oot_workflow_job).where(oot_workflow_job.c.job_key.in_(sorted(keys)))
-    # one order for all, so that no two transactions deadlock
-    query = query.order_by(oot_workflow_job.c.job_key)
-    rows = await tx.rows_as(JobRow, query.with_for_update() if held and not tx.sqlite else query)
+    query = BY_KEY_HELD if held and not tx.sqlite else BY_KEY
+    rows = await tx.rows_as(JobRow, query, {"keys": sorted(keys)})
     return {row["job_key"]: row for row in rows}
 
 
@@ -76,26 +105,29 @@ async def add(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> set[str
         return set()
     await _mark_reported(tx, {key for row in rows.values() if (key := row.get("dispatch_id"))})
     tx.note_changed("oot_workflow_job", rows.values())
-    statement = tx.insert(oot_workflow_job).on_conflict_do_nothing()
+    statement = _insert(sqlite=tx.sqlite)
     ordered = [{**BLANK, **rows[key]} for key in sorted(rows)]
     if tx.sqlite:  # the only writer: nothing can have come in between
         await tx.run(statement, ordered)
         return set()
-    done = await tx.run(statement.returning(oot_workflow_job.c.job_key), ordered)
+    done = await tx.run(statement, ordered)
     return set(rows) - set(done.scalars())
+
+
+@functools.cache
+def _insert(*, sqlite: bool) -> Any:
+    statement = insert_into(oot_workflow_job, sqlite=sqlite).on_conflict_do_nothing()
+    return statement if sqlite else statement.returning(oot_workflow_job.c.job_key)
 
 
 async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
     """Record the first report on dispatches that had none."""
     if not dispatches:
         return
-    dispatch = oot_dispatch.c
-    unreported = sa.select(dispatch.id).where(dispatch.id.in_(sorted(dispatches)), UNREPORTED)
-    # one order for all, so that no two transactions deadlock
-    unreported = unreported.order_by(dispatch.id)
-    found = list((await tx.run(unreported if tx.sqlite else unreported.with_for_update())).scalars())
+    unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_OF.with_for_update()
+    found = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
     if found:
-        await tx.run(sa.update(oot_dispatch).where(dispatch.id.in_(found)).values(heard_at=tx.now))
+        await tx.run(sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(found)).values(heard_at=tx.now))
 
 
 async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
@@ -107,22 +139,14 @@ async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None
         )
 
 
-async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
-    """Return how many jobs these dispatches have; without those that have none."""
-    return await _of_each(tx, dispatch_ids, sa.func.count())
-
-
-async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
-    """Return how many characters of failed tests these dispatches hold; without those that have no jobs."""
-    return await _of_each(tx, dispatch_ids, LENGTH_OF_TESTS)
-
-
-async def _of_each(tx: Transaction, dispatch_ids: Collection[str], what: Any) -> dict[str, int]:
+async def counts(
+    tx: Transaction, dispatch_ids: Collection[str], *, tests_of: Collection[str] = ()
+) -> dict[str, Counts]:
+    """Return how many jobs dispatches have, and failed tests of those in `tests_of`; without those that have none."""
     if not dispatch_ids:
         return {}
-    dispatch = oot_workflow_job.c.dispatch_id
-    query = sa.select(dispatch, what.label("found")).where(dispatch.in_(sorted(dispatch_ids)))
-    return {row["dispatch_id"]: int(row["found"]) for row in await tx.rows(query.group_by(dispatch))}
+    named = {"ids": sorted(dispatch_ids), "tests_of": sorted(tests_of)}
+    return {row.dispatch_id: Counts(row.jobs, int(row.tests)) for row in await tx.run(COUNTS, named)}
 
 
 def in_lock_order(rows: Collection[JobRow]) -> list[JobRow]:

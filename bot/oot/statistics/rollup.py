@@ -7,6 +7,7 @@ stale day is counted from its rows on each read, so reads are always exact, when
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.db.transaction import Slot
+from bot.db.transaction import Slot, insert_into
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
@@ -36,6 +37,9 @@ _NAMES = ("day", "backend", "level", "upstream_key", "event_type", "hours", "las
 READ = tuple(oot_day.c[name] for name in (*_NAMES, *HISTOGRAMS, *COUNTS))
 STALE: Slot[set[Place]] = Slot("stale days", set)
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
+SILENT = sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
+    DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+)
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
 
 
@@ -104,9 +108,7 @@ async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
     stale |= {(at // DAY, backend.casefold()) for at, backend in await tx.run(overtaken)}
     dispatches = sorted({dispatch for row in rows if (dispatch := row.get("dispatch_id"))})
     if dispatches:
-        silent = sa.select(DISPATCH.created_at, DISPATCH.backend_key)
-        silent = silent.where(DISPATCH.id.in_(dispatches), DISPATCH.state.in_(list(ENDS)))
-        stale |= {(at // DAY, key) for at, key in await tx.run(silent)}
+        stale |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
 
 
 async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
@@ -123,13 +125,18 @@ async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) ->
 
 async def mark_days(tx: Transaction, places: Collection[Place]) -> None:
     """Mark days as stale."""
-    insert = tx.insert(oot_stale_day)
-    again = {"mark": insert.excluded.mark}
     # one order for all, so that two transactions never wait for each other
     rows = [
         {"day": day, "backend_key": backend, "mark": secrets.randbits(62)} for day, backend in sorted(places)
     ]
-    await tx.run(insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=again), rows)
+    await tx.run(_marking(sqlite=tx.sqlite), rows)
+
+
+@functools.cache
+def _marking(*, sqlite: bool) -> Any:
+    insert = insert_into(oot_stale_day, sqlite=sqlite)
+    again = {"mark": insert.excluded.mark}
+    return insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=again)
 
 
 async def read(

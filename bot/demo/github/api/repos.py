@@ -77,6 +77,28 @@ async def get_commit(call: ApiCall) -> web.Response:
     return json_response(repository.commit(call.state, call.repo, _commit(call, call.path_text("ref"))))
 
 
+async def branch_rules(call: ApiCall) -> web.Response:
+    """List the rules that apply to a branch: one for each required check, and one that is of another kind."""
+    names = call.repo.required_checks.get(call.path_text("branch"), [])
+    rules: list[dict[str, Any]] = [
+        {"type": "deletion", "ruleset_source_type": "Repository", "ruleset_id": 41}
+    ]
+    rules += [
+        {
+            "type": "required_status_checks",
+            "ruleset_source_type": "Repository",
+            "ruleset_source": call.repo.full_name,
+            "ruleset_id": 42,
+            "parameters": {
+                "strict_required_status_checks_policy": False,
+                "required_status_checks": [{"context": name}],
+            },
+        }
+        for name in names
+    ]
+    return paginated(call, rules, lambda _state, rule: rule)
+
+
 async def list_commits(call: ApiCall) -> web.Response:
     """List the history of a branch or commit, newest first."""
     start = _commit(call, call.query("sha") or call.repo.default_branch)
@@ -218,6 +240,7 @@ ROUTES = (
     Route(method="GET", path=REPO + "/pulls/{number}", handler=get_pull, needs=PULLS),
     Route(method="GET", path=REPO + "/pulls/{number}/files", handler=pull_files, needs=PULLS),
     Route(method="GET", path=REPO + "/pulls/{number}/commits", handler=pull_commits, needs=PULLS),
+    Route(method="GET", path=REPO + "/rules/branches/{branch:.+}", handler=branch_rules),
     Route(method="GET", path=REPO + "/commits", handler=list_commits, needs=CONTENTS),
     Route(method="GET", path=REPO + "/commits/{ref:.+}/pulls", handler=pulls_of_commit, needs=PULLS),
     Route(
