@@ -6,8 +6,9 @@ import aiohttp
 import pytest
 
 from bot.core.json_fields import iso_time
+from tests.ci.conftest import collecting_bot  # noqa: F401 - a fixture
 from tests.ci.logs.conftest import bot, logs  # noqa: F401 - fixtures
-from tests.harness import UPSTREAM
+from tests.harness import L3, UPSTREAM
 from tests.ops.test_admin_pages import get, key_of, sign_in
 from tests.serving import SQLITE
 
@@ -55,6 +56,22 @@ async def test_a_failure_is_tied_to_an_issue(bot, browser, logs):  # noqa: F811
     assert f'href="{ISSUE}"' in (await bot.get(f"/failures/{signature}"))[1]
     assert "tied to no issue" in (await press(key=key, signature=signature, issue_url=""))[1]
     assert ISSUE not in (await bot.get(f"/failures/{signature}"))[1]
+
+
+async def test_an_issue_about_a_private_failure_is_shown_there_only(bot, browser, logs):  # noqa: F811
+    first = await logs.arrives("nothing that a rule knows\n")
+    await becomes(bot, first, private=True)
+    own = await logs.arrives("FAILED t.py::test_x\n")
+    (verdict,) = await logs.verdicts(own)
+    await sign_in(bot, browser)
+    form = {"key": key_of(await get(bot, browser, "/admin")), "signature": verdict["signature"]}
+    async with browser.post(bot.url + "/admin/failures", data=form | {"issue_url": ISSUE}) as answer:
+        assert "is tied to the issue" in await answer.text()
+    assert ISSUE in await get(bot, browser, f"/{UPSTREAM}/job/{own.id}")
+    public = await logs.arrives("FAILED t.py::test_x\n", repo=L3)
+    assert (await logs.verdicts(public))[0]["signature"] == verdict["signature"]
+    status, page = await bot.get(f"/{L3}/job/{public.id}")
+    assert (status, ISSUE in page) == (200, False)
 
 
 async def test_of_how_many_failed_jobs_it_is_known_why(bot, browser, github, logs):  # noqa: F811

@@ -1,4 +1,4 @@
-"""A stranger who follows every link and guesses others learns nothing of a private repository."""
+"""Nothing of a private repository is told without the admin token, whatever it is called."""
 
 from __future__ import annotations
 
@@ -6,105 +6,162 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness import L2, L3, L4, UPSTREAM, running
-from tests.oot.pages.page_checks import links
-from tests.serving import SQLITE
+from tests.harness import L4, UPSTREAM, running
+from tests.oot.pages.reading import ADMIN, read, said_to_be
+from tests.oot.reports.reporting import OPENED
 
-VEILED = "veiled/plans"
-STARTS = ("/oot", "/oot?days=1", "/oot/levels", "/oot/metrics", "/api", "/readyz", "/metrics", "/nowhere")
-GUESSED = (
-    "/{repo}/pull/1", "/{repo}/commit/{sha}", "/api/oot/pulls/{repo}/1", "/api/oot/commits/{repo}/{sha}",
-    "/api/records/pull_request/{repo}", "/api/records/pull_request/{repo}/1", "/api/records/check_run/{repo}", "/{repo}",
+EVERYTHING = (
+    "/oot", "/oot/levels", "/oot/metrics", "/api/oot/levels", "/api/oot/metrics", f"/api/oot/backends/{L4}/jobs.csv",
+    f"/oot/{L4}", f"/{UPSTREAM}/pull/1", "/api/oot/summary", f"/api/oot/backends/{L4}",
+    f"/api/oot/pulls/{UPSTREAM}/1", "/api/oot/allowlist", f"/api/records/pull_request/{UPSTREAM}",
+    f"/api/records/pull_request/{UPSTREAM}/1",
 )  # fmt: skip
-VARYING = ("X-Request-ID", "Date", "Content-Length")
 
 
-@pytest.fixture
-async def watching(settings, github, issuer, clock):
-    """A bot that watches two repositories, one of them private from the first."""
-    github.add_repo(VEILED, private=True)
-    two = replace(settings, upstream_repo=(UPSTREAM, VEILED))
-    async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
-        await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
-        await bot.settle()
-        bot.hidden = await github.open_pull(VEILED, title="Quiet scheme", author="margaretha")
-        await bot.settle()
-        failed = {
-            "failed_tests": [{"name": "test_scheme"}],
-            "test_results": {"passed": 0, "failed": 1, "skipped": 0},
-        }
-        for backend in (L2, L3, L4):
-            await bot.report(bot.dispatch(backend, at=-2))
-            await bot.report(bot.dispatch(backend), conclusion="failure", run_id="901", job="plot", **failed)
-        await bot.settle()
-        yield bot
+@pytest.mark.logic
+async def test_everything_of_a_private_upstream_is_404_without_the_admin_token(bot, github, pull):
+    await bot.report(bot.dispatch(L4))
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 200, path
+    await said_to_be(bot, github, private=True, at=1)
+    wrong = (
+        "Bearer wrong",
+        "Bearer",
+        "an admin token of ours",
+        "Basic an admin token of ours",
+        "Bearer an admin token of ours!",
+    )
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 404, path
+        for header in wrong:
+            assert (await bot.get(path, headers={"Authorization": header}))[0] == 404, (path, header)
+        assert (await bot.get(path, headers=ADMIN))[0] == 200, path
+    await said_to_be(bot, github, private=False, at=2)
+    for path in EVERYTHING:
+        assert (await bot.get(path))[0] == 200, path
 
 
-async def crawl(bot, starts):
-    """Every page and JSON that can be reached by links of ours, by address."""
-    found, coming = {}, list(starts)
-    while coming and len(found) < 150:
-        path = coming.pop().split("#")[0]
-        if path in found:
-            continue
-        async with bot.http.get(bot.url + path) as answer:
-            found[path] = f"{answer.headers}{await answer.text()}"
-        coming += [one for one in links(found[path], "/") if one.startswith("/")]
-    return found
-
-
-@SQLITE
-async def test_who_follows_every_link_learns_nothing_of_what_is_private(watching):
-    bot = watching
-    found = await crawl(bot, STARTS)
-    assert {f"/oot/{L4}?days=30", f"/{UPSTREAM}/pull/1", f"/api/oot/pulls/{UPSTREAM}/1"} <= {
-        path.split("?sha")[0] for path in found
-    }
-    for path, page in found.items():
-        for word in (VEILED, "Quiet", "margaretha", bot.hidden.head_sha[:7], "test_scheme", "plot"):
-            assert word not in page, (path, word)
-    for one in (await bot.get("/api/oot/summary"))[1]["backends"]:
-        counts = [one[name] for name in ("runs", "failure", "waiting")]
-        assert counts == ([1, 0, 0] if one["level"] > 1 else [0, 0, 0])
-
-
-@SQLITE
-async def test_who_guesses_is_told_what_is_told_of_what_is_not_there(watching):
-    for path in GUESSED:
-        private, unknown = [await told(watching, path, repo) for repo in (VEILED, "no/body")]
-        assert private == unknown, path
-        assert private[0] == 404, path
-
-
-async def told(bot, path, repo):
-    """Status, headers and text of an answer about a repository, without its name."""
-    async with bot.http.get(bot.url + path.format(repo=repo, sha=bot.hidden.head_sha)) as answer:
-        headers = {name: value for name, value in answer.headers.items() if name not in VARYING}
-        return answer.status, headers, (await answer.text()).replace(repo, "REPO")
-
-
-async def test_strangers_private_repositories_are_no_load_for_anybody(bot, github):
-    """Anybody may install a public App, on as many repositories as they like, and rename them all day."""
-    await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    strange = [
-        {"id": 10**6 + number, "full_name": f"some/body{number}", "private": True} for number in range(40_000)
-    ]
-    for start in range(0, len(strange), 5_000):
-        body = {
-            "action": "added",
-            "installation": {"id": 77, "account": {"login": "some", "id": 5}},
-            "repositories_added": strange[start : start + 5_000],
-        }
-        assert (await bot.send("installation_repositories", body))[0] == 202
-    await bot.settle()
+@pytest.mark.logic
+async def test_a_private_repository_looks_like_one_nobody_knows(bot, github, pull):
+    await said_to_be(bot, github, private=True)
+    commit = await bot.get(f"/{UPSTREAM}/commit/{pull.head_sha}")
+    assert commit[0] == 404
     for path in (
-        "/oot",
-        f"/oot/{L4}",
-        f"/{UPSTREAM}/pull/1",
-        f"/api/records/pull_request/{UPSTREAM}",
-        "/readyz",
+        "/{}/pull/1",
+        "/api/oot/pulls/{}/1",
+        "/api/records/issue/{}/1",
+        "/api/records/pull_request/{}",
     ):
-        async with bot.http.get(bot.url + path) as answer:
-            assert answer.status == 200, path
-    assert (await bot.get("/api/records/repository/some/body7"))[0] == 404
+        private = await bot.get(path.format(UPSTREAM))
+        unknown = await bot.get(path.format("no/body"))
+        assert str(private).replace(UPSTREAM, "no/body") == str(unknown)
+
+
+@pytest.mark.logic
+async def test_a_renamed_private_repository_stays_hidden_under_its_old_name(bot, github, pull):
+    repo = github.state.repo(UPSTREAM)
+    payload = {
+        "action": "renamed",
+        "repository": {
+            "id": repo.id,
+            "full_name": "new/name",
+            "private": True,
+            "updated_at": "2026-10-01T00:00:00Z",
+        },
+    }
+    await bot.send("repository", payload)
+    await bot.settle()
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}/{pull.number}"))[0] == 404
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}"))[0] == 404
+    assert (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[0] == 404
+
+
+@pytest.mark.logic
+async def test_results_for_a_private_upstream_stay_hidden_after_it_was_renamed(bot, github, pull):
+    await bot.report(bot.dispatch(L4), conclusion="failure")
+    repo = github.state.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": "new/name", "private": True, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "renamed", "repository": about})
+    await bot.settle()
+    _, shown = await bot.get(f"/api/oot/backends/{L4}")
+    assert "jobs" not in shown or shown["jobs"] == []
+    _, page = await bot.get(f"/oot/{L4}")
+    assert UPSTREAM not in page
+
+
+@pytest.mark.logic
+async def test_a_public_repository_of_a_private_ones_old_name_tells_nothing_of_it(bot, github):
+    other = "some/thing"
+    private, public = github.add_repo(other).id, 999
+    pull = await github.open_pull(other)
+    await bot.settle()
+    about = {"id": private, "full_name": "new/name", "private": True, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "renamed", "repository": about})
+    await bot.send("issues", OPENED | {"repository": {"id": private, "full_name": other, "private": True}})
+    about = {"id": public, "full_name": other, "private": False, "updated_at": "2026-10-02T00:00:00Z"}
+    await bot.send("repository", {"action": "created", "repository": about})
+    await bot.send("issues", OPENED | {"repository": about})
+    await bot.settle()
+    rows = (await read(bot, f"/api/records/issue/{other}"))["rows"]
+    assert [row["repository_id"] for row in rows] == [public]
+    number = rows[0]["number"]
+    assert (await read(bot, f"/api/records/issue/{other}/{number}"))["repository_id"] == public
+    for path in (f"/api/records/pull_request/{other}/{pull.number}", f"/{other}/pull/{pull.number}"):
+        assert (await bot.get(path))[0] == 404
+    after = await read(bot, f"/api/records/pull_request/{other}?limit=1&before={10**15}")
+    assert (after["rows"], after["next"]) == ([], None)  # not even how many there are
+
+
+@pytest.mark.parametrize("action", ["renamed", "transferred", "archived"])
+async def test_whatever_a_repository_is_called_now_its_rows_are_found_and_keep_its_id(
+    bot, github, pull, action
+):
+    repo = github.state.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": "New/Name", "private": False, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": action, "repository": about})
+    await bot.send("issues", OPENED | {"repository": about})
+    await bot.settle()
+    for name in (UPSTREAM, "new/name"):
+        _, found = await bot.get(f"/api/records/pull_request/{name}/{pull.number}")
+        assert (found["repository_id"], found["number"]) == (repo.id, pull.number)
+        _, page = await bot.get(f"/api/records/issue/{name}")
+        assert [row["repo"] for row in page["rows"]] == ["New/Name"]
+
+
+@pytest.mark.logic
+async def test_a_deleted_repository_keeps_a_tombstone_and_its_rows(bot, github, pull):
+    repo = github.state.repo(UPSTREAM)
+    about = {"id": repo.id, "full_name": UPSTREAM, "private": False, "updated_at": "2026-10-01T00:00:00Z"}
+    await bot.send("repository", {"action": "deleted", "repository": about})
+    await bot.settle()
+    assert (await bot.get(f"/api/records/repository/{UPSTREAM}/{repo.id}"))[1]["deleted_at"]
+    assert (await bot.get(f"/api/records/pull_request/{UPSTREAM}/{pull.number}"))[0] == 200
+
+
+@pytest.mark.logic
+async def test_without_an_admin_token_nothing_private_is_ever_shown(settings, github, issuer, clock):
+    closed = replace(settings, admin_token=None)
+    async with running(closed, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await said_to_be(bot, github, private=True)
+        for header in ("Bearer ", "Bearer None", "Bearer an admin token of ours"):
+            status, _ = await bot.get(f"/{UPSTREAM}/pull/1", headers={"Authorization": header})
+            assert status == 404
+
+
+@pytest.mark.logic
+async def test_results_for_a_private_upstream_are_not_counted_for_strangers(settings, github, issuer, clock):
+    github.add_repo("open/one")
+    two = replace(settings, upstream_repo=(UPSTREAM, "open/one"))
+    async with running(two, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
+        await github.open_pull(UPSTREAM)
+        await bot.settle()
+        await bot.report(bot.dispatch(L4))
+        await said_to_be(bot, github, private=True)
+        for headers, count in (({}, 0), (ADMIN, 1)):
+            body = await read(bot, f"/api/oot/backends/{L4}", headers=headers)
+            assert (body["backend"]["runs"], len(body["jobs"])) == (count, count)
+            tpu = (await read(bot, "/api/oot/summary", headers=headers))["backends"][0]
+            assert (tpu["repo"], tpu["runs"]) == (L4, count)
+        assert UPSTREAM not in (await bot.get(f"/oot/{L4}"))[1]

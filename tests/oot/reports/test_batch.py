@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+import sqlalchemy as sa
 
 from bot.app import make_app
 from bot.oot.reports.endpoints import BATCH_LIMIT
@@ -69,6 +70,41 @@ async def test_each_report_is_answered_with_the_status_it_would_have_had_alone(b
     assert "conclusion" in answer["reports"][6]["detail"]
     rows = {row["job_name"]: row["conclusion"] for row in await bot.rows("oot_workflow_job")}
     assert rows == {"a": "success", "e": "success"}
+
+
+@pytest.fixture
+def count_statements():
+    """How many statements were run since the last call."""
+    seen = []
+
+    def note(_conn, _cursor, statement, _parameters, _context, _many):
+        seen.append(statement)
+
+    def counted():
+        number = len(seen)
+        seen.clear()
+        return number
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    yield counted
+    sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+async def test_failures_of_many_runs_take_no_more_statements_than_of_one(bot, pull, count_statements):
+    dispatch = bot.dispatch(L4)
+    taken = {}
+    for runs in (1, 1, 6):  # the first finds nothing prepared
+        failed = [
+            report(dispatch, conclusion="failure", run_id=str(1_000 * runs + len(taken) + number))
+            | {"payload": {}}  # of large bodies it is looked up first who sends them
+            for number in range(runs)
+        ]
+        count_statements()
+        _, answer = await send(bot, failed, run_id="")  # as tokens of other CIs, which name no run
+        taken[runs] = count_statements()
+        assert {one["code"] for one in answer["reports"]} == {200}
+    assert len(await bot.rows("oot_workflow_job")) == 8
+    assert taken[6] == taken[1]
 
 
 async def test_one_dispatch_has_so_many_jobs_at_most(bot, pull):

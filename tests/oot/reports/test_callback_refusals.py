@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bot.app import make_app
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace, report_body
 from tests.oot.reports.reporting import SUITE, encoded, post, token_of, traces
@@ -47,15 +45,9 @@ async def test_who_is_not_listed_is_refused_before_much_of_it_is_looked_at(bot, 
         assert (status, answer["error"]) == (413, "body_too_large")
 
 
-async def list_backends(bot, text: str) -> None:
-    """Put another allowlist in force."""
-    Path(bot.context.settings.allowlist).write_text(text)
-    await bot.wait(61)
-
-
 @SQLITE
 async def test_a_name_taken_over_by_another_repository_is_refused(bot, pull):
-    await list_backends(bot, f"L4: [{{repo: {L4}, device: tpu, repository_id: 4242}}]")
+    await bot.list_backends(f"L4: [{{repo: {L4}, device: tpu, repository_id: 4242}}]")
     before = await traces(bot)
     body = report_body(bot.dispatch(L4), **SUITE)
     for claims in ({"repository_id": "4243"}, {"repository_id": "42420"}):
@@ -68,7 +60,7 @@ async def test_a_name_taken_over_by_another_repository_is_refused(bot, pull):
 
 @SQLITE
 async def test_a_delivery_that_never_went_to_the_caller_is_unknown(bot, pull):
-    await list_backends(bot, f"L2: [org/newcomer, {L2}]")
+    await bot.list_backends(f"L2: [org/newcomer, {L2}]")
     before = await traces(bot)
     body = report_body(bot.dispatch(L2), **SUITE)
     answers = [
