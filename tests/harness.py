@@ -106,6 +106,12 @@ class Bot:
         self.clock.at = max(self.clock.at, end)
         await self.settle()
 
+    async def list_backends(self, text: str) -> None:
+        """Put another allowlist in force."""
+        Path(self.context.settings.allowlist).write_text(text)
+        self.clock.advance(61)
+        await self.settle()
+
     async def rows(self, table: str) -> list[dict]:
         await self.context.intake.move_arrived()
         async with self.store.read() as tx:

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 from pathlib import Path
 
+from bot.ingest import spool_reader
 from tests import forks, secret_markers
 from tests.harness import ALLOWLIST, SECRET, UPSTREAM
 
@@ -63,11 +64,22 @@ class Process:
         await self._listening
         return code
 
-    def rows(self, query: str, file: str = "ootbot.db") -> list[dict]:
-        """Read the database, or the spool, from outside."""
-        with contextlib.closing(sqlite3.connect(f"file:{self._folder / file}?mode=ro", uri=True)) as conn:
+    def rows(self, query: str) -> list[dict]:
+        """Read the database from outside."""
+        with contextlib.closing(
+            sqlite3.connect(f"file:{self._folder / 'ootbot.db'}?mode=ro", uri=True)
+        ) as conn:
             conn.row_factory = sqlite3.Row
             return [dict(row) for row in conn.execute(query)]
+
+    @property
+    def spool(self) -> Path:
+        """Where deliveries arrive."""
+        return self._folder / "ootbot.db.spool"
+
+    def spooled(self) -> list:
+        """Return the deliveries that have not been moved into the database yet."""
+        return spool_reader.all_waiting(str(self._folder / "ootbot.db"))
 
 
 def free_port() -> int:

@@ -15,12 +15,15 @@ def children(pid: int) -> list[int]:
 
 
 def name(pid: int) -> str:
-    """What a process of the family does, empty for others."""
+    """What a process of the family does, empty for others and for one that has ended."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        shown = Path(f"/proc/{pid}/comm").read_text().strip()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:
         return ""
-    return words[3].decode() if len(words) > 3 and words[2] == b"bot.console.member" else ""
+    if state == "Z":  # nobody has asked yet how it ended
+        return ""
+    return shown.removeprefix("ootbot-") if shown.startswith("ootbot-") else ""
 
 
 def named(pid: int) -> dict[str, int]:

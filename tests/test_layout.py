@@ -16,6 +16,7 @@ from bot.features import FEATURES
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for folder in ("bot", "handlers") for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MIGRATIONS = ROOT / "bot" / "db" / "migrations"
 MOST_LINES = 400
 
@@ -26,6 +27,11 @@ def test_a_file_is_short_and_says_what_it_answers(path):
     if MIGRATIONS not in path.parents:
         assert len(text.splitlines()) <= MOST_LINES
     assert ast.get_docstring(ast.parse(text)), "the first line says which question the file answers"
+
+
+def test_files_of_tests_are_short_too():
+    long = [path for path in TESTS if len(path.read_text().splitlines()) > MOST_LINES]
+    assert long == []
 
 
 def test_only_worker_and_web_catch_everything():

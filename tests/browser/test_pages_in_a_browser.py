@@ -47,10 +47,10 @@ PAGES = {
     "usage-report-runner": f"/{UPSTREAM}/utilization?by=runner&granularity=week&runs=others",
     "usage-report-none": f"/{L4}/utilization?days=1",
     "job": f"/{UPSTREAM}/job/{measured.JOB}",
-    "run": f"/{UPSTREAM}/run/{measured.RUN}",
     "tests": f"/{UPSTREAM}/tests",
     "tests-slow": f"/{UPSTREAM}/tests?sort=slow",
     "tests-none": f"/{UPSTREAM}/tests?q=nothing+of+that+name",
+    "tests-lost": f"/{UPSTREAM}/tests/lost",
     "tests-all": f"/{UPSTREAM}/tests?sort=name",
     "tests-file": f"/{UPSTREAM}/tests/file/test/test_streams.py",
     "flaky": f"/{UPSTREAM}/flaky",
@@ -88,7 +88,7 @@ async def addresses(bot):
     tests = await pages_of_tests(bot)
     found = tests | {
         "cell": f"/oot/{L4}?cell={cell}", "commit": f"/{UPSTREAM}/commit/{commit}", "grid-cell": flake,
-        "grid-commit": f"/{UPSTREAM}/commit/{line}",
+        "grid-commit": f"/{UPSTREAM}/commit/{line}", "run": await run_with_jobs(bot),
     }  # fmt: skip
     return PAGES | found
 
@@ -106,6 +106,16 @@ async def pages_of_tests(bot):
     _, answer = await bot.get(f"/api/ci/tests/{UPSTREAM}?sort=flaky")
     flaky = f"/{UPSTREAM}/test/{answer['tests'][0]['test']}"
     return tests | {"commit-tests": commit, "compared": f"{commit}?base={base}", "test-flaky": flaky}
+
+
+async def run_with_jobs(bot):
+    """A run that the pages of its jobs lead to, with its steps drawn."""
+    body = (await bot.get(f"/api/ci{PAGES['grid']}"))[1]
+    jobs = [cell["job"] for line in body["lines"] for cell in line["cells"].values() if cell["c"] == "X"]
+    job = next(job for job in jobs if isinstance(job, int))
+    page = (await bot.get(f"/{UPSTREAM}/job/{job}"))[1]
+    run = page.split(f'href="/{UPSTREAM}/run/', 1)[1].split('"')[0]
+    return f"/{UPSTREAM}/run/{run}"
 
 
 async def open_flake(bot):

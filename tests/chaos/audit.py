@@ -8,7 +8,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from bot.ingest.spool import Spool
+from bot.ingest.spool_reader import SpoolReader
 from tests.chaos.simulation import BACKENDS, L3, L4, LABEL
 from tests.harness import PERIODIC, UPSTREAM
 
@@ -69,11 +69,7 @@ class Audit:
         """Return how many deliveries have not been moved to the inbox, and since when the first of them waits."""
         if not self.store.sqlite:
             return 0, None
-        spool = Spool(self.store, durable=False)
-        try:
-            return spool.waiting()
-        finally:
-            spool.close()
+        return SpoolReader(self.store).waiting()
 
     async def everything(self):
         """Look at all of it; the bot has nothing left to do."""

@@ -77,6 +77,30 @@ def test_the_process_may_see_what_its_own_metrics_are_made_of(tmp_path):
     assert not list(ProcessCollector(proc=str(tmp_path), registry=None).collect())
 
 
+def calls(name: str) -> set[str]:
+    """The system calls of a set of systemd's, or the one of that name."""
+    if not name.startswith("@"):
+        return {name}
+    done = subprocess.run(
+        ["systemd-analyze", "syscall-filter", name], capture_output=True, text=True, check=True
+    )
+    words = {line.strip() for line in done.stdout.splitlines()[1:] if not line.strip().startswith("#")}
+    return {call for word in words - {""} for call in calls(word)}
+
+
+@needs_systemd
+def test_the_parser_child_may_lower_its_priority():
+    """Processes that use a call which is not allowed are killed: files could not be read at all."""
+    allowed: set[str] = set()
+    for line in (FOLDER / "ootbot.service").read_text().splitlines():
+        name, _, value = line.partition("=")
+        if name == "SystemCallFilter":
+            named = {call for word in value.removeprefix("~").split() for call in calls(word)}
+            allowed = allowed - named if value.startswith("~") else allowed | named
+    assert {"setpriority", "prlimit64"} <= allowed
+    assert not {"reboot", "sched_setaffinity", "setuid"} & allowed
+
+
 def test_the_backup_runs_as_the_same_user_every_night():
     service, timer = unit("ootbot-backup.service")["Service"], unit("ootbot-backup.timer")["Timer"]
     assert service["User"] == unit("ootbot.service")["Service"]["User"]

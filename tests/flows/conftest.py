@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests import agreement
+from tests.flows.outages import NOWHERE
+from tests.harness import UPSTREAM
 
 STORIES = frozenset(
     {
         "test_any_order", "test_comment", "test_commands", "test_confirm", "test_ended_at_github", "test_gate",
+        "test_gate_of_merge_queues", "test_gate_of_shared_commits",
         "test_labels", "test_many_heads", "test_marks", "test_raised", "test_rerun_buttons", "test_results",
+        "test_results_confirmed", "test_results_not_dispatched",
         "test_run_again", "test_story", "test_timeouts",
     }
 )  # fmt: skip
@@ -21,3 +25,22 @@ async def bot(bot, request):
     yield bot
     if request.module.__name__.rpartition(".")[2] in STORIES:
         await agreement.check(bot)
+
+
+@pytest.fixture
+async def pull(bot, github):
+    """A pull request that every listed backend was told of."""
+    made = await github.open_pull(UPSTREAM, author="octocat")
+    await bot.settle()
+    return made
+
+
+@pytest.fixture
+def outage(bot):
+    """Nothing reaches the bot until the function this returns is called."""
+    address, bot.app.webhook_url = bot.app.webhook_url, NOWHERE
+
+    def ends():
+        bot.app.webhook_url = address
+
+    return ends

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.flows.test_commands import AUTHOR, WRITER, ours, say
-from tests.flows.test_dispatch import BY_WORKFLOW, READS_INPUTS, list_backends
+from tests.flows.commanded import AUTHOR, WRITER, ours, say
+from tests.flows.dispatched import BY_WORKFLOW, READS_INPUTS
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
@@ -20,7 +20,7 @@ async def by_workflow(bot, github):
     """A pull request, dispatched by starting a workflow; its run has not reported."""
     github.set_permission(UPSTREAM, WRITER, "write")
     github.set_file(L4, ".github/workflows/upstream.yml", READS_INPUTS)
-    await list_backends(bot, BY_WORKFLOW.replace("dispatch:", "start_timeout: 10m, dispatch:"))
+    await bot.list_backends(BY_WORKFLOW.replace("dispatch:", "start_timeout: 10m, dispatch:"))
     pull = await github.open_pull(UPSTREAM, author=AUTHOR)
     await bot.settle()
     return pull
@@ -30,7 +30,7 @@ async def by_workflow(bot, github):
 async def running(bot, github):
     """A run of two jobs; one has failed, the other goes on."""
     github.set_permission(UPSTREAM, WRITER, "write")
-    await list_backends(bot, f"L4:\n  tpu: {{{L4}: {{oncalls: dave, start_timeout: 10m}}}}\n")
+    await bot.list_backends(f"L4:\n  tpu: {{{L4}: {{oncalls: dave, start_timeout: 10m}}}}\n")
     pull = await github.open_pull(UPSTREAM, author=AUTHOR)
     await bot.settle()
     run = await github.start_run(L4, event="repository_dispatch", name="CI")

@@ -22,13 +22,6 @@ L4:
 """
 
 
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    return made
-
-
 def ours(github, pull):
     return [comment for comment in github.comments(pull) if comment.app is not None]
 

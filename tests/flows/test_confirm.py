@@ -25,13 +25,6 @@ def settings(settings):
     return replace(settings, job_timeout=6 * HOUR)
 
 
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
-
-
 def tpu(bot, pull):
     return bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.flows.dispatched import BY_WORKFLOW, READS_INPUTS
 from tests.harness import L2, L4, UPSTREAM, report_body
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
-READS_INPUTS = "name: Upstream\non: {workflow_dispatch: {inputs: {client_payload: {required: true}}}}\n"
-BY_WORKFLOW = f"L4:\n  tpu: {{{L4}: {{oncalls: dave, dispatch: workflow, workflow_file: upstream.yml}}}}\n"
-
-
-async def put_in_force(bot, text):
-    """Put another allowlist in force."""
-    Path(bot.context.settings.allowlist).write_text(text)
-    await bot.wait(61)
 
 
 def lose(github, repo=L4, **options):
@@ -53,7 +44,7 @@ async def test_the_run_of_an_earlier_dispatch_is_not_taken_for_a_lost_one(bot, g
 
 async def test_the_run_of_an_earlier_dispatch_by_workflow_is_not_pinned_on_a_lost_one(bot, github):
     github.set_file(L4, ".github/workflows/upstream.yml", READS_INPUTS)
-    await put_in_force(bot, BY_WORKFLOW)
+    await bot.list_backends(BY_WORKFLOW)
     lose(github)
     lose(github, status=429, headers={"Retry-After": "1"}, times=1)
     first, second = await github.open_pull(UPSTREAM), await github.open_pull(UPSTREAM)
@@ -118,7 +109,7 @@ async def test_a_refusal_that_stays_is_believed_soon_and_what_it_refused_was_nev
 
 
 async def test_a_report_on_what_was_never_sent_is_refused(bot, github):
-    await put_in_force(bot, f"L2: [{{repo: {L2}, callback_token: optional, policy: trusted}}, {L4}]")
+    await bot.list_backends(f"L2: [{{repo: {L2}, callback_token: optional, policy: trusted}}, {L4}]")
     await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
     await bot.settle()
     sent = bot.dispatch(L4)

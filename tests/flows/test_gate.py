@@ -1,49 +1,27 @@
-"""The one check that branch protection requires: never green by absence, never missing once it exists."""
+"""The gate of a pull request: what it waits for, and when it turns green."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests import harness
+from tests.flows.gated import finish, gate
 from tests.harness import ALLOWLIST, L2, L3, L4, UPSTREAM
 from tests.serving import SQLITE
 
 pytestmark = SQLITE  # texts and their times: the databases have tests of their own
 
+
 TWO_BLOCKING = f"L4:\n  tpu: {{{L4}: [dave]}}\n  npu: {{{L3}: [carol]}}\n"
+
+
 NO_BLOCKING = f"L2: [{L2}]\n"
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    return made
-
-
-def gate(bot, sha):
-    found = bot.checks(UPSTREAM, sha).get("oot / gate")
-    return found and found[1:]
-
-
-async def list_backends(bot, text):
-    (bot.context.settings.data_dir / "allowlist.yml").write_text(text)
-    bot.clock.advance(60)
-    await bot.settle()
-
-
-async def finish(bot, github, repo, conclusion="success"):
-    """A backend's run, its report and GitHub's own word on it."""
-    run = await github.start_run(repo, event="repository_dispatch", name="CI")
-    await bot.report(bot.dispatch(repo), conclusion=conclusion, run_id=str(run.id))
-    await github.finish_run(run, conclusion)
-    await bot.settle()
 
 
 async def test_it_waits_for_a_blocking_backend_that_was_never_told(bot, github, pull):
     await finish(bot, github, L4)
     assert gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
-    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    await bot.list_backends(TWO_BLOCKING.replace(L3, "org/late"))
     assert gate(bot, pull.head_sha) == (None, "waiting for npu")
 
 
@@ -54,7 +32,7 @@ async def test_on_a_commit_that_is_left_it_does_not_turn_green_without_who_was_n
     """It may become the head again: branch protection would find it green until that event arrives."""
     first = pull.head_sha
     await finish(bot, github, L4)
-    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    await bot.list_backends(TWO_BLOCKING.replace(L3, "org/late"))
     bot.clock.advance(60)
     await (github.close(pull) if left == "closed" else github.push_commit(pull))
     await bot.settle(horizon=20)
@@ -84,7 +62,7 @@ async def test_on_a_commit_that_is_left_it_stays_green_whoever_is_listed_later(b
     bot.clock.advance(60)
     await github.push_commit(pull)
     await bot.settle(horizon=20)
-    await list_backends(bot, TWO_BLOCKING.replace(L3, "org/late"))
+    await bot.list_backends(TWO_BLOCKING.replace(L3, "org/late"))
     assert gate(bot, first) == ("success", "1 blocking backend passed")
 
 
@@ -116,7 +94,7 @@ async def test_it_follows_the_report_and_githubs_own_word(
 
 
 async def test_all_green_is_green_within_one_publish(bot, github, pull):
-    await list_backends(bot, TWO_BLOCKING)
+    await bot.list_backends(TWO_BLOCKING)
     await finish(bot, github, L4)
     await bot.settle(horizon=10)
     assert gate(bot, pull.head_sha) == (None, "waiting for npu")
@@ -128,7 +106,7 @@ async def test_a_backend_raised_to_blocking_while_it_runs_blocks(bot, github, pu
     """Green takes GitHub's own word from then on, although it was dispatched at a level that does not."""
     await finish(bot, github, L4)
     await bot.report(bot.dispatch(L3), status="in_progress", run_id="77")
-    await list_backends(bot, TWO_BLOCKING)
+    await bot.list_backends(TWO_BLOCKING)
     assert gate(bot, pull.head_sha) == (None, "waiting for npu")
     await bot.report(bot.dispatch(L3), run_id="77")
     # a run that was just made may not be shown yet: GitHub is asked for a while
@@ -139,7 +117,7 @@ async def test_a_backend_raised_to_blocking_while_it_runs_blocks(bot, github, pu
 async def test_a_backend_lowered_while_it_runs_does_not_block_but_its_check_is_concluded(bot, github, pull):
     await bot.report(bot.dispatch(L4), status="in_progress", run_id="77")
     await bot.settle()
-    await list_backends(bot, f"L3: {{tpu: {{{L4}: [dave]}}}}\n")
+    await bot.list_backends(f"L3: {{tpu: {{{L4}: [dave]}}}}\n")
     assert gate(bot, pull.head_sha) == ("success", "no blocking backend")
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
     await bot.report(bot.dispatch(L4), run_id="77")
@@ -152,20 +130,20 @@ async def test_the_check_of_a_backend_lowered_to_listening_ends_at_once_and_goes
 ):
     await bot.report(bot.dispatch(L4), status="in_progress", run_id="77")
     await bot.settle()
-    await list_backends(bot, f"L1: [{L4}]\n")
+    await bot.list_backends(f"L1: [{L4}]\n")
     assert (await bot.report(bot.dispatch(L4), run_id="77"))[0] == 403
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"] == (
         "completed",
         "neutral",
         "this backend only receives events now: its reports are refused",
     )
-    await list_backends(bot, ALLOWLIST)
+    await bot.list_backends(ALLOWLIST)
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][0] == "in_progress"
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
 
 
 async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking_backend(bot, github, pull):
-    await list_backends(bot, NO_BLOCKING)
+    await bot.list_backends(NO_BLOCKING)
     assert gate(bot, pull.head_sha) == ("success", "no blocking backend")
     later = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
@@ -173,7 +151,7 @@ async def test_once_it_exists_later_pull_requests_have_it_too_without_a_blocking
     head = await github.push_commit(later)
     await bot.settle()
     assert gate(bot, head) == ("success", "no blocking backend")
-    await list_backends(bot, ALLOWLIST)
+    await bot.list_backends(ALLOWLIST)
     assert gate(bot, head)[0] is None
 
 
@@ -185,7 +163,7 @@ async def test_it_comes_to_pull_requests_that_nobody_was_told_of(github, issuer,
     async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
         pull = await github.open_pull(UPSTREAM)
         await bot.settle()
-        await list_backends(bot, ALLOWLIST)
+        await bot.list_backends(ALLOWLIST)
         assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
         for _ in range(3):  # the log of deliveries is read, then what is open on GitHub is compared
             bot.clock.advance(660)
@@ -194,7 +172,7 @@ async def test_it_comes_to_pull_requests_that_nobody_was_told_of(github, issuer,
 
 
 async def test_where_it_never_existed_there_is_none(bot, github):
-    await list_backends(bot, NO_BLOCKING)
+    await bot.list_backends(NO_BLOCKING)
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
     assert gate(bot, pull.head_sha) is None
@@ -206,13 +184,13 @@ async def test_without_any_valid_allowlist_nothing_turns_green(github, issuer, c
         pull = await github.open_pull(UPSTREAM)
         await bot.wait(120)
         assert gate(bot, pull.head_sha) is None
-        await list_backends(bot, ALLOWLIST)
+        await bot.list_backends(ALLOWLIST)
         await bot.wait(60)
         assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
 
 
 async def test_a_broken_allowlist_leaves_the_last_good_one_in_force(bot, github, pull):
-    await list_backends(bot, "L4: [")
+    await bot.list_backends("L4: [")
     assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
     head = await github.push_commit(pull)
     await bot.settle()
@@ -286,388 +264,7 @@ async def test_re_requested_it_is_only_written_anew(bot, github, pull):
 
 
 async def test_held_back_by_policy_it_says_what_is_needed(bot, github):
-    await list_backends(bot, f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
+    await bot.list_backends(f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
     pull = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
     await bot.settle()
     assert gate(bot, pull.head_sha) == (None, "needs oot/ok-to-test")
-
-
-async def test_of_two_pull_requests_with_one_head_the_first_decides(bot, github, pull):
-    await finish(bot, github, L4, "failure")
-    assert gate(bot, pull.head_sha)[0] == "failure"
-    second = await github.open_pull(UPSTREAM, author="mallory")
-    second.head_sha = pull.head_sha
-    await github.edit_title(second, "the same commit once more")
-    await bot.settle()
-    await github.close(second)
-    await bot.settle()
-    assert gate(bot, pull.head_sha)[0] == "failure"
-
-
-@pytest.mark.parametrize(("author", "shown"), [("octocat", None), ("mallory", "success")])
-async def test_a_gate_found_for_one_base_branch_does_not_pass_for_its_authors_other_one(
-    bot, github, author, shown
-):
-    await github.push(UPSTREAM, "release", message="a branch")
-    pull = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    await finish(bot, github, L4)
-    assert gate(bot, pull.head_sha)[0] == "success"
-    bot.clock.advance(60)
-    second = await github.open_pull(UPSTREAM, author=author)
-    second.head_sha = pull.head_sha
-    await github.retarget(second, "release")
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha)[0] == shown
-    bot.clock.advance(60)
-    await finish(bot, github, L4, "failure")
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha)[0] == (shown or "failure")
-    bot.clock.advance(60)
-    await github.close(second)
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha)[0] == "success"
-
-
-async def test_nobody_takes_a_gate_by_pushing_anothers_commit_to_an_older_pull_request(bot, github):
-    await list_backends(bot, f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], policy: trusted}}\n")
-    older = await github.open_pull(UPSTREAM, author="mallory", author_association="NONE")
-    await bot.settle()
-    pull = await github.open_pull(UPSTREAM, author="octocat", author_association="MEMBER")
-    await bot.settle()
-    await finish(bot, github, L4)
-    assert gate(bot, pull.head_sha)[0] == "success"
-    bot.clock.advance(1)
-    await github.push_commit(older, commit=pull.head_sha)
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha)[0] == "success"
-    bot.clock.advance(1)
-    await github.push_commit(pull)
-    await bot.settle(horizon=20)
-    assert gate(bot, older.head_sha) == (
-        None,
-        "needs oot/ok-to-test",
-    )  # who moved on has left it to the other
-
-
-@pytest.mark.parametrize("leaves", ["closed", "moved"])
-async def test_where_the_first_of_two_leaves_their_commit_the_second_decides(bot, github, pull, leaves):
-    second = await github.open_pull(UPSTREAM, author="mallory")
-    second.head_sha = pull.head_sha
-    for act in (github.close, github.reopen):
-        bot.clock.advance(1)
-        await act(second)
-        await bot.settle()
-    await finish(bot, github, L4)
-    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
-    bot.clock.advance(1)
-    await (github.close(pull) if leaves == "closed" else github.push_commit(pull))
-    await bot.settle(horizon=20)
-    assert gate(bot, second.head_sha)[0] == "success"
-
-
-async def test_a_head_that_was_overtaken_before_anything_was_said_of_it_stays_bare(bot, github):
-    pull = await github.open_pull(UPSTREAM, author="octocat")
-    first = pull.head_sha
-    for _ in range(3):
-        bot.clock.advance(1)
-        await github.push_commit(pull)
-    await bot.settle()
-    assert bot.checks(UPSTREAM, first) == {}
-    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
-    written = [call for call in github.calls if call.path.endswith("/check-runs")]
-    assert len(written) == 2
-
-
-async def test_what_was_begun_is_concluded_however_often_the_head_moves_on(bot, github, pull):
-    first, dispatch = pull.head_sha, bot.dispatch(L4)
-    for _ in range(11):
-        bot.clock.advance(1)
-        await github.push_commit(pull)
-    await bot.settle()
-    await bot.report(dispatch, conclusion="failure")
-    await bot.settle(horizon=20)
-    assert bot.checks(UPSTREAM, first)["oot / tpu"][:2] == ("completed", "failure")
-    assert gate(bot, first)[0] == "failure"
-
-
-async def test_the_gate_of_an_overtaken_head_follows_what_still_runs_there(bot, github, pull):
-    first, dispatch = pull.head_sha, bot.dispatch(L4)
-    await github.push_commit(pull)
-    await bot.settle()
-    await bot.report(dispatch, conclusion="failure")
-    await bot.settle()
-    assert gate(bot, first)[0] == "failure"
-    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
-
-
-async def test_a_verdict_counts_for_the_base_branch_it_was_found_on(bot, github, pull):
-    github.set_permission(UPSTREAM, "wendy", "write")
-    await github.push(UPSTREAM, "release", message="a branch")
-    await finish(bot, github, L4)
-    assert gate(bot, pull.head_sha)[0] == "success"
-    bot.clock.advance(60)
-    await github.retarget(pull, "release")
-    await bot.settle(horizon=20)
-    sent = bot.dispatch(L4).client_payload["payload"]
-    assert (sent["action"], sent["pull_request"]["base"]["ref"]) == ("edited", "release")
-    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
-    await finish(bot, github, L4, "failure")
-    assert gate(bot, pull.head_sha)[0] == "failure"
-    bot.clock.advance(60)
-    await github.comment(pull, "/oot ignore tpu not for a release", "wendy")
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha)[0] == "success"
-    bot.clock.advance(60)
-    await github.push(UPSTREAM, "next", message="a branch")
-    await github.retarget(pull, "next")
-    await bot.settle(horizon=20)
-    assert gate(bot, pull.head_sha) == (None, "waiting for tpu")
-
-
-@pytest.mark.parametrize("meanwhile", ["failure", None])
-async def test_back_on_its_first_base_branch_the_check_run_shows_what_was_found_there(bot, github, meanwhile):
-    pull = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    await github.push(UPSTREAM, "release", message="a branch")
-    await finish(bot, github, L4)
-    for base in ("release", "main"):
-        bot.clock.advance(60)
-        await github.retarget(pull, base)
-        await bot.settle(horizon=20)
-        if base == "release" and meanwhile:
-            await finish(bot, github, L4, meanwhile)
-    assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("completed", "success")
-    assert gate(bot, pull.head_sha)[0] == "success"
-    written = len([call for call in github.calls if "/check-runs" in call.path])
-    bot.clock.advance(60)
-    await github.label(pull, "anything")
-    await bot.settle(horizon=20)
-    assert len([call for call in github.calls if "/check-runs" in call.path]) == written
-
-
-# Merge queues
-
-
-def group(repo, sha, number, action="checks_requested", **fields):
-    return {
-        "action": action,
-        "repository": {"id": repo.id, "full_name": repo.full_name, "private": False},
-        "merge_group": {
-            "head_sha": sha,
-            "head_ref": f"refs/heads/gh-readonly-queue/main/pr-{number}-{'b' * 40}",
-            "base_sha": repo.branches["main"],
-            "base_ref": "refs/heads/main",
-        } | fields,
-    }  # fmt: skip
-
-
-@pytest.fixture
-async def queued(github, pull):
-    """A commit of the merge queue."""
-    return await github.push(UPSTREAM, "queue", message="merge")
-
-
-async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_request(bot, github, pull, queued):
-    repo = github.state.repo(UPSTREAM)
-    await bot.send("merge_group", group(repo, queued, pull.number))
-    await bot.settle()
-    assert gate(bot, queued) == (None, "waiting for tpu")
-    assert list(bot.checks(UPSTREAM, queued)) == ["oot / gate"]
-    await finish(bot, github, L4)
-    assert gate(bot, queued) == gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
-
-
-async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_anew(bot, github, pull, queued):
-    await finish(bot, github, L4)
-    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number))
-    await bot.settle()
-    (made,) = github.check_runs(UPSTREAM, queued)
-    before = len(github.calls)
-    await github.rerequest_suite(UPSTREAM, queued, github.app)
-    await bot.settle(horizon=20)
-    written = [call.path for call in github.calls[before:] if call.method in {"POST", "PATCH"}]
-    assert [path for path in written if "/check-runs" in path] == [f"/repos/{UPSTREAM}/check-runs/{made.id}"]
-
-
-async def test_a_failure_is_repeated_on_a_merge_queues_commit(bot, github, pull, queued):
-    await finish(bot, github, L4, "failure")
-    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number))
-    await bot.settle()
-    assert gate(bot, queued)[0] == "failure"
-
-
-async def test_a_merge_queues_commit_holds_all_it_builds_on_and_tells_the_worst_of_them(bot, github, pull):
-    repo = github.state.repo(UPSTREAM)
-    dispatch = bot.dispatch(L4)
-    second = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    first_sha, second_sha = [await github.push(UPSTREAM, name, message="merge") for name in ("q1", "q2")]
-    await bot.send("merge_group", group(repo, first_sha, pull.number))
-    await bot.send("merge_group", group(repo, second_sha, second.number, base_sha=first_sha))
-    await finish(bot, github, L4)
-    assert gate(bot, second.head_sha)[0] == "success"
-    assert gate(bot, second_sha) == (None, "waiting for tpu")
-    await bot.report(dispatch, conclusion="failure", run_id="5")
-    await bot.settle(horizon=20)
-    assert gate(bot, first_sha)[0] == gate(bot, second_sha)[0] == "failure"
-    assert f"/pull/{pull.number}" in next(iter(github.check_runs(UPSTREAM, second_sha))).details_url
-    assert gate(bot, second.head_sha)[0] == "success"
-
-
-async def test_a_queue_rebuilt_the_other_way_round_comes_to_rest(bot, github, pull):
-    repo = github.state.repo(UPSTREAM)
-    second = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    old_first, old_second, first, last = [
-        await github.push(UPSTREAM, f"q{n}", message="merge") for n in range(4)
-    ]
-    await bot.send("merge_group", group(repo, old_first, pull.number))
-    await bot.send("merge_group", group(repo, old_second, second.number, base_sha=old_first))
-    # the events that both old ones have ended were not delivered
-    await bot.send("merge_group", group(repo, first, second.number))
-    await bot.send("merge_group", group(repo, last, pull.number, base_sha=first))
-    await bot.settle(horizon=20)
-    before = len(await bot.rows("task"))
-    for _ in range(20):
-        await bot.worker.step()
-    assert len(await bot.rows("task")) == before
-    await finish(bot, github, L4)
-    assert gate(bot, first)[0] == "success"
-    assert gate(bot, last) == (None, "waiting for tpu")
-
-
-async def test_a_merge_queues_commit_on_an_unknown_pull_request_does_not_turn_green(
-    bot, github, pull, queued
-):
-    repo = github.state.repo(UPSTREAM)
-    await finish(bot, github, L4)
-    await bot.send("merge_group", group(repo, "c" * 40, 4711))
-    await bot.send("merge_group", group(repo, queued, pull.number, base_sha="c" * 40))
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] is None
-
-
-async def test_a_merge_queues_commit_on_an_unknown_commit_waits_until_the_group_under_it_is_known(
-    bot, github, pull, queued
-):
-    repo = github.state.repo(UPSTREAM)
-    second = await github.open_pull(UPSTREAM, author="octocat")
-    under = await github.push(UPSTREAM, "under", message="merge")
-    await bot.settle()
-    dispatch = bot.dispatch(L4, 0)
-    await finish(bot, github, L4)
-    await bot.send("merge_group", group(repo, queued, second.number, base_sha=under))
-    await bot.settle(horizon=20)
-    assert gate(bot, second.head_sha)[0] == "success"
-    assert gate(bot, queued) == (None, "waiting: the commit it builds on is in no group that is known")
-    await bot.send("merge_group", group(repo, under, pull.number))
-    await bot.settle(horizon=20)
-    assert gate(bot, queued) == (None, "waiting for tpu")
-    await bot.report(dispatch, conclusion="failure", run_id="5")
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] == "failure"
-
-
-async def test_a_merge_queues_commit_on_the_base_branch_is_green_once_github_or_a_push_says_so(
-    bot, github, pull, queued
-):
-    repo = github.state.repo(UPSTREAM)
-    await finish(bot, github, L4)
-    fault = github.faults.add(method="HOOK", drop=True, times=100)
-    merged = await github.push(UPSTREAM, "main", message="somebody else's")
-    github.faults.waiting.remove(fault)
-    fault = github.faults.add(method="GET", path=r"/compare/", status=403, body={"message": "No"}, times=100)
-    await bot.send("merge_group", group(repo, queued, pull.number, base_sha=merged))
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] is None
-    github.faults.waiting.remove(fault)
-    await bot.wait(660)
-    assert gate(bot, queued) == ("success", "1 blocking backend passed")
-    asked = len([call for call in github.calls if "/compare/" in call.path])
-    next_group = await github.push(UPSTREAM, "next", message="merge")
-    tip = await github.push(UPSTREAM, "main", message="and another")
-    await bot.send("merge_group", group(repo, next_group, pull.number, base_sha=tip))
-    await bot.settle(horizon=20)
-    assert gate(bot, next_group)[0] == "success"
-    assert len([call for call in github.calls if "/compare/" in call.path]) == asked, "a push told"
-
-
-async def test_a_push_that_comes_after_the_group_tells_what_the_group_builds_on(bot, github, pull, queued):
-    await finish(bot, github, L4)
-    github.faults.add(method="GET", path=r"/compare/", status=502, times=1)
-    hook, bot.app.webhook_url = bot.app.webhook_url, "http://127.0.0.1:9/nobody"
-    tip = await github.push(UPSTREAM, "main", message="somebody else's")
-    bot.app.webhook_url = hook
-    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number, base_sha=tip))
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] is None
-    await github.redeliver(next(one for one in reversed(github.deliveries) if one.event == "push"))
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] == "success"
-
-
-@pytest.mark.parametrize("reason", ["merged", "dequeued"])
-async def test_the_end_of_the_group_under_it_takes_nothing_back(bot, github, pull, queued, reason):
-    repo = github.state.repo(UPSTREAM)
-    second = await github.open_pull(UPSTREAM, author="octocat")
-    under = await github.push(UPSTREAM, "under", message="merge")
-    await bot.settle()
-    await bot.send("merge_group", group(repo, under, pull.number))
-    await bot.send("merge_group", group(repo, queued, second.number, base_sha=under))
-    for number in (0, 1):
-        run = await github.start_run(L4, event="repository_dispatch", name="CI")
-        await bot.report(bot.dispatch(L4, number), run_id=str(run.id))
-        await github.finish_run(run, "success")
-    await bot.settle(horizon=20)
-    assert gate(bot, queued)[0] == "success"
-    made = len(github.check_runs(UPSTREAM, queued))
-    await bot.send("merge_group", group(repo, under, pull.number, action="destroyed") | {"reason": reason})
-    await bot.wait(1300)
-    assert gate(bot, queued)[0] == "success"
-    assert len(github.check_runs(UPSTREAM, queued)) == made
-
-
-@pytest.mark.parametrize("base", [None, 7, "", "0" * 40])
-async def test_a_merge_group_without_a_base_does_not_turn_green(bot, github, pull, queued, base):
-    await finish(bot, github, L4)
-    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number, base_sha=base))
-    await bot.wait(660)
-    assert gate(bot, queued)[0] is None
-
-
-async def test_an_end_heard_of_before_the_beginning_stays_the_end(bot, github, pull, queued):
-    repo = github.state.repo(UPSTREAM)
-    for action in ("destroyed", "checks_requested"):
-        await bot.send("merge_group", group(repo, queued, pull.number, action=action))
-    await bot.settle()
-    assert gate(bot, queued) is None
-    bot.clock.advance(31 * 24 * 3600)
-    await bot.settle()
-    assert await bot.rows("oot_merge_group") == []
-
-
-async def test_a_merge_queues_commit_that_is_gone_is_left_alone(bot, github, pull, queued):
-    repo = github.state.repo(UPSTREAM)
-    await bot.send("merge_group", group(repo, queued, pull.number))
-    await bot.settle()
-    gone = group(repo, queued, pull.number, action="destroyed") | {"reason": "dequeued"}
-    await bot.send("merge_group", gone)
-    await finish(bot, github, L4)
-    assert gate(bot, queued)[0] is None
-    assert gate(bot, pull.head_sha)[0] == "success"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"head_ref": "refs/heads/main"},
-        {"head_ref": None},
-        {"head_sha": 7},
-        {"head_ref": "gh-readonly-queue/x"},
-    ],
-)
-async def test_a_merge_group_nobody_can_read_turns_nothing_green(bot, github, pull, queued, fields):
-    await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number, **fields))
-    await bot.settle()
-    assert gate(bot, queued) is None

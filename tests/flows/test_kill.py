@@ -215,7 +215,7 @@ class Player:
         soon = SystemClock().now() + 15_000
         return (
             [row for row in tasks if row["kind"] not in PERIODIC and row["due_at"] < soon]
-            or self.process.rows("SELECT id FROM spooled", "ootbot.db.spool")
+            or self.process.spooled()
             or self.process.rows("SELECT event FROM delivery WHERE state = 'stored'")
         )
 

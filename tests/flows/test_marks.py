@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.harness import L2, L4, SECRET, UPSTREAM
 from tests.serving import SQLITE
 
 pytestmark = SQLITE
 HOUR = 3600
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
 
 
 async def flags(bot, pull):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.harness import L4, UPSTREAM
@@ -12,15 +10,9 @@ from tests.serving import SQLITE
 pytestmark = SQLITE
 
 
-async def put_in_force(bot, text):
-    """Put another allowlist in force."""
-    Path(bot.context.settings.allowlist).write_text(text)
-    await bot.wait(61)
-
-
 @pytest.fixture
 async def pull(bot, github):
-    await put_in_force(bot, f"L2: [{L4}]")
+    await bot.list_backends(f"L2: [{L4}]")
     made = await github.open_pull(UPSTREAM)
     await bot.settle()
     return made
@@ -47,7 +39,7 @@ def without_token(dispatch):
 
 async def test_a_report_with_the_dispatchs_token_counts_once_the_backend_blocks(bot, github, pull):
     await green(bot, github, bot.dispatch(L4))
-    await put_in_force(bot, f"L4: {{tpu: {L4}}}")
+    await bot.list_backends(f"L4: {{tpu: {L4}}}")
     await bot.wait(60)
     assert gate(bot, pull)[:2] == ("completed", "success")
 
@@ -56,7 +48,7 @@ async def test_a_report_without_it_does_not_count_until_it_is_run_again(bot, git
     await green(bot, github, without_token(bot.dispatch(L4)))
     (row,) = await bot.rows("oot_workflow_job")
     assert row["flags"]["no_callback_token"] is True
-    await put_in_force(bot, f"L4: {{tpu: {L4}}}")
+    await bot.list_backends(f"L4: {{tpu: {L4}}}")
     await bot.wait(60)
     assert gate(bot, pull)[:2] == ("in_progress", None)
     assert "too little proof" in bot.checks(UPSTREAM, pull.head_sha)[f"oot / {L4}"][2]
@@ -68,6 +60,6 @@ async def test_a_report_without_it_does_not_count_until_it_is_run_again(bot, git
 
 async def test_it_counts_where_the_entry_does_not_ask_for_it(bot, github, pull):
     await green(bot, github, without_token(bot.dispatch(L4)))
-    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, callback_token: optional}}}}")
+    await bot.list_backends(f"L4: {{tpu: {{repo: {L4}, callback_token: optional}}}}")
     await bot.wait(60)
     assert gate(bot, pull)[:2] == ("completed", "success")

@@ -12,13 +12,6 @@ pytestmark = pytest.mark.logic
 OTHER_CI = f"L4:\n  tpu: {{repo: {L4}, oncalls: [dave], confirm: false}}\n"
 
 
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM, author="octocat")
-    await bot.settle()
-    return made
-
-
 def gate(bot, pull):
     return bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2]
 

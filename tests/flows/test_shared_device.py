@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.harness import L2, L3, UPSTREAM
@@ -15,14 +13,8 @@ LABEL = "ciflow/oot/npu"
 SHARED = f"L3: [{{npu: {L3}}}, {{NPU: {L2}}}]"
 
 
-async def list_backends(bot, text):
-    Path(bot.context.settings.allowlist).write_text(text)
-    bot.clock.advance(61)
-    await bot.settle()
-
-
 async def test_one_label_asks_for_both_and_each_has_its_own_check_run(bot, github):
-    await list_backends(bot, SHARED)
+    await bot.list_backends(SHARED)
     pull = await github.open_pull(UPSTREAM, labels=[LABEL])
     await bot.settle()
     assert (await bot.report(bot.dispatch(L2), conclusion="failure"))[0] == 200
@@ -44,13 +36,13 @@ async def test_one_label_asks_for_both_and_each_has_its_own_check_run(bot, githu
 async def test_a_check_run_that_has_begun_is_renamed_when_another_backend_comes_to_share_its_device(
     bot, github
 ):
-    await list_backends(bot, f"L3: {{npu: {L3}}}")
+    await bot.list_backends(f"L3: {{npu: {L3}}}")
     pull = await github.open_pull(UPSTREAM, labels=[LABEL])
     await bot.settle()
     await bot.report(bot.dispatch(L3), status="in_progress")
     await bot.settle()
     assert list(bot.checks(UPSTREAM, pull.head_sha)) == ["oot / npu"]
-    await list_backends(bot, SHARED)
+    await bot.list_backends(SHARED)
     await bot.report(bot.dispatch(L3))
     await bot.settle(horizon=60)
     checks = bot.checks(UPSTREAM, pull.head_sha)
@@ -58,7 +50,7 @@ async def test_a_check_run_that_has_begun_is_renamed_when_another_backend_comes_
 
 
 async def test_a_command_names_the_repository(bot, github):
-    await list_backends(bot, SHARED)
+    await bot.list_backends(SHARED)
     pull = await github.open_pull(UPSTREAM, labels=[LABEL])
     await bot.settle()
     for repo in (L2, L3):

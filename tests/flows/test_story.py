@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.harness import L1, L2, L3, L4, UPSTREAM
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM, title="Make it faster", author="octocat")
-    await bot.settle()
-    return made
 
 
 async def test_an_opened_pull_request_is_relayed_to_every_listed_backend_once(bot, github, pull):

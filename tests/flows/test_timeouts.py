@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -18,19 +17,6 @@ from tests.workers import eventually
 
 HOUR = 3600
 DAY = 24 * HOUR
-
-
-@pytest.fixture
-async def pull(bot, github):
-    made = await github.open_pull(UPSTREAM)
-    await bot.settle()
-    return made
-
-
-async def put_in_force(bot, text):
-    """Put another allowlist in force."""
-    Path(bot.context.settings.allowlist).write_text(text)
-    await bot.wait(61)
 
 
 def gate(bot, pull):
@@ -107,7 +93,7 @@ async def test_after_a_vain_rerun_the_next_press_dispatches_again(bot, github, p
 
 @pytest.mark.logic
 async def test_a_dispatch_github_refused_has_failed_not_never_started(bot, github):
-    await put_in_force(bot, f"L4: {{tpu: {{repo: {L4}, start_timeout: 1h}}}}")
+    await bot.list_backends(f"L4: {{tpu: {{repo: {L4}, start_timeout: 1h}}}}")
     github.faults.add(method="POST", path=rf"{L4}/dispatches$", status=502, times=100_000)
     pull = await github.open_pull(UPSTREAM)
     await bot.wait(HOUR - 60)
@@ -150,8 +136,8 @@ async def test_the_time_to_start_counts_from_the_dispatch(bot, github):
 @SQLITE
 async def test_each_backend_has_its_own_timeout_even_behind_hundreds_of_others(bot, github):
     """More jobs than one page are older than the shortest timeout; the one that is due is found."""
-    await put_in_force(
-        bot, f"L2: [{{repo: {L2}, job_timeout: 10h}}, {{repo: {L3}, job_timeout: 1h, start_timeout: 1h}}]"
+    await bot.list_backends(
+        f"L2: [{{repo: {L2}, job_timeout: 10h}}, {{repo: {L3}, job_timeout: 1h, start_timeout: 1h}}]"
     )
     await github.open_pull(UPSTREAM)
     await bot.settle()

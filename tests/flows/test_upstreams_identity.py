@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.command import ootbot
-from tests.console.test_doctor import doctor
+from tests.console.doctor.examined import doctor
 from tests.harness import L4, SECRET, UPSTREAM, replace, running
 from tests.serving import SQLITE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -37,15 +36,3 @@ def preset():
 @pytest.fixture
 def settings(settings, preset):
     return under_preset(settings, preset) if preset else settings
-
-
-@pytest.fixture
-def list_backends(bot):
-    """Put another allowlist in force."""
-
-    async def put(text):
-        Path(bot.context.settings.allowlist).write_text(text)
-        bot.clock.advance(61)
-        await bot.settle()
-
-    return put

@@ -26,8 +26,8 @@ L4:
 """
 
 
-async def test_a_day_of_a_fleet(bot, github, list_backends):
-    await list_backends(TODAYS_LIST)
+async def test_a_day_of_a_fleet(bot, github):
+    await bot.list_backends(TODAYS_LIST)
     pulls = [await github.open_pull(UPSTREAM, labels=["ciflow/crcr/npu"]) for _ in range(7)]
     await bot.settle()
     for number, pull in enumerate(pulls):  # the selective backend runs one of seven

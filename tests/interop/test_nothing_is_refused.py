@@ -91,8 +91,8 @@ def reports(draw):
     )
 
 
-async def test_nothing_that_is_taken_today_is_refused(bot, github, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly], rate_limit: 100000}}]")
+async def test_nothing_that_is_taken_today_is_refused(bot, github):
+    await bot.list_backends(f"L2: [{{repo: {L2}, events: [pull_request, nightly], rate_limit: 100000}}]")
     await github.open_pull(UPSTREAM)
     await bot.settle()
     step = client.of(bot, bot.dispatch(L2))

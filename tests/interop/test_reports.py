@@ -137,7 +137,7 @@ async def test_lone_surrogates_are_read(bot, pull):
 
 
 @WITH_AND_WITHOUT
-async def test_a_nightly_may_have_any_id(bot, preset, list_backends):
+async def test_a_nightly_may_have_any_id(bot, preset):
     step = Client(bot, L2, run_id="8d0c-41")
     if not preset:
         with pytest.raises(StepFailedError):
@@ -158,7 +158,7 @@ async def test_a_nightly_may_have_any_id(bot, preset, list_backends):
     assert "build" in page
 
 
-async def test_a_nightly_that_says_otherwise_is_a_repetition(bot, list_backends):
+async def test_a_nightly_that_says_otherwise_is_a_repetition(bot):
     step = Client(bot, L2)
     await step.nightly("any text", "failure")
     assert (await step.nightly("any text", "success"))["duplicate"]

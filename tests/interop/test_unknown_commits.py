@@ -18,7 +18,7 @@ def settings(settings):
 
 
 @WITH_AND_WITHOUT
-async def test_a_nightly_of_another_repositorys_commit(bot, preset, list_backends):
+async def test_a_nightly_of_another_repositorys_commit(bot, preset):
     elsewhere = "ab" * 20
     await Client(bot, L2).nightly(elsewhere)
     await bot.settle(60)
@@ -41,8 +41,8 @@ async def test_a_nightly_of_another_repositorys_commit(bot, preset, list_backend
     assert (status == 404) == bool(preset)
 
 
-async def test_ids_of_nightlies_are_limited_like_commits(bot, list_backends):
-    await list_backends(f"L2: [{{repo: {L2}, events: [nightly], rate_limit: 5000}}]")
+async def test_ids_of_nightlies_are_limited_like_commits(bot):
+    await bot.list_backends(f"L2: [{{repo: {L2}, events: [nightly], rate_limit: 5000}}]")
     step = Client(bot, L2)
     body = {
         "event_type": "nightly",
