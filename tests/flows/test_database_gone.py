@@ -15,7 +15,9 @@ import warnings
 import aiohttp
 import psutil
 import pytest
+import sqlalchemy as sa
 
+from bot.app import make_context, make_worker
 from bot.core.clock import SystemClock
 from tests.harness import SECRET, UPSTREAM, UPSTREAM_ID, Issuer, sign
 from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
@@ -76,6 +78,9 @@ class Bot:
     async def complains(self):
         return bool(self.complaints())
 
+    async def has_moved(self):
+        return not self.process.spooled() and not self.process.spool.exists()
+
     async def is_not_ready(self):
         status, answer = await self.get("/readyz")
         return status == 503 and any(line.startswith("database: ") for line in answer["missing"])
@@ -119,6 +124,10 @@ async def running(folder, private_key, **options):
             for _ in range(3):
                 assert (await made.deliver())[0] == 202
             yield made
+    except Exception as error:
+        process.kill()
+        error.add_note(f"it ended with {await process.ended()} and said: " + "\n".join(process.said[-60:]))
+        raise
     finally:
         process.kill()
         await process.ended()
@@ -132,10 +141,12 @@ def locked(file):
         other.execute("ROLLBACK")
 
 
-async def test_a_locked_spool(tmp_path, app_key):
+async def test_a_spool_that_cannot_be_written(tmp_path, app_key):
     async with running(tmp_path, app_key) as bot:
-        with locked(tmp_path / "ootbot.db.spool"):
-            await bot.refuses()
+        await eventually(bot.has_moved, "a spool that was moved")
+        bot.process.spool.mkdir()
+        await bot.refuses()
+        bot.process.spool.rmdir()
         await bot.recovers()
 
 
@@ -163,6 +174,27 @@ async def test_a_full_disk(tmp_path, app_key):
         assert sum("store unavailable" in line for line in bot.process.said) <= 20
         resource.prlimit(bot.process.pid, resource.RLIMIT_FSIZE, (most, most))
         await bot.recovers()
+
+
+@pytest.mark.parametrize("database_url", [None])
+async def test_a_worker_that_cannot_begin_goes_on_trying(settings, tmp_path):
+    """A process answers before its worker has begun: a database that is away just then must not end it."""
+    file, aside = tmp_path / "ootbot.db", tmp_path / "aside.db"
+    async with make_context(settings, inline=True) as context:
+        worker = make_worker(context)
+        file.rename(aside)
+        working = asyncio.create_task(worker.run())
+        await asyncio.sleep(1.5)
+        assert not working.done()
+        aside.rename(file)
+        await eventually(lambda: begun(context.store), "the work that comes again and again")
+        worker.stop()
+        await working
+
+
+async def begun(store):
+    async with store.read() as tx:
+        return await tx.rows(sa.text("SELECT * FROM task WHERE kind = 'sweep'"))
 
 
 async def refused(bot):
@@ -201,10 +233,12 @@ def overwrite(file, *, what):
 
 
 async def test_a_damaged_database(tmp_path, app_key):
+    """Deliveries are still taken: they are handled once a copy is in its place."""
     file = tmp_path / "ootbot.db"
     async with running(tmp_path, app_key) as bot:
         overwrite(file, what=lambda size: b"\xff" * size)
-        await bot.refuses()
+        assert (await bot.deliver())[0] == 202
+        assert bot.process.spooled()
         status, answer = await bot.get("/readyz")
         assert status == 503
         assert f"{file}: database disk image is malformed; restore a backup" in answer["missing"][0]
