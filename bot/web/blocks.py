@@ -125,11 +125,10 @@ class BackendPageSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackendSubject:
-    """The subject of sections at `comment`: the failed runs of a backend on a head."""
+class BackendsSubject:
+    """The subject of sections at `comment`: the failed runs of backends, on the heads of a pull request."""
 
-    repo: str  # of the backend
-    runs: tuple[tuple[str, int], ...]  # id and attempt
+    runs: Mapping[str, frozenset[tuple[str, int]]]  # by backend in lower case: id and attempt
     url: str  # the address of this bot
 
 
@@ -203,9 +202,15 @@ async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) 
     return HeadTests()
 
 
-async def job_lines(features: Features, tx: Transaction, subject: BackendSubject) -> list[JobLine]:
-    """Return what features say of a backend's failed jobs."""
-    return [line for add in sections(features, "comment") for line in await add(tx, subject)]
+async def job_lines(
+    features: Features, tx: Transaction, subject: BackendsSubject
+) -> dict[str, list[JobLine]]:
+    """Return what features say of backends' failed jobs, by backend in lower case."""
+    found: dict[str, list[JobLine]] = {}
+    for add in sections(features, "comment") if subject.runs else ():
+        for backend, lines in (await add(tx, subject)).items():
+            found.setdefault(backend, []).extend(lines)
+    return found
 
 
 async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) -> dict[int, list[BlockLine]]:

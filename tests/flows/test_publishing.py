@@ -167,3 +167,16 @@ async def test_meant_for_another_branch_its_files_and_where_it_left_are_asked_fo
         await bot.settle(horizon=20)
     for what in (f"/pulls/{pull.number}/files", "/compare/"):
         assert len([call for call in github.calls if what in call.path]) == 2
+
+
+@SQLITE
+async def test_a_changed_allowlist_does_not_publish_every_open_pull_request_at_once(bot, github):
+    for _ in range(24):
+        await github.open_pull(UPSTREAM)
+    await bot.wait(120)
+    await bot.list_backends(JOBS)
+    waiting = [
+        row for row in await bot.rows("task") if row["kind"] == "publish" and row["state"] == "waiting"
+    ]
+    assert [row["due_at"] > bot.clock.now() for row in waiting] == [True] * 4
+    assert {row["key"] for row in waiting} == {f"{UPSTREAM}#{number}" for number in range(1, 5)}, "the oldest"

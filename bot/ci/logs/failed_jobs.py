@@ -10,13 +10,12 @@ import sqlalchemy as sa
 from bot.ci.collect.tables import ci_upload
 from bot.ci.logs.rows import PUBLIC
 from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
-from bot.ingest import watched
 from bot.ingest.tables import records, repository_name
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from bot.db.transaction import Transaction
 
@@ -36,6 +35,7 @@ class FailedJob(TypedDict):
     """A job whose log has a verdict."""
 
     repo: str
+    backend_key: str | None  # of an upload: the backend that sent it
     repository_id: int
     job_id: int  # below 0: of an upload
     run_id: str
@@ -59,7 +59,10 @@ class Reported(NamedTuple):
     """The runs that backends reported for a commit of upstream."""
 
     repos: frozenset[str]  # in lower case
-    runs: tuple[tuple[str, int], ...]  # id and attempt
+    runs: tuple[RunKey, ...]
+
+
+RunKey = tuple[str, int]  # id and attempt
 
 
 async def on_commit(
@@ -96,6 +99,29 @@ async def of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[Fa
     return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
 
 
+async def by_backend(
+    tx: Transaction, runs: Mapping[str, Collection[RunKey]], *, limit: int
+) -> dict[str, list[FailedJob]]:
+    """Return the verdicts on jobs of backends' reported runs, by backend in lower case, so many of each.
+
+    One query for all: a pull request has hundreds of backends.
+    """
+    every = frozenset(run for of_one in runs.values() for run in of_one)
+    concerned = await logs_of(tx, Reported(frozenset(runs), tuple(sorted(every))))
+    if concerned is None:
+        return {}
+    place = sa.func.row_number().over(partition_by=LOG.repository_id, order_by=(NAME, LOG.job_id))
+    each = _failed().where(concerned).order_by(None).add_columns(place.label("place")).subquery()
+    failed = await tx.rows_as(FailedJob, sa.select(each).where(each.c.place <= limit).order_by(each.c.place))
+    names = await _names(tx, runs)
+    found: dict[str, list[FailedJob]] = {}
+    for one in failed:
+        for name in [one["backend_key"]] if one["backend_key"] else names.get(one["repository_id"], ()):
+            if (one["run_id"], one["run_attempt"]) in runs.get(name, ()):
+                found.setdefault(name, []).append(one)
+    return found
+
+
 async def of_job(tx: Transaction, repository_id: int, job_id: int) -> FailedJob | None:
     """Return the verdict on one job."""
     query = _failed().where(LOG.repository_id == repository_id, LOG.job_id == job_id)
@@ -106,7 +132,7 @@ async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool]
     """Return the condition of logs that are of reported runs, None where there can be none."""
     if not reported.runs:
         return None
-    ids = sorted({one for repo in reported.repos for one in await watched.ids(tx, repo)})
+    ids = sorted(await _names(tx, reported.repos))
     keys = run_keys(reported.runs)
     conditions = []
     if ids and keys:
@@ -122,6 +148,15 @@ async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool]
     if uploads := [(row.repository_id, -row.id) for row in await tx.run(of_run.limit(RUNS_MOST))]:
         conditions.append(tx.among((LOG.repository_id, LOG.job_id), uploads))
     return sa.or_(*conditions) if conditions else None
+
+
+async def _names(tx: Transaction, repos: Iterable[str]) -> dict[int, list[str]]:
+    """Return by repository which of these names it has or had."""
+    found: dict[int, list[str]] = {}
+    query = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(sorted(repos)))
+    for row in await tx.run(query):
+        found.setdefault(row.repository_id, []).append(row.name)
+    return found
 
 
 async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, int]]:
@@ -205,9 +240,9 @@ def _failed() -> sa.Select[Any]:
     run_id = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text)).label("run_id")
     return (
         sa.select(
-            REPO, LOG.repository_id, LOG.job_id, run_id, LOG.run_attempt, NAME, WORKFLOW, public.label("public"),
-            VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.step, VERDICT.signature,
-            VERDICT.family, VERDICT.trusted, VERDICT.change, VERDICT.at,
+            REPO, UPLOAD.backend_key, LOG.repository_id, LOG.job_id, run_id, LOG.run_attempt, NAME, WORKFLOW,
+            public.label("public"), VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.step,
+            VERDICT.signature, VERDICT.family, VERDICT.trusted, VERDICT.change, VERDICT.at,
         )
         .select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
         .where(REPO.is_not(None))

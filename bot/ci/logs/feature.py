@@ -27,7 +27,7 @@ FEATURE = Feature(
         "job_json": "bot.ci.logs.sections:job_json",
         "run": "bot.ci.logs.sections:of_run",
         "pull": "bot.ci.logs.sections:of_pull",
-        "comment": "bot.ci.logs.sections:of_backend",
+        "comment": "bot.ci.logs.sections:of_backends",
         "commit": "bot.ci.logs.sections:of_commit",
     },
 )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from bot.ci.logs import baseline_rows, failed_jobs, failure_rows, known, rows
 from bot.ci.logs.baseline_rows import Head
-from bot.ci.logs.failed_jobs import Reported
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from bot.ci.logs.rows import VerdictRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
-    from bot.web.blocks import BackendSubject, CommitSubject, JobSubject, PullSubject, RunSubject
+    from bot.web.blocks import BackendsSubject, CommitSubject, JobSubject, PullSubject, RunSubject
 
 LINE_MOST = 300  # characters shown of a line
 EXCERPT_LINE = 500  # of a line around the verdict
@@ -88,11 +87,13 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
 
-async def of_backend(tx: Transaction, subject: BackendSubject) -> list[JobLine]:
-    """Return the lines that say why jobs of a backend's failed runs failed."""
-    reported = Reported(frozenset({subject.repo.lower()}), subject.runs)
-    found = await failed_jobs.of_runs(tx, reported, limit=SHOWN)
-    return [_job_line(one, subject.url) for one in found if one["rule"] is not None or not one["public"]]
+async def of_backends(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
+    """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
+    found = await failed_jobs.by_backend(tx, subject.runs, limit=SHOWN)
+    return {
+        name: [_job_line(one, subject.url) for one in several if one["rule"] is not None or not one["public"]]
+        for name, several in found.items()
+    }
 
 
 def as_json(verdict: VerdictRow) -> dict[str, Any]:

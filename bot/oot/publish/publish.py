@@ -42,6 +42,8 @@ log = structlog.get_logger("bot.oot.publish.publish")
 
 CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run it has sent no event of
 QUIET_AGAIN = 61.0  # seconds until a backend that cannot be confirmed can have been quiet for long enough
+AT_ONCE = 20  # of all open pull requests: how many are published now
+APART = 0.1  # seconds between the others
 SHORTEST = 0.001  # seconds until the next run
 
 
@@ -95,11 +97,19 @@ async def run_publish_open(context: Context, _task: Task) -> None:
 
 
 async def request_all_open(tx: Transaction, settings: Settings, *, account: str | None = None) -> None:
-    """Enqueue publishing of every open pull request of upstream, or of one account, dispatched or not."""
-    for repo, number in await record_reads.all_open(tx):
-        mine = account is None or repo.partition("/")[0].casefold() == account.casefold()
-        if mine and settings.is_upstream(repo):
-            request_publish(tx, canonical_name(settings, repo), number)
+    """Enqueue publishing of every open pull request of upstream, or of one account, dispatched or not.
+
+    The newest come at once, the others one by one: a thousand together would keep the bot from everything else.
+    """
+    mine = [
+        (canonical_name(settings, repo), number)
+        for repo, number in await record_reads.all_open(tx)
+        if account is None or repo.partition("/")[0].casefold() == account.casefold()
+        if settings.is_upstream(repo)
+    ]
+    newest_first = sorted(mine, key=lambda pull: -pull[1])
+    for place, (repo, number) in enumerate(newest_first):
+        request_publish(tx, repo, number, delay=max(place - AT_ONCE + 1, 0) * APART)
 
 
 def _schedule(tx: Transaction, key: str, plan: Plan, wait: RetryLater | None, now: int) -> None:

@@ -28,6 +28,46 @@ DECISIVE = sorted({"success", *RED_CONCLUSIONS})
 KEYS_PER_QUERY = 500
 
 
+def _past(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return the query of runs of the same job, reported by the backend itself, newest first."""
+    bound = sa.bindparam
+    same = (
+        JOB.job_name == bound("name"),
+        JOB.workflow_name == bound("workflow"),
+        JOB.completed_at.between(bound("after"), bound("until")),
+        sa.func.lower(JOB.downstream_repo) == bound("downstream"),
+        sa.func.lower(JOB.upstream_repo) == bound("upstream"),
+        JOB.status == "completed",
+        JOB.conclusion.in_(DECISIVE),
+        JOB.source == "callback",
+        JOB.job_key != bound("key"),
+    )
+    newest_first = sa.select(*PAST).where(*same, *conditions).order_by(JOB.completed_at.desc(), JOB.job_key)
+    return newest_first.limit(bound("most"))
+
+
+def _on_base() -> sa.ColumnElement[bool]:
+    push = records["push"].c
+    ref = push.ref == sa.bindparam("ref")
+    dispatched = sa.exists().where(
+        oot_dispatch.c.id == JOB.dispatch_id, push.guid == oot_dispatch.c.source_guid, ref
+    )
+    tip = sa.exists().where(
+        push.after == JOB.head_sha, ref, sa.func.lower(push.repo) == sa.func.lower(JOB.upstream_repo)
+    )
+    self_triggered = sa.and_(JOB.event_type.in_(SELF_TRIGGERED), tip)
+    return sa.or_(JOB.head_sha.in_(sa.bindparam("bases", expanding=True)), dispatched, self_triggered)
+
+
+# built once: a pull request may have hundreds of failures
+ON_BASE = _past(JOB.pr_number.is_(None), _on_base())
+ON_OTHER_PULLS = _past(
+    JOB.pr_number.is_not(None),
+    JOB.pr_number.is_distinct_from(sa.bindparam("pull")),
+    JOB.head_sha != sa.bindparam("head"),
+)
+
+
 class ComparedRow(TypedDict):
     """What a failed job was found to be, compared with the same job elsewhere."""
 
@@ -61,31 +101,14 @@ class Failed:
 
 async def past_on_base(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
     """Return the runs of a job on the base branch or merge base that ended before it did, newest first."""
-    push = records["push"].c
-    ref = push.ref == f"refs/heads/{failed.base_ref}"
-    dispatched = sa.exists().where(
-        oot_dispatch.c.id == JOB.dispatch_id, push.guid == oot_dispatch.c.source_guid, ref
-    )
-    tip = sa.exists().where(
-        push.after == JOB.head_sha, ref, sa.func.lower(push.repo) == sa.func.lower(JOB.upstream_repo)
-    )
-    self_triggered = sa.and_(JOB.event_type.in_(SELF_TRIGGERED), tip)
-    on_base = JOB.head_sha.in_(sorted(failed.base_shas))
-    query = sa.select(*PAST).where(
-        *_same(failed.job, within), JOB.pr_number.is_(None), sa.or_(on_base, dispatched, self_triggered)
-    )
-    return await tx.rows_as(PastRow, query.order_by(JOB.completed_at.desc(), JOB.job_key).limit(limit))
+    about = {"ref": f"refs/heads/{failed.base_ref}", "bases": sorted(failed.base_shas)}
+    return await tx.rows_as(PastRow, ON_BASE, _about(failed.job, within, limit) | about)
 
 
 async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, limit: int) -> list[PastRow]:
     """Return the runs of a job on other pull requests that ended before it did, newest first."""
-    query = sa.select(*PAST).where(
-        *_same(failed.job, within),
-        JOB.pr_number.is_not(None),
-        JOB.pr_number != failed.job["pr_number"],
-        JOB.head_sha != failed.job["head_sha"],
-    )
-    return await tx.rows_as(PastRow, query.order_by(JOB.completed_at.desc(), JOB.job_key).limit(limit))
+    about = {"pull": failed.job["pr_number"], "head": failed.job["head_sha"]}
+    return await tx.rows_as(PastRow, ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
 
 
 async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
@@ -132,21 +155,20 @@ async def store_merge_base(
     await tx.run(tx.insert(oot_merge_base).values(values).on_conflict_do_nothing())
 
 
-def _same(job: JobRow, within: int) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions for runs of the same job, reported by the backend itself.
+def _about(job: JobRow, within: int, limit: int) -> dict[str, Any]:
+    """Return the parameters that name the job that failed.
 
     Only runs that had ended before count: the comparison stays what it was when the job failed, so that no old check
     run is written again because of later runs elsewhere.
     """
     ended = job["completed_at"] or 0
-    return (
-        JOB.job_name == job["job_name"],
-        JOB.workflow_name == job["workflow_name"],
-        JOB.completed_at.between(ended - within, ended),
-        sa.func.lower(JOB.downstream_repo) == job["downstream_repo"].lower(),
-        sa.func.lower(JOB.upstream_repo) == job["upstream_repo"].lower(),
-        JOB.status == "completed",
-        JOB.conclusion.in_(DECISIVE),
-        JOB.source == "callback",
-        JOB.job_key != job["job_key"],
-    )
+    return {
+        "name": job["job_name"],
+        "workflow": job["workflow_name"],
+        "after": ended - within,
+        "until": ended,
+        "downstream": job["downstream_repo"].lower(),
+        "upstream": job["upstream_repo"].lower(),
+        "key": job["job_key"],
+        "most": limit,
+    }

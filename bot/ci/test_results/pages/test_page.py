@@ -14,7 +14,7 @@ from bot.core.errors import Rejected
 from bot.web import access, blocks, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
-from bot.web.blocks import BackendSubject
+from bot.web.blocks import BackendsSubject
 from bot.web.html import page, render
 from bot.web.page_cache import tagged
 
@@ -196,9 +196,10 @@ async def _log_lines(
 ) -> dict[tuple[int, int, str], JobLine]:
     """Return the lines of logs that say why the jobs failed in which a test did, as far as these may be read."""
     runs = {(str(one["run_id"]), one["run_attempt"]) for one in failures[:LOGS] if one["job_id"] > 0}
-    subject = BackendSubject(repo=parameters.repo(request), runs=tuple(sorted(runs)), url="")
-    found = await blocks.job_lines(request.app[CONTEXT].features, tx, subject) if runs else []
-    return {(int(one.run_id), one.run_attempt, one.job): one for one in found if one.url}
+    repo = parameters.repo(request).casefold()
+    subject = BackendsSubject(runs={repo: frozenset(runs)} if runs else {}, url="")
+    found = await blocks.job_lines(request.app[CONTEXT].features, tx, subject)
+    return {(int(one.run_id), one.run_attempt, one.job): one for one in found.get(repo, ()) if one.url}
 
 
 async def _find(request: web.Request) -> _Found:
