@@ -64,13 +64,11 @@ class Threads:
                 running.exception()  # nobody else asks for it
             raise
 
-    def run_here(self, driver: sqlite3.Connection, work: Callable[..., T], *arguments: Any) -> T:
+    def run_here(self, driver: DriverConnection, work: Callable[..., T], *arguments: Any) -> T:
         """Return what `work` returns in this thread; raises HandOver where that takes long or has to wait."""
         began = time.monotonic()
         if began < self._paused_until:
             raise HandOver
-        (wait,) = driver.execute("PRAGMA busy_timeout").fetchone()
-        driver.execute("PRAGMA busy_timeout = 0")
         driver.set_progress_handler(_interrupt, MOST_STEPS)
         try:
             return work(*arguments)
@@ -80,7 +78,6 @@ class Threads:
             raise
         finally:
             driver.set_progress_handler(None, 0)
-            driver.execute(f"PRAGMA busy_timeout = {wait}")
             if (took := time.monotonic() - began) > SLOW:
                 self._note_slow(began, took)
 
@@ -183,7 +180,7 @@ class Connection(sqlite_inline.Connection):
         work = partial(self._conn.execute, statement)
         self._driver.fetches = False
         try:
-            made = await self._threads.run(self._begun, work, writes=False)
+            made = await self._threads.run(self._waiting, work, writes=False)
         finally:
             self._driver.fetches = True
         return Result(made, self._threads)
@@ -194,12 +191,18 @@ class Connection(sqlite_inline.Connection):
 
     async def _run(self, work: Callable[[], T], *, reads: bool = False) -> T:
         if reads:
+            if not self._wrote:  # otherwise it has the lock already
+                self._driver.wait_for_others(False)
             with contextlib.suppress(HandOver):
                 found: T = self._threads.run_here(self._driver, self._begun, work)
                 return found
         writes = not (reads or self._only_reads)
         self._wrote |= writes
-        return await self._threads.run(self._begun, work, writes=writes)
+        return await self._threads.run(self._waiting, work, writes=writes)
+
+    def _waiting(self, work: Callable[[], T]) -> T:
+        self._driver.wait_for_others(True)
+        return self._begun(work)
 
     def _begun(self, work: Callable[[], T]) -> T:
         if not self._conn.in_transaction():
@@ -225,6 +228,18 @@ class DriverConnection(sqlite3.Connection):
     """The driver's connection: the rows of a statement are fetched in the thread that executes it."""
 
     fetches = True
+    _waits = True  # for other processes, as long as it was opened to
+    _patience = 0  # milliseconds; read when it is changed first
+
+    def wait_for_others(self, wait: bool) -> None:
+        """Have statements wait for a lock of another process, or fail at once."""
+        if wait == self._waits:
+            return
+        plain = super().cursor()
+        if not wait and not self._patience:
+            (self._patience,) = plain.execute("PRAGMA busy_timeout").fetchone()
+        plain.execute(f"PRAGMA busy_timeout = {self._patience if wait else 0}")
+        self._waits = wait
 
     def cursor(self, *_: Any) -> Cursor:  # type: ignore[override]
         """Return a cursor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,36 @@ def read_payload(settings: Settings, body: bytes) -> dict[str, Any]:
 
 
 NAME, REPOSITORY = repository_name.c, records["repository"].c
+NAMES: sa.BindParameter[Any] = sa.bindparam("names", expanding=True)
+IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+
+
+def _private_near() -> sa.Select[Any]:
+    these = sa.select(NAME.repository_id).where(NAME.name.in_(NAMES))
+    theirs = sa.select(NAME.name).where(NAME.repository_id.in_(these))
+    near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
+    return sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
+
+
+def _of_known_visibility() -> sa.Select[Any]:
+    meant = sa.func.coalesce(pinned_repository.c.repository_id, NAME.repository_id)
+    named = repository_name.outerjoin(pinned_repository, pinned_repository.c.name == NAME.name)
+    told = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
+    query = sa.select(NAME.name).select_from(told)
+    return query.where(NAME.name.in_(NAMES), NAME.repository_id == meant, REPOSITORY.private.is_not(None))
+
+
+def _names_of() -> sa.CompoundSelect[Any]:
+    taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
+        ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
+    )
+    named = sa.select(NAME.name).where(NAME.repository_id.in_(IDS), NAME.name.not_in(taken))
+    pinned = sa.select(pinned_repository.c.name).where(pinned_repository.c.repository_id.in_(IDS))
+    return sa.union_all(named, pinned)
+
+
+# built once: every page asks
+PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _of_known_visibility(), _names_of()
 
 
 async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
@@ -92,33 +123,31 @@ async def ids(tx: Transaction, name: str) -> set[int]:
 
 async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
     """Return the distinct upstreams of these tables, as spelled there: few, in very many rows."""
-    found: set[str] = set()
+    return {name for name in (await tx.run(_distinct_upstreams(tables))).scalars() if name is not None}
+
+
+@functools.cache
+def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> sa.CompoundSelect[Any]:
+    """Return the query that goes from each name to the next by the index, rather than through all rows."""
+    queries = []
     for column in (table.c.upstream_repo for table in tables):
-        each = sa.select(sa.func.min(column).label("name")).cte(recursive=True)
+        each = sa.select(sa.func.min(column).label("name")).cte(f"of_{column.table.name}", recursive=True)
         following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
         each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
-        found.update((await tx.run(sa.select(each.c.name).where(each.c.name.is_not(None)))).scalars())
-    return found
+        queries.append(sa.select(each.c.name))
+    return sa.union_all(*queries)
 
 
 async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
     """Return the private repositories that share a name, past or present, with any that has or had one of these."""
-    these = sa.select(NAME.repository_id).where(NAME.name.in_({name.casefold() for name in wanted}))
-    theirs = sa.select(NAME.name).where(NAME.repository_id.in_(these))
-    near = sa.select(NAME.repository_id).where(NAME.name.in_(theirs))
-    query = sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
-    return set((await tx.run(query)).scalars())
+    names = {"names": sorted({name.casefold() for name in wanted})}
+    return set((await tx.run(PRIVATE_NEAR, names)).scalars())
 
 
 async def of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
     """Return those of these names (case folded) of which nobody has said whether their repository is private."""
     folded = {name.casefold() for name in wanted}
-    meant = sa.func.coalesce(pinned_repository.c.repository_id, NAME.repository_id)
-    named = repository_name.outerjoin(pinned_repository, pinned_repository.c.name == NAME.name)
-    told = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
-    query = sa.select(NAME.name).select_from(told)
-    known = query.where(NAME.name.in_(folded), NAME.repository_id == meant, REPOSITORY.private.is_not(None))
-    return folded - set((await tx.run(known)).scalars())
+    return folded - set((await tx.run(OF_KNOWN_VISIBILITY, {"names": sorted(folded)})).scalars())
 
 
 def is_known(
@@ -134,11 +163,4 @@ async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
 
     A name of the settings stays with the repository it was pinned to.
     """
-    if not wanted:
-        return set()
-    taken = sa.select(sa.func.lower(REPOSITORY.full_name)).where(
-        ~REPOSITORY.private, REPOSITORY.full_name.is_not(None)
-    )
-    query = sa.select(NAME.name).where(NAME.repository_id.in_(list(wanted)), NAME.name.not_in(taken))
-    pinned = sa.select(pinned_repository.c.name).where(pinned_repository.c.repository_id.in_(list(wanted)))
-    return {*(await tx.run(query)).scalars(), *(await tx.run(pinned)).scalars()}
+    return set((await tx.run(NAMES_OF, {"ids": sorted(wanted)})).scalars()) if wanted else set()
