@@ -27,9 +27,10 @@ Settings come from the environment (OOTBOT_<NAME>) or ootbot.toml; environment w
   OOTBOT_UPSTREAM_REPO=org/project OOTBOT_ALLOWLIST=allowlist.yml ootbot serve
   ootbot serve --config /etc/ootbot.toml
 \b
-With --processes 3 this command starts and supervises two more processes: webhooks then wait neither for work nor for
-pages. With a PostgreSQL, --role web serves the doors and pages and --role worker does the work, each in as
-many processes as needed; a worker answers /healthz, /readyz and /metrics on its own port.
+On SQLite and two cores or more this command starts and supervises two more processes, so that webhooks wait neither for
+work nor for pages; --processes 1 keeps everything in one. With a PostgreSQL, --role web serves the doors and pages and
+--role worker does the work, each in as many processes as needed; a worker answers /healthz, /readyz and /metrics on its
+own port.
 
 Where GitHub cannot reach this machine, --pull reads its delivery log every few seconds instead of waiting for webhooks.
 """

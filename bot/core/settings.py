@@ -111,7 +111,7 @@ class Settings:
     processes: str = option(
         "The processes of role all: 1, 3 (webhooks, work, pages), or auto: 3 for SQLite on two cores or more.",
         setting_types.one_of("auto", "1", "3"),
-        default="1",
+        default="auto",
     )
     host: str = option("The address to listen on.", default="127.0.0.1")
     port: int = option("The port to listen on.", setting_types.port, default=8080)
