@@ -28,6 +28,7 @@ from bot.features import FEATURES
 from bot.github.client import GitHubApp
 from bot.github.rate_budget import SharedBudgets
 from bot.ingest import identify
+from bot.ingest.fast_path import FastPath
 from bot.ingest.intake import Intake
 from bot.ingest.pinned import PinnedIds
 from bot.oot.allowlist import refresh
@@ -37,6 +38,7 @@ from bot.ops import family_health, health
 from bot.processes import member
 from bot.processes.supervisor import Supervisor
 from bot.web import access, openapi, page_kit, server
+from bot.web.app_keys import CONTEXT
 from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
 from bot.web.handover import DOOR, READY, WORKER, Router
 from bot.worker import POLL, Worker
@@ -330,7 +332,10 @@ async def _connections(
     assert runner.server
     try:
         yield ConnectionFactory(
-            runner.server, limits or ConnectionLimits(connections=most_connections()), router
+            runner.server,
+            limits or ConnectionLimits(connections=most_connections()),
+            router,
+            None if app[CONTEXT].settings.role == "worker" else FastPath(app),
         )
     finally:
         await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request

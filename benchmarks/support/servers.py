@@ -6,9 +6,11 @@ Started as `servers.py NAME PORT FOLDER`.
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 from aiohttp import web
@@ -17,15 +19,17 @@ from gidgethub import sansio
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from benchmarks.support.load import SECRET
-from bot.app import make_app, make_context, make_worker
+from bot.app import answering, make_app, make_context, make_worker
 from bot.core import log_output
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.features import FEATURES
 from bot.ingest import webhooks
 from bot.web import server
-from bot.web.app_keys import CONTEXT
-from bot.web.bodies import read_body
+from bot.web.connections import ConnectionLimits
+
+if TYPE_CHECKING:
+    from bot.ingest.inbox import Incoming
 
 
 def settings(folder: str, port: int, database_url: str | None) -> Settings:
@@ -40,16 +44,13 @@ def settings(folder: str, port: int, database_url: str | None) -> Settings:
     )  # fmt: skip
 
 
-async def verify_only(request: web.Request) -> web.Response:
-    """The same endpoint without the store."""
-    context = request.app[CONTEXT]
-    body = await read_body(request, limit=webhooks.LIMIT)
-    target = request.headers.get("X-GitHub-Hook-Installation-Target-ID")
-    webhooks.verify(
-        body, request.headers.get("X-Hub-Signature-256", ""), webhooks.secrets_for(context.settings, target)
-    )
-    incoming = webhooks.read_delivery(request.headers, body, context.settings)
-    return webhooks.acknowledge(incoming.guid, new=True)
+class Nowhere:
+    """Takes deliveries and stores none."""
+
+    def put(self, _incoming: Incoming) -> asyncio.Future[bool]:
+        stored = asyncio.get_running_loop().create_future()
+        stored.set_result(True)
+        return stored
 
 
 async def gidgethub_bot(request: web.Request) -> web.Response:
@@ -59,26 +60,34 @@ async def gidgethub_bot(request: web.Request) -> web.Response:
     return web.Response(status=200)
 
 
-async def serve(app: web.Application, port: int) -> None:
-    runner = web.AppRunner(app, access_log=None, auto_decompress=False, keepalive_timeout=75)
+async def serve_plainly(app: web.Application, port: int) -> None:
+    """Serve as aiohttp's documentation shows it."""
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     print("ready", flush=True)
     await asyncio.Event().wait()
 
 
+async def serve(app: web.Application, port: int) -> None:
+    """Serve as the bot does."""
+    async with answering(app, socket.create_server(("127.0.0.1", port), backlog=1024), ConnectionLimits()):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
 async def main(name: str, port: int, folder: str, database_url: str | None) -> None:
     if name == "gidgethub":
         app = web.Application(client_max_size=25 * 1024 * 1024)
         app.add_routes([web.post("/api/github/webhooks", gidgethub_bot)])
-        await serve(app, port)
+        await serve_plainly(app, port)
     features = FEATURES
     if name == "no_cells":  # what a repository's own CI costs beside its records
         features = tuple(replace(one, before_commit="") if one.name == "trunk" else one for one in FEATURES)
     async with make_context(settings(folder, port, database_url), features=features) as context:
         if name == "verify":
-            app = server.make_app(context, body_seconds=10.0)
-            app.add_routes([web.post("/api/github/webhooks", verify_only)])
+            app = server.make_app(replace(context, intake=Nowhere()), body_seconds=10.0)
+            app.add_routes([web.post("/api/github/webhooks", webhooks.receive)])
             await serve(app, port)
         working = []
         if name in {"all", "no_cells", "unpinned_worker"}:

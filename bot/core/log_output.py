@@ -44,7 +44,7 @@ class ErrorLog:
         self._logged_at: dict[str, float] = {}  # by what the line is about
         self._left_out: Counter[str] = Counter()
 
-    def write(self, event: str, error: Exception, **more: object) -> None:
+    def write(self, event: str, error: BaseException, **more: object) -> None:
         """Log an error, unless one of the same place was logged within the last minute."""
         unusable = isinstance(error, StoreUnavailable)
         about = event if unusable else f"{event} {_place(error)}"

@@ -43,6 +43,11 @@ def trace_of(cause: str) -> int:
     return int.from_bytes(hashlib.sha256(cause.encode()).digest()[:16])
 
 
+def enabled() -> bool:
+    """Whether spans are sent anywhere."""
+    return _tracer is not None
+
+
 def span(
     name: str, *, cause: str | None = None, kind: Kind = "internal", **attributes: str | None
 ) -> AbstractContextManager[Span | None]:

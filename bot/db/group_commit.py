@@ -46,10 +46,10 @@ class GroupCommit(Generic[Item, Result]):
         self._deadline: asyncio.TimerHandle | None = None  # of the first of them
         self._writer: asyncio.Task[None] | None = None
 
-    async def put(self, item: Item) -> Result:
-        """Store an item and return its result after the commit.
+    def put(self, item: Item) -> asyncio.Future[Result]:
+        """Store an item; the future has its result after the commit.
 
-        Raises StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
+        Its error is StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -61,7 +61,7 @@ class GroupCommit(Generic[Item, Result]):
             self._deadline = loop.call_later(ANSWER_WITHIN, self._refuse_late)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_batches())
-        return await future
+        return future
 
     async def drain(self) -> None:
         """Return once everything that waits is stored."""

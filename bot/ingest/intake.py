@@ -63,14 +63,14 @@ class Intake:
         self._recent = Recent()
         self._mover = Mover(store)
 
-    async def put(self, incoming: Incoming) -> bool:
-        """Store a delivery and return after its commit; False when its GUID was known already.
+    def put(self, incoming: Incoming) -> asyncio.Future[bool]:
+        """Store a delivery; after its commit the future is True, or False when its GUID was known already.
 
         A copy for another App is not known: our own delivery replaces it.
 
-        Raises StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
+        Its error is StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
         """
-        return await self._group.put(values(incoming, self._store.clock.now()))
+        return self._group.put(values(incoming, self._store.clock.now()))
 
     async def close(self) -> None:
         """Store what is waiting, leave nothing in the spool if that can be, then close the connections."""

@@ -23,8 +23,6 @@ from bot.web.parameters import IDENTIFIER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from multidict import CIMultiDictProxy
-
     from bot.core.settings import Settings
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
@@ -76,7 +74,7 @@ async def receive(request: web.Request) -> web.Response:
     return acknowledge(incoming.guid, new=new)
 
 
-def admit(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
+def admit(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:
     """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415."""
     target = headers.get("X-GitHub-Hook-Installation-Target-ID")
     verify(body, headers.get("X-Hub-Signature-256", ""), secrets_for(settings, target))
@@ -85,8 +83,12 @@ def admit(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> In
 
 def acknowledge(guid: str, *, new: bool) -> web.Response:
     """Return the 202 for a stored delivery."""
-    body = msgspec.json.encode(Stored(delivery=guid, duplicate=UNSET if new else True))
-    return web.Response(body=body, status=202, content_type="application/json")
+    return web.Response(body=acknowledgement(guid, new=new), status=202, content_type="application/json")
+
+
+def acknowledgement(guid: str, *, new: bool) -> bytes:
+    """Return the body of the answer to a stored delivery."""
+    return msgspec.json.encode(Stored(delivery=guid, duplicate=UNSET if new else True))
 
 
 def verify(body: bytes, signature: str, secrets: tuple[str, ...]) -> None:
@@ -119,7 +121,7 @@ def secrets_for(settings: Settings, target: str | None) -> tuple[str, ...]:
     return settings.webhook_secret + settings.relay_webhook_secret
 
 
-def read_delivery(headers: CIMultiDictProxy[str], body: bytes, settings: Settings) -> Incoming:
+def read_delivery(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:
     """Read what the inbox stores; raises Rejected 400 or 415."""
     if headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
         raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import structlog
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aiohttp import StreamReader
 
     from bot.web.handover import Router
@@ -49,23 +48,45 @@ class ConnectionLimits:
     unread: float = 30.0  # an answer, or a good part of it, is left unread
 
 
+class Serving(Protocol):
+    """A request that is served without aiohttp."""
+
+    @property
+    def stored(self) -> asyncio.Future[bool]:
+        """Done when there is an answer."""
+
+    def answer(self) -> bytes:
+        """Return the whole answer."""
+
+
+# given what was read between two requests: serves it, or returns None where aiohttp has to
+FastPath = Callable[[bytes], Serving | None]
+
+
 class Connection(web.RequestHandler):
     """A connection that knows how long it has been idle, and is aborted when its answers are not read.
+
+    Until aiohttp has served a request on it, whole requests may be served on the fast path.
 
     Uses only public methods of aiohttp: `request_factory` is called for each request, `finish_response` ends it.
     """
 
     __slots__ = (
+        "_fast_path",
         "_first",
         "_head_timer",
         "_idle_since",
+        "_idle_timer",
         "_limits",
         "_lost",
         "_payload",
+        "_reader",
         "_reading",
         "_router",
         "_seen",
+        "_serving",
         "_timers",
+        "_too_early",
         "_unread",
         "_unread_timer",
         "_writer",
@@ -77,6 +98,7 @@ class Connection(web.RequestHandler):
         *,
         limits: ConnectionLimits,
         router: Router | None = None,
+        fast_path: FastPath | None = None,
         first: bytes = b"",
     ) -> None:
         self._timers = asyncio.get_running_loop()
@@ -85,6 +107,10 @@ class Connection(web.RequestHandler):
         self._idle_since: float | None = self._timers.time()  # None while a request is being served
         self._seen = self._lost = False
         self._router = router  # to other processes
+        self._fast_path = fast_path
+        self._serving: Serving | None = None  # on the fast path
+        self._too_early = b""  # what came before its answer
+        self._idle_timer: asyncio.TimerHandle | None = None  # while aiohttp has none
         self._first = first  # what another process has read of it
         self._reading = False  # a request of which something has come
         self._payload: StreamReader | None = None  # the body of the last request
@@ -92,13 +118,14 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the time until the first request."""
         self._writer = cast("asyncio.WriteTransport", transport)
+        self._reader = cast("asyncio.ReadTransport", transport)
         self._unread_timer: asyncio.TimerHandle | None = None
         self._head_timer = self._timers.call_later(self._limits.head, self._close_without_request)
         super().connection_made(transport)
         if self._first:
-            self._reading = True
-            super().data_received(self._first)
-            self._first = b""
+            first, self._first = self._first, b""
+            if not self._serve(first):
+                self._leave_to_aiohttp(first)
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; where that begins a request for another process, the connection goes there.
@@ -106,15 +133,64 @@ class Connection(web.RequestHandler):
         What follows a request that its client did not wait for may be taken for the beginning of one: the client then
         has itself to blame, and only for what it asked on its own connection.
         """
-        if not self._reading and self._router is not None and self._router.hand_over(self._writer, data):
+        if self._serving is not None:
+            self._too_early += data
+            self._reader.pause_reading()
             return
+        if not self._reading:
+            if self._serve(data):
+                return
+            if self._router is not None and self._router.hand_over(self._writer, data):
+                return
+        self._leave_to_aiohttp(data)
+
+    def _leave_to_aiohttp(self, data: bytes) -> None:
         self._reading = True
+        self._fast_path = None  # aiohttp would not know of it, and close the connection meanwhile
         super().data_received(data)
+
+    def _serve(self, data: bytes) -> bool:
+        """Serve what was read on the fast path, if that takes it."""
+        self._serving = serving = None if self._fast_path is None else self._fast_path(data)
+        if serving is None:
+            return False
+        self._seen, self._idle_since = True, None
+        serving.stored.add_done_callback(self._answer)
+        return True
+
+    def _answer(self, _stored: asyncio.Future[bool]) -> None:
+        serving, self._serving = self._serving, None
+        if serving is None:
+            return
+        answer = serving.answer()  # counts it, read or not
+        self._idle_since = self._timers.time()
+        if self._lost:
+            return
+        self._writer.write(answer)
+        if self._idle_timer is None:
+            self._close_when_idle()
+        if self._too_early:
+            data, self._too_early = self._too_early, b""
+            self._reader.resume_reading()
+            self.data_received(data)
+
+    def _close_when_idle(self) -> None:
+        """Close the connection once it has been idle for too long, unless aiohttp watches it."""
+        left = self._limits.keepalive - self.idle_for()
+        self._idle_timer = None
+        if self._fast_path is None:
+            return
+        if left <= 0:
+            self.force_close()
+        else:
+            self._idle_timer = self._timers.call_later(left, self._close_when_idle)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers."""
         self._lost = True
         self._head_timer.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._watch_reader(None)
         super().connection_lost(exc)
 
@@ -186,11 +262,18 @@ class ConnectionRefused(asyncio.Protocol):
 class ConnectionFactory:
     """Makes the protocol of each new connection, for `loop.create_server`."""
 
-    def __init__(self, server: web.Server, limits: ConnectionLimits, router: Router | None = None) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        limits: ConnectionLimits,
+        router: Router | None = None,
+        fast_path: FastPath | None = None,
+    ) -> None:
         server.request_factory = _noting(server.request_factory)
         self._server = server
         self._limits = limits
         self._router = router
+        self._fast_path = fast_path
         self._next_warning = 0.0
 
     def __call__(self, first: bytes = b"") -> asyncio.BaseProtocol:
@@ -205,7 +288,13 @@ class ConnectionFactory:
             self._close_idle()
         if count >= self._limits.connections:
             return ConnectionRefused()
-        return Connection(self._server, limits=self._limits, router=self._router, first=first)
+        return Connection(
+            self._server,
+            limits=self._limits,
+            router=self._router,
+            fast_path=self._fast_path,
+            first=first,
+        )
 
     def _close_idle(self) -> None:
         for connection in self._server.connections:

@@ -39,7 +39,7 @@ class LogLimiter:
         """Log that a caller was refused because the database cannot be used."""
         self._log(logging.WARNING, "store unavailable", "store_unavailable", reason=str(error))
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Log the traceback of a bug of ours."""
         self._errors.write("a request failed", error)
 

@@ -99,14 +99,6 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
         case Rejected():
             request.app[LOG_LIMITER].refused(error)
             return error
-        case StoreUnavailable():
-            request.app[LOG_LIMITER].unavailable(error)
-            detail = "the database cannot be used right now; nothing was kept, send it again"
-            return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
-        case RetryLater():
-            log.warning("a request failed: what it needs cannot be reached", error=str(error))
-            detail = "what this needs cannot be reached right now; try again in a moment"
-            return Rejected(503, "unavailable", detail, headers={"Retry-After": "10"})
         case web.HTTPException() if error.status < 400:
             raise error
         case web.HTTPException():
@@ -121,14 +113,32 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             detail = "the connection ended before the request did"  # read by nobody
             return Rejected(400, "incomplete", detail)
         case _:
-            request.app[LOG_LIMITER].failed(error)
-            detail = "this is a bug of ours; the log holds its trace"
-            return Rejected(500, "internal_error", detail)
+            return failure(request.app, error)
+
+
+def failure(app: web.Application, error: BaseException) -> Rejected:
+    """Return the refusal after an error that is not the caller's, and log it."""
+    match error:
+        case StoreUnavailable():
+            app[LOG_LIMITER].unavailable(error)
+            detail = "the database cannot be used right now; nothing was kept, send it again"
+            return Rejected(503, "store_unavailable", detail, headers={"Retry-After": "5"})
+        case RetryLater():
+            log.warning("a request failed: what it needs cannot be reached", error=str(error))
+            detail = "what this needs cannot be reached right now; try again in a moment"
+            return Rejected(503, "unavailable", detail, headers={"Retry-After": "10"})
+        case _:
+            app[LOG_LIMITER].failed(error)
+            return Rejected(500, "internal_error", "this is a bug of ours; the log holds its trace")
+
+
+def refusal_body(refusal: Rejected) -> dict[str, Any]:
+    """Return the JSON that every refusal has."""
+    return {"ok": False, "error": refusal.code, "detail": refusal.detail}
 
 
 def _answer(request: web.Request, refusal: Rejected) -> web.Response:
     """Return a page to a browser, to everybody else the JSON that every refusal has."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
         return html.refusal(request, refusal)
-    body: dict[str, Any] = {"ok": False, "error": refusal.code, "detail": refusal.detail}
-    return web.json_response(body, status=refusal.status, headers=refusal.headers)
+    return web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)

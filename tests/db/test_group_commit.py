@@ -34,9 +34,9 @@ class Database:
 
 async def put_all(group, database, *items):
     """Put the first item, then the others while it is being written; returns their results and errors."""
-    first = asyncio.create_task(group.put(items[0]))
+    first = group.put(items[0])
     await asyncio.sleep(0.01)
-    others = [asyncio.create_task(group.put(item)) for item in items[1:]]
+    others = [group.put(item) for item in items[1:]]
     await asyncio.sleep(0.01)
     database.free.set()
     return await asyncio.gather(first, *others, return_exceptions=True)
@@ -96,7 +96,7 @@ async def test_a_caller_is_refused_in_time_and_its_waiting_item_is_not_written(m
     group = database.group()
     outcomes = await asyncio.gather(group.put(1), group.put(2), return_exceptions=True)
     assert all("kept others waiting" in str(one) for one in outcomes)
-    late = asyncio.create_task(group.put(3))
+    late = group.put(3)
     await asyncio.sleep(0.01)
     late.cancel()
     database.free.set()
