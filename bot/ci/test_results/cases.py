@@ -32,10 +32,11 @@ class Outcome(IntEnum):
     SKIPPED = 4
     XFAILED = 5
     XPASSED = 6
+    TIMED_OUT = 8
 
 
 PASSING = frozenset({Outcome.PASSED, Outcome.XPASSED})
-FAILING = frozenset({Outcome.FAILED, Outcome.ERROR})
+FAILING = frozenset({Outcome.FAILED, Outcome.ERROR, Outcome.TIMED_OUT})
 
 
 class Attempt(NamedTuple):
@@ -98,7 +99,7 @@ def is_flaky(attempts: Sequence[Attempt]) -> bool:
 class Group:
     """The cases of one file and suite."""
 
-    __slots__ = ("_packed", "attempts", "declared", "names", "suites", "times")
+    __slots__ = ("_packed", "attempts", "declared", "names", "properties", "suites", "times")
 
     def __init__(self) -> None:
         self._packed: str | None = None  # the names, once nothing more is expected
@@ -107,6 +108,7 @@ class Group:
         self.suites = array("I")  # the suite element of the newest attempt
         self.attempts: dict[int, list[Attempt]] = {}  # of all but those that just passed
         self.declared: dict[str, Declared] = {}
+        self.properties: dict[str, dict[str, str]] = {}  # of cases that failed, as a run report has them
 
     def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int) -> int:
         """Add attempts of a case after those it has; returns its position."""
@@ -192,6 +194,7 @@ class Cases:
                 for case in group.cases(place):
                     known.add(case.name, case.attempts, case.time_ms, 0)
                 known.declared |= group.declared
+                known.properties |= group.properties
             known.pack()
 
     def __len__(self) -> int:

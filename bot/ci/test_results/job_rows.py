@@ -55,7 +55,7 @@ def _summary(group: MergedGroup, times: array[int], known: Known) -> dict[str, A
         "class_id": known.classes[group.file, group.suite],
         "invoking_file": group.invoking_file,
         "tests": len(group.codes),
-        "failures": outcomes[Code.FAILED],
+        "failures": outcomes[Code.FAILED] + outcomes[Code.TIMED_OUT],
         "errors": outcomes[Code.ERROR],
         "skipped": outcomes[Code.SKIPPED],
         "successes": sum(outcomes[code] for code in SUCCESSES),
@@ -83,6 +83,7 @@ def _failure(one: Exceptional, group: MergedGroup, test_id: int, time: int) -> d
         "signature": signature(one.type, one.message) if one.failed_attempts else None,
         "verdict": None,
         "evidence": None,
+        "properties": one.properties or None,
     }
 
 

@@ -27,6 +27,7 @@ from bot.ci.test_results.texts import (
     line_number,
     milliseconds,
 )
+from bot.ci.test_results.time_limits import STATUSES, is_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +44,8 @@ FINAL = {"failure": Outcome.FAILED, "error": Outcome.ERROR, "skipped": Outcome.S
 OUTPUTS = frozenset({"system-out", "system-err"})
 NOT_RUN = frozenset({"notrun", "disabled", "suppressed", "skipped"})
 SAID = {"fail": Outcome.FAILED, "failed": Outcome.FAILED, "failure": Outcome.FAILED, "error": Outcome.ERROR}
-RANKS = {Outcome.FAILED: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
+SAID |= dict.fromkeys(STATUSES, Outcome.TIMED_OUT)
+RANKS = {Outcome.FAILED: 3, Outcome.TIMED_OUT: 3, Outcome.ERROR: 2, Outcome.SKIPPED: 1, Outcome.XFAILED: 1}
 
 
 def read(pieces: Iterable[bytes], invoking_file: str = "") -> Cases:
@@ -229,6 +231,8 @@ class _Reader:
         if self._texts > TEXTS_MOST:
             return Attempt(outcome)
         message = attributes.get("message") or text.first_line()
+        if outcome in FAILING and is_timeout(kind, message):
+            outcome = Outcome.TIMED_OUT
         return Attempt(
             outcome,
             beginning(message, MESSAGE_MOST),

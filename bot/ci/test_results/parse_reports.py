@@ -28,6 +28,7 @@ from bot.ci.test_results.parsed import (
     ReportPart,
     Stored,
 )
+from bot.ci.test_results.properties import MOST_OF_REPORT, kept
 from bot.ci.test_results.repeats import is_repeats
 from bot.ci.test_results.run_report import Head
 
@@ -104,7 +105,12 @@ def _part_of(report: reports.Report) -> ReportPart:
         member=_text(report.member),
         digest=report.digest,
         head=HeadPart(
-            _text(head.report_uuid), head.github_workflow_job_id, head.environment, report.started_at
+            _text(head.report_uuid),
+            head.github_workflow_job_id,
+            head.environment,
+            report.started_at,
+            kept(head.flags, MOST_OF_REPORT),
+            kept(head.properties, MOST_OF_REPORT),
         )
         if head
         else None,
@@ -117,6 +123,7 @@ def _part_of(report: reports.Report) -> ReportPart:
                 declared=group.declared,
                 times=group.times.tobytes(),
                 attempts=group.attempts,
+                properties=group.properties,
             )
             for place, group in report.cases.groups.items()
         ],
@@ -183,6 +190,7 @@ def _report_of(found: _Found) -> reports.Report:
         group.suites = array("I", bytes(4 * len(one.names)))
         group.attempts = one.attempts
         group.declared = one.declared
+        group.properties = one.properties
     head = None
     if part.head:
         head = Head(
@@ -190,6 +198,8 @@ def _report_of(found: _Found) -> reports.Report:
             report_uuid=part.head.report_uuid,
             github_workflow_job_id=part.head.job_id,
             environment=part.head.environment,
+            flags=part.head.flags,
+            properties=part.head.properties,
         )
     began = part.head.started_at if part.head else None
     return reports.Report(part.member, part.digest, cases, head, began)
@@ -202,7 +212,7 @@ def _merged(results: reports.Results) -> Merged:
     for place, group in places:
         names = group.in_order()
         exceptional = [
-            _exceptional(position, attempts)
+            _exceptional(position, attempts, group.properties.get(names[position], {}))
             for position, attempts in sorted(group.attempts.items())
             if _says_more(attempts)
         ]
@@ -217,6 +227,8 @@ def _merged(results: reports.Results) -> Merged:
         repeats=is_repeats(name for _, group in places for name in group.in_order()),
         left_out=left_out,
         environment=results.head.environment if results.head else None,
+        flags=(results.head and results.head.flags) or {},
+        properties=(results.head and results.head.properties) or {},
         unreadable=[(one.member, one.reason) for one in results.unreadable[:UNREADABLE_MOST]],
         groups=groups,
     )
@@ -246,7 +258,7 @@ def _says_more(attempts: Sequence[Attempt]) -> bool:
     return attempts is not JUST_PASSED and any(one.outcome in FAILING for one in attempts)
 
 
-def _exceptional(position: int, attempts: Sequence[Attempt]) -> Exceptional:
+def _exceptional(position: int, attempts: Sequence[Attempt], properties: dict[str, str]) -> Exceptional:
     said = next((one for one in reversed(attempts) if one.message or one.stack or one.output), attempts[-1])
     return Exceptional(
         position=position,
@@ -258,4 +270,5 @@ def _exceptional(position: int, attempts: Sequence[Attempt]) -> Exceptional:
         stack=_text(said.stack),
         output=_text(said.output),
         line=next((one.line for one in reversed(attempts) if one.line), None),
+        properties=properties,
     )

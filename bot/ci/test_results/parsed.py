@@ -29,6 +29,7 @@ class GroupPart(msgspec.Struct, array_like=True):
     declared: dict[str, Declared]  # by name, where a run report has it
     times: bytes  # array of signed 32-bit milliseconds, of this machine; -1: not known
     attempts: dict[int, list[Attempt]]  # by position, of all but those that just passed
+    properties: dict[str, dict[str, str]] = {}  # by name, of cases that failed
 
 
 class HeadPart(msgspec.Struct, array_like=True):
@@ -38,6 +39,8 @@ class HeadPart(msgspec.Struct, array_like=True):
     job_id: int
     environment: Environment
     started_at: float | None = None  # see run_report.RunReport
+    flags: dict[str, str] = {}
+    properties: dict[str, str] = {}
 
 
 class ReportPart(msgspec.Struct, array_like=True):
@@ -70,6 +73,7 @@ class Exceptional(msgspec.Struct, array_like=True):
     stack: str
     output: str
     line: int | None = None  # of the case in its file
+    properties: dict[str, str] = {}  # of its newest failed attempt
 
 
 class MergedGroup(msgspec.Struct, array_like=True):
@@ -97,3 +101,5 @@ class Merged(msgspec.Struct, kw_only=True):
     environment: Environment | None
     unreadable: list[tuple[str, str]]
     groups: list[MergedGroup]
+    flags: dict[str, str] = {}  # of the run report that began first, as the environment
+    properties: dict[str, str] = {}

@@ -26,6 +26,7 @@ COUNTED = {
     Outcome.SKIPPED: "skipped",
     Outcome.XFAILED: "xfailed",
     Outcome.XPASSED: "xpassed",
+    Outcome.TIMED_OUT: "failed",
 }
 
 

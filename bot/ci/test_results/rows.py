@@ -21,7 +21,8 @@ PROVEN = (
         JOB.run_id > 0, JOB.dispatch_id.is_not(None)
     )
 )
-WITHOUT_BLOCKS = [one for one in JOB if one.name not in {"block", "counted_block"}]
+LARGE = frozenset({"block", "counted_block", "flags", "properties"})  # columns that are read apart
+WITHOUT_BLOCKS = [one for one in JOB if one.name not in LARGE]
 
 
 class JobKey(NamedTuple):
@@ -34,7 +35,7 @@ class JobKey(NamedTuple):
 
 
 class TestJobRow(TypedDict):
-    """What a job's reports said; `block` is read apart."""
+    """What a job's reports said, without what is large."""
 
     repository_id: int
     run_id: int
@@ -128,6 +129,7 @@ class FailureRow(TypedDict):
     signature: str | None
     verdict: str | None
     evidence: Any
+    properties: dict[str, str] | None
     repository_id: int
     head_sha: str
     trusted: bool

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from bot.ci.collect.parsing import Broken, Refused
-from bot.ci.test_results.cases import MOST_CASES, Attempt, Cases, Declared, Outcome
+from bot.ci.test_results.cases import FAILING, MOST_CASES, Attempt, Cases, Declared, Outcome
 from bot.ci.test_results.environment import Environment
 from bot.ci.test_results.names import Place
+from bot.ci.test_results.properties import MOST_OF_CASE, kept
 from bot.ci.test_results.texts import LONGEST_TIME, MESSAGE_MOST, STACK_MOST, beginning, ending
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "0.1"
 LINE_MOST = 1024 * 1024
+STACK = "stack"  # among the properties of an attempt, as our plugin for pytest writes it
 OUTCOMES = {outcome.name.lower(): outcome for outcome in Outcome}
 Number = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -29,7 +31,8 @@ class Head(msgspec.Struct, kw_only=True, tag="report"):
     repo: str = ""
     github_workflow_job_id: int = 0
     environment: Environment = msgspec.field(default_factory=Environment)
-    flags: dict[str, Any] = {}
+    flags: dict[str, Any] | None = None  # environment variables
+    properties: dict[str, Any] | None = None
 
 
 class Run(msgspec.Struct, kw_only=True, tag="run"):
@@ -97,11 +100,21 @@ def _cases(runs: dict[tuple[str, str, str], list[Run]]) -> Cases:
         group.add(name, [_attempt(run) for run in attempts], _milliseconds(newest), 0)
         if newest.declared_case_name or newest.language:
             group.declared[name] = Declared(newest.declared_case_name or "", newest.language or "")
+        if properties := _properties(attempts):
+            group.properties[name] = properties
     return cases
 
 
+def _properties(attempts: list[Run]) -> dict[str, str]:
+    """Return what the newest failed attempt has beside its stack trace."""
+    failed = (run for run in reversed(attempts) if OUTCOMES[run.outcome] in FAILING)
+    said = next(failed, None)
+    given = (said and said.properties) or {}
+    return kept({name: given[name] for name in given if name != STACK}, MOST_OF_CASE)
+
+
 def _attempt(run: Run) -> Attempt:
-    stack = (run.properties or {}).get("stack")  # our plugin for pytest writes it
+    stack = (run.properties or {}).get(STACK)
     return Attempt(
         OUTCOMES[run.outcome],
         beginning(run.outcome_summary or "", MESSAGE_MOST),

@@ -205,6 +205,8 @@ def _row(job: _Job) -> dict[str, Any]:
         "left_out": merged.left_out,
         "time_ms": merged.time_ms,
         "files": merged.files,
+        "flags": merged.flags or None,
+        "properties": merged.properties or None,
         "unreadable": sorted(unreadable, key=lambda one: (one["member"], one["reason"])),
         "at": facts.at,
         "received_at": max((part["received_at"] for part in parts), default=facts.at),

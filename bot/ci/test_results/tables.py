@@ -102,6 +102,8 @@ test_job = sa.Table(
     must("left_out", sa.Integer),  # failures without a row: there are too many
     must("time_ms", Big),
     must("files", sa.Integer),  # reports that were read
+    column("flags", Json),  # of its run report, as texts by name: see bot.ci.test_results.properties
+    column("properties", Json),  # likewise
     must("unreadable", Json),  # [{member, reason}]
     must("at", Big),  # when the job began, by GitHub's word
     must("received_at", Big),
@@ -200,6 +202,7 @@ test_failure = sa.Table(  # a case that failed, or was flaky
     column("signature", sa.Text),  # the same for failures that say the same
     column("verdict", sa.Text),  # see bot.ci.test_results.verdict; None: not judged yet
     column("evidence", Json),  # commits that prove it; across: see bot.ci.test_results.across
+    column("properties", Json),  # of the failed attempt, as those of a job
     must("repository_id", Big),
     must("head_sha", sa.Text),  # the commit that was tested: of upstream where a backend tests it
     must("trusted", sa.Boolean),

@@ -64,6 +64,9 @@ class FailureOfTest(FailingRow):
     """The same, with its stack trace and the job."""
 
     stack: str
+    properties: dict[str, str] | None  # of the attempt, as its run report has them
+    flags: dict[str, str] | None  # of the job's run report, as the next
+    report_properties: dict[str, str] | None
     run_id: int
     run_attempt: int
     job_id: int
@@ -150,7 +153,8 @@ async def failures_of(
     tx: Transaction, test_ids: Collection[int], *, since: int, limit: int
 ) -> list[FailureOfTest]:
     """Return the newest failures of some tests, of the results that are shown."""
-    columns = [*_FAILING, FAILURE.stack, FAILURE.trusted, JOB.run_id, JOB.run_attempt, JOB.job_id,
+    columns = [*_FAILING, FAILURE.stack, FAILURE.properties, JOB.flags,
+               JOB.properties.label("report_properties"), FAILURE.trusted, JOB.run_id, JOB.run_attempt, JOB.job_id,
                JOB.name.label("job_name"), JOB.workflow, JOB.head_branch, JOB.upstream_repo, JOB.pr_number,
                JOB.env_id]  # fmt: skip
     joined = _WITH_TEST.join(test_job, JOB.generation == FAILURE.generation)

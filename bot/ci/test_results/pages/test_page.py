@@ -108,6 +108,13 @@ class TestFailure(Struct, frozen=True, kw_only=True):
     job_id: int | None
     pr: int | None
     at: Time
+    properties: Annotated[
+        dict[str, str], Meta(description="of the failed attempt, as its run report has them")
+    ]
+    flags: Annotated[
+        dict[str, str], Meta(description="environment variables that the job's run report names")
+    ]
+    report_properties: Annotated[dict[str, str], Meta(description="of the job's run report")]
 
 
 class TestAnswer(Answer, frozen=True, kw_only=True):
@@ -270,6 +277,9 @@ def _failure(one: FailureOfTest, found: _Found) -> TestFailure:
         job_id=_github(one["job_id"]),
         pr=one["pr_number"],
         at=_time(one["at"]),
+        properties=one["properties"] or {},
+        flags=one["flags"] or {},
+        report_properties=one["report_properties"] or {},
     )
 
 
