@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.reports")
 MAX_REPORTS = 500  # of one batch
+PAUSE = 0.01  # seconds from one commit to the next while reports queue up: a batch takes as many statements as a report
 
 
 class ReportBatcher:
@@ -29,7 +30,7 @@ class ReportBatcher:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._group: GroupCommit[Sequence[Submission], list[Answer]] = GroupCommit(
-            self._write, max_items=MAX_REPORTS, max_size=MAX_REPORTS, size=len
+            self._write, max_items=MAX_REPORTS, max_size=MAX_REPORTS, size=len, pause=PAUSE
         )
 
     async def accept(self, given: Sequence[Submission]) -> list[Answer]:
