@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.core.clock import SystemClock
 from tests import processes
-from tests.flows.test_family import Family, eventually, running
+from tests.flows.test_family import ADMIN, Family, eventually, running
 from tests.process import PATIENCE, ROOT, Process, options_for, until
 from tests.serving import POSTGRES
 
@@ -27,6 +27,13 @@ import errno, os, _posixsubprocess, subprocess
 def refuse(*_):
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 os.fork = _posixsubprocess.fork_exec = subprocess._fork_exec = refuse
+"""
+# what Python says where neither /tmp nor any other such folder can be written
+NO_TMP = """
+import errno, tempfile
+def refuse(*_):
+    raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+tempfile.gettempdir = tempfile._get_default_tempdir = refuse
 """
 DIES = """
 import os, sys
@@ -102,6 +109,14 @@ async def test_where_no_process_can_be_started_one_does_everything(start):
     assert await family.ready()
     assert await family.deliver("alone") == 202
     await eventually(lambda: family.handled("alone"), "its handling")
+
+
+async def test_nothing_needs_a_temporary_folder_that_can_be_written(start):
+    family = await start(TWO_CORES + NO_TMP)
+    assert len(processes.children(family.process.pid)) == 2
+    assert await family.deliver("stored") == 202
+    await eventually(lambda: family.handled("stored"), "its handling")
+    assert (await family.get("/oot", **ADMIN))[0] == 200
 
 
 async def test_one_that_dies_at_once_is_waited_for_ever_longer_while_the_doors_stay_open(start, tmp_path):
