@@ -7,6 +7,8 @@ import random
 import sqlite3
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from benchmarks.support import trunk
 from benchmarks.support.load import SECRET
 from bot.app import make_context
@@ -18,6 +20,7 @@ from bot.oot.results import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup
 from bot.oot.verdict.tables import oot_compared
+from bot.queue.tables import task
 
 UPSTREAM, SHA = "org/upstream", "{:040x}"
 BACKENDS, DAYS, DAY = 200, 90, 86_400_000
@@ -65,6 +68,8 @@ async def fill(folder: str, rows: int, cells: int) -> None:
             await rollup.mark_days(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
         await rollup.run(context, None)
         await trunk.count(context)
+        async with context.store.transaction() as tx:
+            await tx.run(sa.delete(task))  # as a bot leaves it that has published all of this
 
 
 def days(now: int) -> range:
