@@ -100,8 +100,8 @@ async def request(tx: Transaction, settings: Settings, state: PullState) -> None
     """Enqueue the comment's task when it should say something else."""
     if settings.comment == "off" or state.current is None:
         return
-    refused = await rows.comment_refusals(tx, state.repo)
-    if any(tx.now - row["refused_at"] < ASK_AGAIN for row in refused):
+    refusal = await rows.comment_refusal(tx, state.repo)
+    if refusal is not None and tx.now - refusal["refused_at"] < ASK_AGAIN:
         return
     present = await rows.get_comment(tx, state.repo, state.number)
     exists = present is not None and (present["comment_id"] is not None or not present["digest"])

@@ -104,6 +104,7 @@ _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
 _OF_PULL = (_CHECK.upstream_repo == _REPO, _CHECK.pr_number == _NUMBER)
 _NAMED = (_CHECK.upstream_repo == _REPO, _CHECK.name == sa.bindparam("of_name"))
 _BY_AGE = (_CHECK.created_at, _CHECK.external_id)
+REFUSAL_OF = sa.select(oot_comment_refusal).where(oot_comment_refusal.c.upstream_repo == _REPO)
 GATES_ON = (
     sa.select(oot_check)
     .where(
@@ -196,12 +197,16 @@ async def record_comment(
     await tx.run(sa.update(oot_comment).where(*match).values(values))
 
 
-async def comment_refusals(tx: Transaction, repo: str | None = None) -> list[RefusalRow]:
-    """Return the repositories where the App may write no comment, or this one if it is one of them."""
-    query = sa.select(oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
-    if repo is not None:
-        query = query.where(oot_comment_refusal.c.upstream_repo == repo)
-    return await tx.rows_as(RefusalRow, query)
+async def comment_refusals(tx: Transaction) -> list[RefusalRow]:
+    """Return the repositories where the App may write no comment."""
+    return await tx.rows_as(
+        RefusalRow, sa.select(oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
+    )
+
+
+async def comment_refusal(tx: Transaction, repo: str) -> RefusalRow | None:
+    """Return why the App may write no comment in a repository, None where nothing says so."""
+    return await tx.row_as(RefusalRow, REFUSAL_OF, {"of_repo": repo})
 
 
 async def refuse_comments(tx: Transaction, repo: str, reason: str) -> None:

@@ -34,6 +34,17 @@ ASKS_FOR_A_VERDICT = oot_dispatch.c.action.is_distinct_from("closed")  # a push 
 _REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
 _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
 _ID: sa.BindParameter[str] = sa.bindparam("of_id")
+_SUPERSEDE = (
+    sa.update(oot_dispatch)
+    .where(oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _NUMBER)
+    .where(oot_dispatch.c.state.in_(UNSENT))
+    .values(state="superseded")
+    .returning(*COUNTED_BY)
+)
+SUPERSEDE_ALL = _SUPERSEDE.where(ASKS_FOR_A_VERDICT)
+SUPERSEDE_OTHERS = _SUPERSEDE.where(
+    ~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != sa.bindparam("but_head"))
+)
 _OF_PULL = (oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _NUMBER, ASKS_FOR_A_VERDICT)
 _BY_AGE = (oot_dispatch.c.created_at, oot_dispatch.c.id)
 GET = sa.select(oot_dispatch).where(oot_dispatch.c.id == _ID)
@@ -147,13 +158,8 @@ async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head:
 
     `but_head` None: it is closed, so unsent dispatches for any head are dropped.
     """
-    over = (
-        ASKS_FOR_A_VERDICT
-        if but_head is None
-        else ~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != but_head)
-    )
-    change_of = sa.update(oot_dispatch).where(*_of(repo, number), oot_dispatch.c.state.in_(UNSENT), over)
-    done = await tx.run(change_of.values(state="superseded").returning(*COUNTED_BY))
+    statement = SUPERSEDE_ALL if but_head is None else SUPERSEDE_OTHERS
+    done = await tx.run(statement, {"of_repo": repo, "of_number": number, "but_head": but_head})
     tx.note_changed("oot_dispatch", map(dict, done.mappings()))
 
 
