@@ -95,6 +95,7 @@ def _names_of() -> sa.CompoundSelect[Any]:
 
 # built once: every page asks
 PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _of_known_visibility(), _names_of()
+IDS_OF_NAME = sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name"))
 
 
 async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
@@ -118,7 +119,7 @@ async def of_same(tx: Transaction, name: str) -> set[str]:
 
 async def ids(tx: Transaction, name: str) -> set[int]:
     """Return the repositories that have or had this name."""
-    return set((await tx.run(sa.select(NAME.repository_id).where(NAME.name == name.casefold()))).scalars())
+    return set((await tx.run(IDS_OF_NAME, {"name": name.casefold()})).scalars())
 
 
 async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:

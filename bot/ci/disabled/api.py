@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from bot.ci.disabled import page, pull_rows, rows, sent_lists
+from bot.ci.disabled.list_cache import SENT_LISTS, BytesCache
 from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
 from bot.ci.trunk import reading
 from bot.core.errors import Rejected
@@ -23,11 +25,14 @@ from bot.web.render_thread import in_render_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
+    from bot.ci.disabled.sent_lists import Mark
     from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
+    from bot.web.page_cache import CachedPage
 
 MOST_PULL = 2**31 - 1
+KEY_BYTES = 200  # of an issue that a pull request closes
 
 
 class DisabledEntry(Struct, frozen=True, kw_only=True):
@@ -94,15 +99,17 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
         hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
         repository = (await reading.find(tx, hidden, repo, "")).repository
         repository_id = repository["repository_id"]
-        made = await sent_lists.wanted(tx, request, repository_id, name)
-        if made is None:
+        mark = await sent_lists.mark(tx, repository_id, name)
+        if mark is None:
             raise Rejected(404, "no_list", f"no list is made of the issues of {repo}")
         closed = await pull_rows.closed_by(tx, repository_id, pull) if pull else set()
         name_of_own = repository["full_name"].casefold()
         own = {(repository_id, number) for repo_, number in closed if repo_ == name_of_own}
         if backend or (own and await rows.known_numbers(tx, own)):  # most pull requests close other issues
-            narrowed = await _narrowed(tx, hidden, repository, name=name, closed=closed, backend=backend)
-            made = sent_lists.sealed(narrowed)
+            narrowed = _Narrowed(repository=repository, mark=mark, closed=closed, backend=backend)
+            made = await _narrowed(tx, request, hidden, narrowed)
+        else:
+            made = await sent_lists.wanted(tx, request, mark)
     return sent_lists.answer(request, made)
 
 
@@ -110,33 +117,51 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     return in_render_thread(partial(_listed, name=name))
 
 
-async def _narrowed(
-    tx: Transaction,
-    hidden: Hidden,
-    repository: RepositoryRow,
-    *,
-    name: str,
-    closed: Collection[pull_rows.Issue],
-    backend: str,
-) -> dict[str, Any]:
-    """Return a list without the issues that a pull request closes, and perhaps for one backend.
+@dataclass(frozen=True, kw_only=True)
+class _Narrowed:
+    """A list without the issues that a pull request closes, and perhaps for one backend."""
+
+    repository: RepositoryRow
+    mark: Mark
+    closed: Collection[pull_rows.Issue]
+    backend: str  # empty: for none
+
+
+async def _narrowed(tx: Transaction, request: web.Request, hidden: Hidden, wanted: _Narrowed) -> CachedPage:
+    """Return such a list.
 
     A backend gets upstream's tests that are disabled on its device, and what its own issues say. Upstream's jobs are
     no jobs of the backend's.
     """
-    if not backend:
-        return await _content(tx, repository, name, closed)
-    listed = await allowlists.in_force(tx)
-    entry = listed.find(backend) if listed else None
-    if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
-        raise Rejected(404, "unknown_backend", f"no backend {backend[:200]} is listed here")
-    own: dict[str, Any] = {}
-    with contextlib.suppress(Rejected):  # nothing of it may be known yet
-        branch = await reading.find(tx, hidden, entry.repo, "")
-        own = await _content(tx, branch.repository, name, closed)
+    device, theirs, mark = "", None, None
+    if wanted.backend:
+        listed = await allowlists.in_force(tx)
+        entry = listed.find(wanted.backend) if listed else None
+        if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
+            raise Rejected(404, "unknown_backend", f"no backend {wanted.backend[:200]} is listed here")
+        device = entry.device or ""
+        with contextlib.suppress(Rejected):  # nothing of it may be known yet
+            theirs = (await reading.find(tx, hidden, entry.repo, "")).repository
+            mark = await sent_lists.mark(tx, theirs["repository_id"], wanted.mark.name)
+    key = (wanted.mark, bool(wanted.backend), device, mark, frozenset(wanted.closed))
+    cache = request.app[SENT_LISTS]
+    made = cache.find(key)
+    if made is None:
+        made = sent_lists.sealed(await _made(tx, wanted, theirs, device))
+        cache.store(key, made, len(made.body) + len(made.gzipped) + KEY_BYTES * len(wanted.closed))
+    return made
+
+
+async def _made(
+    tx: Transaction, wanted: _Narrowed, theirs: RepositoryRow | None, device: str
+) -> dict[str, Any]:
+    name, closed = wanted.mark.name, wanted.closed
+    if not wanted.backend:
+        return await _content(tx, wanted.repository, name, closed)
+    own = await _content(tx, theirs, name, closed) if theirs else {}
     if LISTS[name] is not disabled_tests:
         return own
-    return dict(for_backend(await _content(tx, repository, name, closed), own, entry.device))
+    return dict(for_backend(await _content(tx, wanted.repository, name, closed), own, device))
 
 
 async def _content(
@@ -153,6 +178,7 @@ async def _content(
 def setup(app: web.Application) -> None:
     """Add the page, the lists and their templates."""
     html.add_templates(app, page.TEMPLATES)
+    app[SENT_LISTS] = BytesCache()
     app.add_routes(
         [
             web.get(page.ADDRESS, page.disabled),

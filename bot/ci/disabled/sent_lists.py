@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 from aiohttp import web
 
+from bot.ci.disabled.list_cache import SENT_LISTS
 from bot.ci.disabled.tables import ci_list
 from bot.web import access, page_cache
 from bot.web.page_cache import CachedPage
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 CONTROL = "public, max-age=300"
 LIST = ci_list.c
+_MINE = (LIST.repository_id == sa.bindparam("repository_id"), LIST.name == sa.bindparam("name"))
+_MARK = sa.select(LIST.etag, LIST.made_at).where(*_MINE)
+_BODY = sa.select(LIST.body).where(*_MINE)
+_GZIPPED = sa.select(LIST.gzipped).where(*_MINE)
 
 
 def sealed(content: Mapping[str, object]) -> CachedPage:
@@ -42,32 +47,49 @@ async def store(tx: Transaction, repository_id: int, name: str, page: CachedPage
 
 async def last(tx: Transaction, repository_id: int, name: str) -> bytes | None:
     """Return a list as it was made last."""
-    query = sa.select(LIST.body).where(LIST.repository_id == repository_id, LIST.name == name)
-    body: bytes | None = (await tx.run(query)).scalar()
+    body: bytes | None = (await tx.run(_BODY, _key(repository_id, name))).scalar()
     return body
 
 
-async def wanted(tx: Transaction, request: web.Request, repository_id: int, name: str) -> CachedPage | None:
-    """Return a list as it was made last, with no more of it than the answer to a request needs: it may be large."""
-    mine = (LIST.repository_id == repository_id, LIST.name == name)
-    small = sa.func.length(LIST.gzipped) == 0
-    found = (await tx.run(sa.select(LIST.etag, small.label("small")).where(*mine))).one_or_none()
+class Mark(NamedTuple):
+    """Which making of a list it is: with the same mark, the list and what it was made of are the same."""
+
+    repository_id: int
+    name: str
+    etag: str
+    made_at: int
+
+
+async def mark(tx: Transaction, repository_id: int, name: str) -> Mark | None:
+    """Return the mark of a list as it was made last."""
+    found = (await tx.run(_MARK, _key(repository_id, name))).one_or_none()
+    return None if found is None else Mark(repository_id, name, *found)
+
+
+async def wanted(tx: Transaction, request: web.Request, made: Mark) -> CachedPage:
+    """Return a list with no more of it than the answer to a request needs: it may be large."""
+    if any(tag.value == made.etag for tag in request.if_none_match or ()):
+        return _page(made)
+    compressed = "gzip" in request.headers.get("Accept-Encoding", "")
+    # but for the moment it was made at: half hourly it is mostly the same list
+    key, cache = (made.repository_id, made.name, made.etag, compressed), request.app[SENT_LISTS]
+    found = cache.find(key)
     if found is None:
-        return None
-    body = gzipped = b""
-    if all(tag.value != found.etag for tag in request.if_none_match or ()):
-        compressed = "gzip" in request.headers.get("Accept-Encoding", "") and not found.small
-        chosen = (
-            await tx.run(sa.select(LIST.gzipped if compressed else LIST.body).where(*mine))
-        ).scalar_one()
-        body, gzipped = (b"", chosen) if compressed else (chosen, b"")
-    return CachedPage(
-        body=body,
-        gzipped=gzipped,
-        etag=found.etag,
-        content_type="application/json; charset=utf-8",
-        expires_at=0,
-    )
+        mine = _key(made.repository_id, made.name)
+        gzipped = (await tx.run(_GZIPPED, mine)).scalar_one() if compressed else b""
+        body = b"" if gzipped else (await tx.run(_BODY, mine)).scalar_one()
+        found = _page(made, body, gzipped)
+        cache.store(key, found, len(body) + len(gzipped))
+    return found
+
+
+def _page(made: Mark, body: bytes = b"", gzipped: bytes = b"") -> CachedPage:
+    content_type = "application/json; charset=utf-8"
+    return CachedPage(body=body, gzipped=gzipped, etag=made.etag, content_type=content_type, expires_at=0)
+
+
+def _key(repository_id: int, name: str) -> dict[str, object]:
+    return {"repository_id": repository_id, "name": name}
 
 
 async def made_at(tx: Transaction, repository_id: int, name: str) -> int | None:

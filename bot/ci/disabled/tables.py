@@ -53,10 +53,10 @@ ci_list = sa.Table(  # a list as it is sent
     metadata,
     must("repository_id", Big),
     must("name", sa.Text),
-    must("body", sa.LargeBinary),
-    must("gzipped", sa.LargeBinary),  # empty where it is small
     must("etag", sa.Text),
     must("made_at", Big),
+    must("body", sa.LargeBinary),  # last, with the next: SQLite reads a row up to the column it is asked for
+    must("gzipped", sa.LargeBinary),  # empty where it is small
     sa.PrimaryKeyConstraint("repository_id", "name", name="pk_ci_list"),
 )
 

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled import sent_lists
+from bot.ci.disabled.list_cache import BytesCache
 from bot.ci.test_lists import shards, suggestions_page, times
 from bot.ci.test_lists.make import NAMES
 from bot.ci.trunk import reading
@@ -25,15 +26,18 @@ from bot.web.render_thread import in_render_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
+    from bot.ci.disabled.sent_lists import Mark
     from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
 
 SHARDS_MOST = 1_000
 TESTS_MOST = 20_000
 NAME_MOST = 1_000  # characters of a test
+TIME_BYTES = 200  # in memory, of a file and its time
 BODY_MOST = 2 * 1024 * 1024  # bytes
 LONG = 200  # characters of a base name or configuration
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MOST)]
+TIMES: web.AppKey[BytesCache[times.Seconds]] = web.AppKey("times", BytesCache)
 _raw_times = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _times = msgspec.json.Decoder(dict[str, times.Seconds])
 _names = msgspec.json.Decoder(Annotated[list[Name], Meta(max_length=TESTS_MOST)])
@@ -59,9 +63,10 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
     """Answer with a list as it was made last."""
     async with request.app[CONTEXT].store.read() as tx:
         repository = await _repository(request, tx)
-        made = await sent_lists.wanted(tx, request, repository["repository_id"], name)
-    if made is None:
-        raise _unknown(repository)
+        mark = await sent_lists.mark(tx, repository["repository_id"], name)
+        if mark is None:
+            raise _unknown(repository)
+        made = await sent_lists.wanted(tx, request, mark)
     return sent_lists.answer(request, made)
 
 
@@ -95,10 +100,10 @@ async def _divide(request: web.Request, names: Sequence[str]) -> web.Response:
     config = parameters.given(request, "config")[:LONG] or times.DEFAULT
     async with request.app[CONTEXT].store.read() as tx:
         repository = await _repository(request, tx)
-        made = await sent_lists.last(tx, repository["repository_id"], "test-times")
-    if made is None:
-        raise _unknown(repository)
-    seconds = times.best(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        mark = await sent_lists.mark(tx, repository["repository_id"], "test-times")
+        if mark is None:
+            raise _unknown(repository)
+        seconds = await _seconds(tx, request.app[TIMES], mark, base_name, config)
     found = shards.divide(names or seconds, seconds, count)
     return send(
         Shards(
@@ -106,6 +111,19 @@ async def _divide(request: web.Request, names: Sequence[str]) -> web.Response:
             unknown=found.unknown,
         )
     )
+
+
+async def _seconds(
+    tx: Transaction, cache: BytesCache[times.Seconds], mark: Mark, base_name: str, config: str
+) -> times.Seconds:
+    """Return the times of files that are best for a job."""
+    key = (mark.repository_id, mark.etag, base_name, config)
+    found = cache.find(key)
+    if found is None:
+        made = await sent_lists.last(tx, mark.repository_id, mark.name) or b"{}"
+        found = times.best(_some(made, {times.DEFAULT, base_name}), base_name, config)
+        cache.store(key, found, len(found) * TIME_BYTES)
+    return found
 
 
 async def _repository(request: web.Request, tx: Transaction) -> RepositoryRow:
@@ -139,6 +157,7 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 def setup(app: web.Application) -> None:
     """Add the lists, and the page of suggestions."""
     html.add_templates(app, suggestions_page.TEMPLATES)
+    app[TIMES] = BytesCache()
     path = "/api/ci/{owner}/{repo}/shards.json"
     app.add_routes(
         [

@@ -148,11 +148,19 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
 _CELL = [CELL[name] for name in CellRow.__struct_fields__]
 
 
+_NEWEST_RECORD = (  # built once: every page asks
+    sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
+    .where(
+        REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), REPOSITORY.full_name.is_not(None)
+    )
+    .order_by(REPOSITORY.updated_at.desc().nulls_last())
+    .limit(1)
+)
+
+
 async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | None:
     """Return the newest record of a repository that has or had a name."""
-    query = sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
-    query = query.where(REPOSITORY.repository_id.in_(sorted(ids)), REPOSITORY.full_name.is_not(None))
-    return await tx.row_as(RepositoryRow, query.order_by(REPOSITORY.updated_at.desc().nulls_last()).limit(1))
+    return await tx.row_as(RepositoryRow, _NEWEST_RECORD, {"ids": sorted(ids)})
 
 
 async def branches(tx: Transaction, repository_id: int) -> list[str]:

@@ -38,6 +38,16 @@ async def test_a_description_or_a_commit_message_enables_tests(disabled, github)
     assert sorted(await platforms(disabled, "?pr=999")) == ["test_a (C)", "test_b (C)"]
 
 
+async def test_a_further_issue_for_the_same_test_disables_it_again(disabled, github):
+    pull = await github.open_pull(UPSTREAM, body="Fixes #101")
+    await disabled.settle(horizon=5)
+    whole = await platforms(disabled)
+    assert [await enabled(disabled, pull) for _ in range(2)] == [["test_a (C)"]] * 2
+    await told(disabled, issue(disabled, 103, "DISABLED test_a (C)"))
+    assert await platforms(disabled) == whole
+    assert await enabled(disabled, pull) == []
+
+
 async def test_issues_of_a_backend_are_enabled_by_their_full_name(disabled, github):
     pull = await github.open_pull(UPSTREAM, body=f"Fixes #101, fixes {L3}#101")
     await disabled.settle(horizon=5)

@@ -66,6 +66,8 @@ async def test_what_was_not_measured_again_stays_and_old_jobs_go(bot, github):
     first = await listed(bot)
     assert first["old"]["default"] == {"test_ops": 4.0}
     assert first["default"]["default"] == {"new": 6.0, "test_ops": 4.0}
+    shards = await listed(bot, "shards", "?n=1")
+    assert shards["shards"] == [{"tests": ["new", "test_ops"], "seconds": 10.0}]
     bot.clock.advance(20 * 86_400)
     for _ in range(3):
         await ran(github, report(case("test_a", time="8")), name="linux-jammy / test (default)")
@@ -74,6 +76,9 @@ async def test_what_was_not_measured_again_stays_and_old_jobs_go(bot, github):
         "linux-jammy": {"default": {"new": 6.0, "test_ops": 8.0}},
         "default": {"default": {"new": 6.0, "test_ops": 8.0}},
     }
+    assert (await listed(bot, "shards", "?n=1"))["shards"] == [
+        {"tests": ["test_ops", "new"], "seconds": 14.0}
+    ]
 
 
 async def test_commits_whose_jobs_still_run_do_not_count(bot, github):
