@@ -56,6 +56,8 @@ class Block:
     excerpt: Excerpt | None = None
     last: bool = False  # shown below those that say how it went
     timeline: Timeline | None = None  # shown below the lines
+    folded: tuple[BlockLine, ...] = ()  # shown when they are asked for
+    summary: str = ""  # of those
 
 
 @dataclass(frozen=True, kw_only=True)

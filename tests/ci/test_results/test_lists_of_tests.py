@@ -88,6 +88,18 @@ async def test_lists_are_narrowed(bot, runs):
         assert (await bot.get(f"{LISTS}?{query}"))[0] == status, query
 
 
+async def test_tests_that_trusted_runs_no_longer_have_are_gone(bot, github, runs):
+    assert await names(bot, "state=gone") == []
+    bot.clock.advance(10 * 86_400)
+    assert await names(bot, "state=gone") == []  # no run at all: that says nothing
+    await ran(github, {"a.xml": xml(case("test_add"))})
+    await bot.settle(horizon=HORIZON)
+    gone = ["test_100%", "test_div", "test_mul", "test_slow"]
+    assert sorted(await names(bot, "state=gone")) == gone
+    assert await names(bot, "state=gone&q=mul&sort=failures") == ["test_mul"]
+    assert await names(bot, "state=gone&days=30") == []
+
+
 @SQLITE
 async def test_the_pages_show_the_same(bot, runs):
     status, page = await bot.get(f"/{UPSTREAM}/tests?q=test_m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 
 import aiohttp
 import pytest
@@ -77,3 +78,14 @@ async def test_the_administrator_resets_a_test_from_its_page_and_nobody_else_doe
         async with browser.post(action.replace(flaky, "0" * 16), data={"key": key}) as unknown:
             assert unknown.status == 404
     assert await states(bot, flaky) == [("healthy", "the administrator")]
+
+
+async def test_the_page_says_when_a_test_ran_first_and_last_in_each_environment(bot, github):
+    for days in (3, 0):
+        await ran(github, {"a.xml": xml(case("test_add", "failed" if days else "passed"))})
+        await bot.settle(horizon=900)
+        bot.clock.advance(days * 86_400)
+    _, listed = await bot.get(f"/api/ci/tests/{UPSTREAM}")
+    _, page = await bot.get(f"/{UPSTREAM}/test/{listed['tests'][0]['test']}")
+    first, last = re.search(r"first (\d{4}-\d\d-\d\d), last (\d{4}-\d\d-\d\d)", page).groups()
+    assert date.fromisoformat(last) - date.fromisoformat(first) == timedelta(days=3)

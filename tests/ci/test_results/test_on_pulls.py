@@ -94,6 +94,19 @@ async def test_failures_of_upstream_alone_make_no_comment(bot, github, pull):
         assert "3 != 4" in shown
 
 
+async def test_the_page_folds_failures_that_are_not_the_authors(bot, github):
+    await ran(github, {"a.xml": xml(case("test_old", "failed"), case("test_new"))}, conclusion="failure")
+    await bot.settle(horizon=HORIZON)
+    made = await github.open_pull(UPSTREAM)
+    await own_ci(github, made, case("test_old", "failed"), case("test_new", "failed"))
+    await bot.settle(horizon=HORIZON)
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
+    first, _, folded = page.partition('<details class="test"><summary>1 known</summary>')
+    assert "test_new" in first
+    assert "test_old" not in first
+    assert "test_old" in folded.partition("</details>")[0]
+
+
 async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, github, pull):
     run = await backend_ci(bot, github, L3, case("test_add", "failed"))
     assert len(listed(comment(github, pull))) == 1

@@ -117,6 +117,14 @@ class Strip:
     env_group: str
     days: tuple[Day, ...]
 
+    @property
+    def seen(self) -> str:
+        """The first and the last of these days on which the test ran there."""
+        ran = [one.date for one in self.days if one.counts.runs]
+        if not ran:
+            return "not seen"
+        return f"seen {ran[0]}" if len(ran) == 1 else f"first {ran[0]}, last {ran[-1]}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SameFailure:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FAILURE, TEST, CLASS, JOB, STATE = test_failure.c, test.c, test_class.c, test_job.c, test_state.c
 PLACE = test_class.alias("place").c
 FAILED = FAILURE.outcome.in_(sorted(FAILING))
+GONE = "gone"
+DAY = 86_400_000  # milliseconds
 CHUNK = 500  # values in one statement
 NOT_THEIRS = (Verdict.FLAKY.value, Verdict.LIKELY_FLAKY.value)
 
@@ -172,6 +174,18 @@ def _of_tests(choice: Choice) -> list[sa.ColumnElement[bool]]:
         owned = PLACE.repository_id.in_(sorted(choice.repository_ids))
         found = TEST.class_id.in_(sa.select(PLACE.id).where(owned, places))
         these.append(sa.or_(TEST.name.icontains(word, autoescape=True), found))
-    if choice.state:
+    if choice.state == GONE:
+        these += _gone(choice)
+    elif choice.state:
         these.append(sa.exists().where(STATE.test_id == TEST.id, STATE.state == choice.state))
     return these
+
+
+def _gone(choice: Choice) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions that trusted runs had a test, but none in the window, which has such runs."""
+    first = choice.since - choice.since % DAY  # it is kept on which day a test was last seen
+    other = test.alias("other").c
+    owned = other.repository_id == TEST.repository_id
+    # of each repository, so that where trusted runs stopped nothing is gone
+    ran = sa.exists().where(owned, other.trusted_last_at >= first)
+    return [TEST.trusted_last_at < first, ran]

@@ -38,6 +38,8 @@ LOSSES = 100  # that are looked at
 SHOWN = 10  # tests of a section or comment; the rest are on the commit's page
 NAME_MOST, MESSAGE_MOST = 200, 160  # characters
 HEADING = "Failing tests"
+# failures that are not the author's
+FOLDED = (Verdict.KNOWN, Verdict.FLAKY, Verdict.LIKELY_FLAKY, Verdict.DISABLED)
 
 
 async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
@@ -135,13 +137,20 @@ async def _of_commit(tx: Transaction, repo: str, sha: str, *, of_pull: bool = Fa
         return []
     found = await on_head.failing_tests(tx, head, repo=repo)
     page = f"/{repo}/commit/{sha}/tests"
-    lines = [_by_verdict(found), *(_of_same(one) for one in found[:SHOWN])] if found else []
+    aside = [one for one in found if one.verdict in FOLDED]
+    first = [one for one in found if one.verdict not in FOLDED]
+    lines = [_by_verdict(found), *(_of_same(one) for one in first[:SHOWN])] if found else []
     if not found:
         lines.append(BlockLine(text="no test failed", tone="good"))
     words = f"all {len(found):,}, with their jobs" if found else _counts(head.jobs)
     lines.append(BlockLine(text=words, url=page))
     found_blocks = [
-        Block(heading=HEADING, lines=tuple(lines)),
+        Block(
+            heading=HEADING,
+            lines=tuple(lines),
+            folded=tuple(_of_same(one) for one in aside[:SHOWN]),
+            summary=_counted(aside) + (f": the first {SHOWN}" if len(aside) > SHOWN else ""),
+        ),
         *_thin(await on_head.thin_jobs(tx, head), head),
     ]
     return [*found_blocks, *await _lost(tx, head, repo, sha)]
@@ -188,9 +197,16 @@ def _thin(found: Mapping[str, Thin], head: Head) -> list[Block]:
 
 def _by_verdict(found: Sequence[SameTest]) -> BlockLine:
     """Return how many tests fail with which verdict, those first that are the author's."""
+    return BlockLine(
+        text=_counted(found), tone="bad" if any(one.verdict in YOURS for one in found) else "warn"
+    )
+
+
+def _counted(found: Sequence[SameTest]) -> str:
     counts = Counter(one.verdict or Verdict.NO_BASELINE.value for one in found)
-    words = [f"{counts[one]:,} {verdict(one) or 'with nothing to compare'}" for one in ORDER if counts[one]]
-    return BlockLine(text=", ".join(words), tone="bad" if YOURS & counts.keys() else "warn")
+    return ", ".join(
+        f"{counts[one]:,} {verdict(one) or 'with nothing to compare'}" for one in ORDER if counts[one]
+    )
 
 
 def _of_same(one: SameTest) -> BlockLine:

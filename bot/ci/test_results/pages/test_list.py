@@ -31,7 +31,7 @@ ROWS = 100
 DAYS = 7
 DAY = 86_400_000  # milliseconds
 SORTS = ("failures", "flaky", "recent", "slow", "name")
-STATES = ("flaky", "broken", "quarantined", "healthy")
+STATES = ("flaky", "broken", "quarantined", "healthy", list_rows.GONE)
 LONGEST = 1_000  # characters of a file or suite
 SLOWEST = 1_000  # tests that are looked at
 ENVIRONMENTS = 100
@@ -154,6 +154,8 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
     limit = parameters.limit(request, default=ROWS)
     sort = parameters.choice(request, "sort", SORTS)
     state, words = parameters.choice(request, "state", ["", *STATES]), parameters.words(request)
+    if state == list_rows.GONE:
+        sort = "name"  # such tests have no failures to be sorted by
     given = {name: parameters.given(request, name) for name in ("file", "suite", "env", "backend", "before")}
     repo, owners = await _whose(request, tx, given["backend"])
     choice = Choice(
