@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import structlog
@@ -84,9 +85,10 @@ async def _slow(context: Context, jobs: Sequence[StableJob]) -> dict[str, float]
         for one in jobs
         if slow.SANITIZER not in one["family"].casefold()
     }
+    shards = Counter(by_generation.values())
     wanted: set[int] = set()
     async for blocks in _blocks(context, sorted(by_generation)):
-        wanted |= await asyncio.to_thread(_candidates, blocks)
+        wanted |= await asyncio.to_thread(_candidates, blocks, by_generation, shards)
     sums = slow.no_sums()
     async for blocks in _blocks(context, sorted(by_generation) if wanted else []):
         await asyncio.to_thread(_add, sums, blocks, by_generation, wanted)
@@ -108,8 +110,13 @@ async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator
             yield await result_rows.blocks(tx, generations[start : start + BLOCKS])
 
 
-def _candidates(blocks: Mapping[int, bytes]) -> set[int]:
-    return slow.candidates(block.decode(one) for one in blocks.values())
+def _candidates(
+    blocks: Mapping[int, bytes], jobs: Mapping[int, Hashable], shards: Mapping[Hashable, int]
+) -> set[int]:
+    found: set[int] = set()
+    for generation, one in blocks.items():
+        found |= slow.candidates(block.decode(one), shards[jobs[generation]])
+    return found
 
 
 def _add(

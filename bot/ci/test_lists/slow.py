@@ -10,26 +10,31 @@ from bot.ci.test_results import block
 from bot.ci.test_results.block import NO_TIME, PASSING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Collection, Hashable
 
     from bot.ci.test_results.block import Block
 
 Sums = defaultdict[int, defaultdict["Hashable", int]]  # milliseconds by test and job
 
 SLOW = 60.0  # seconds; a test that takes longer is slow
-# milliseconds of a case that make a test worth adding up; one below takes a minute only by running sixty times
-LONG = 1_000
 SANITIZER = "asan"  # in the name of a job under which everything is slow
 MAIN = "__main__"
 
 
-def candidates(blocks: Iterable[Block]) -> set[int]:
-    """Return the ids of tests that may be slow."""
-    found: set[int] = set()
-    for one in blocks:
-        found.update(
-            test_id for test_id, time in zip(one.ids, one.times, strict=True) if LONG <= time < NO_TIME
-        )
+def candidates(shard: Block, shards: int) -> set[int]:
+    """Return the ids of the tests of a shard that may be slow, if its job has so many shards.
+
+    A test on which a job spends over a minute takes its share of that in one of the shards, in one case or, where
+    several files launched it, in several.
+    """
+    share = SLOW * 1000 / max(shards, 1)
+    found = {test_id for test_id, time in zip(shard.ids, shard.times, strict=True) if share <= time < NO_TIME}
+    if len(set(shard.ids)) < len(shard.ids):
+        spent: defaultdict[int, int] = defaultdict(int)
+        for test_id, time in zip(shard.ids, shard.times, strict=True):
+            if time != NO_TIME:
+                spent[test_id] += time
+        found.update(test_id for test_id, time in spent.items() if time >= share)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.ci.test_lists import slow, times
 from bot.ci.test_lists.times import Spent
 from bot.ci.test_results import block
@@ -55,12 +57,25 @@ def test_slow_tests_are_means_over_the_jobs_in_which_they_passed():
         "b": shard_of((1, Code.PASSED, 72_000), (2, Code.PASSED, 61_000), (3, Code.FAILED, 99_000)),
         "c": shard_of((1, Code.FAILED, 900_000), (4, Code.PASSED, block.NO_TIME), (5, Code.PASSED, 999)),
     }
-    wanted = slow.candidates(jobs.values())
+    wanted = set().union(*(slow.candidates(shard, 2) for shard in jobs.values()))
     assert wanted == {1, 2, 3}
     sums = slow.no_sums()
     for job, shard in jobs.items():
         slow.add(sums, job, shard, wanted)
     assert slow.means(sums) == {1: 71.0}  # test 2 takes sixty seconds, no more
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_many_short_cases_of_a_test_are_slow_together(shards):
+    passed = block.code_of(block.Code.PASSED, 1)
+    cases = [(1, passed, 500)] * 30 * (5 - shards) + [(2, passed, 500), (3, passed, block.NO_TIME)] * 20
+    job = [block.decode(block.encode(cases)) for _ in range(shards)]
+    wanted = set().union(*(slow.candidates(shard, shards) for shard in job))
+    sums = slow.no_sums()
+    for shard in job:
+        slow.add(sums, "job", shard, wanted)
+    expected = {1: 0.5 * 30 * (5 - shards) * shards}
+    assert slow.means(sums) == {test: seconds for test, seconds in expected.items() if seconds > slow.SLOW}
 
 
 def test_names_of_tests_as_ci_has_them():
