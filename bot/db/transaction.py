@@ -7,6 +7,7 @@ store was opened with, in their order.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,6 +134,27 @@ class Transaction:
         """Return this database's INSERT, which has ON CONFLICT."""
         return insert_into(table, sqlite=self.sqlite)
 
+    async def upsert(
+        self,
+        table: sa.Table,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        replaced: Sequence[str] = (),
+        added: Sequence[str] = (),
+        greatest: Sequence[str] = (),
+        index: Sequence[str] = (),
+        returning: Sequence[str] = (),
+    ) -> sa.CursorResult[*tuple[Any, ...]]:
+        """Insert rows, all of the same columns and at least one; of a row that is there already, change these columns.
+
+        A column is replaced, has the new value added to it, or keeps the greater of both; without any, the row stays
+        as it is. `index` is the unique key that tells which row it is, by default the primary key. Rows are written
+        in the order given: sort them by key, so that no two transactions wait for each other.
+        """
+        changes = (tuple(replaced), tuple(added), tuple(greatest))
+        statement = _upsert(table, changes, tuple(index), returning=tuple(returning), sqlite=self.sqlite)
+        return await self.run(statement, list(rows))
+
     async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
         """Execute one statement."""
         done: sa.CursorResult[*tuple[Any, ...]] = await self.conn.execute(statement, parameters)
@@ -190,6 +212,32 @@ def _members(told: str, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
     """Return the expressions for some places of the arrays in a JSON array."""
     listed = sa.func.json_each(told).table_valued("value")
     return [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in places]
+
+
+@functools.cache
+def _upsert(
+    table: sa.Table,
+    changes: tuple[tuple[str, ...], ...],
+    index: tuple[str, ...],
+    *,
+    returning: tuple[str, ...],
+    sqlite: bool,
+) -> Any:
+    """Return the statement of `Transaction.upsert`: building one takes longer than running it."""
+    replaced, added, greatest = changes
+    insert = insert_into(table, sqlite=sqlite)
+    new = insert.excluded
+    keys = index or tuple(column.name for column in table.primary_key.columns)
+    changed = {name: new[name] for name in replaced if name not in keys}
+    changed |= {name: table.c[name] + new[name] for name in added}
+    changed |= {
+        name: sa.case((new[name] > table.c[name], new[name]), else_=table.c[name]) for name in greatest
+    }
+    if changed:
+        insert = insert.on_conflict_do_update(index_elements=keys, set_=changed)
+    else:
+        insert = insert.on_conflict_do_nothing()
+    return insert.returning(*(table.c[name] for name in returning)) if returning else insert
 
 
 def insert_into(table: sa.Table, *, sqlite: bool) -> Any:

@@ -44,23 +44,24 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
     keys = list(table.primary_key.columns)
     while pending:
         present = await _present(tx, table, sorted(pending))
-        inserts, updates, same, retry = [], [], [], {}
+        inserts: list[Values] = []
+        updates, same, retry = [], [], {}
         for key, versions in pending.items():
             row = merged = present.get(key)
             for version in versions:
                 merged = merge(merged, version) or merged
             if row is None:
+                assert merged  # the first version of several is a whole row
                 inserts.append(merged)
             elif merged is not row:
                 updates.append(merged)
             elif tx.replaying:  # what is derived from records is made again
                 same.append(row)
         if inserts:
-            statement = tx.insert(table).on_conflict_do_nothing()
             if tx.sqlite:  # the only writer: no other process can insert
-                await tx.run(statement, inserts)
+                await tx.upsert(table, inserts)
             else:
-                done = await tx.run(statement.returning(*keys), inserts)
+                done = await tx.upsert(table, inserts, returning=[column.name for column in keys])
                 written = {tuple(row) for row in done}
                 retry = {key: versions for key, versions in pending.items()
                          if key not in present and key not in written}  # fmt: skip

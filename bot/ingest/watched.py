@@ -107,7 +107,7 @@ async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
     }
     if seen:
         rows = [{"repository_id": identifier, "name": name} for identifier, name in sorted(seen)]
-        await tx.run(tx.insert(repository_name).on_conflict_do_nothing(), rows)
+        await tx.upsert(repository_name, rows)
 
 
 async def of_same(tx: Transaction, name: str) -> set[str]:

@@ -144,24 +144,13 @@ async def record_artifacts(tx: Transaction, rows: Sequence[ArtifactRow], *, work
     if not rows:
         return 0
     known = await _known(tx, rows)
-    insert = tx.insert(ci_artifact)
-    changing = {
-        name: insert.excluded[name]
-        for name in (
-            "job_id",
-            "kind",
-            "size_in_bytes",
-            "digest",
-            "updated_at",
-            "expires_at",
-            "expired",
-            "flags",
-        )
-    }
-    keys = ["repository_id", "id"]
-    await tx.run(
-        insert.on_conflict_do_update(index_elements=keys, set_=changing), [dict(row) for row in rows]
-    )
+    await tx.upsert(
+        ci_artifact,
+        rows,
+        replaced=(
+            "job_id", "kind", "size_in_bytes", "digest", "updated_at", "expires_at", "expired", "flags"
+        ),
+    )  # fmt: skip
     new = [row for row in rows if row["id"] not in known]
     for row in new:
         await _count(tx, row, workflow)
@@ -177,19 +166,14 @@ async def _known(tx: Transaction, rows: Sequence[ArtifactRow]) -> set[int]:
 
 
 async def _count(tx: Transaction, row: ArtifactRow, workflow: str) -> None:
-    insert = tx.insert(ci_storage_day).values(
-        repository_id=row["repository_id"],
-        day=(row["created_at"] or tx.now) // DAY,
-        workflow=workflow,
-        artifacts=1,
-        bytes=row["size_in_bytes"],
-    )
-    added = {
-        "artifacts": ci_storage_day.c.artifacts + 1,
-        "bytes": ci_storage_day.c.bytes + insert.excluded.bytes,
+    counted = {
+        "repository_id": row["repository_id"],
+        "day": (row["created_at"] or tx.now) // DAY,
+        "workflow": workflow,
+        "artifacts": 1,
+        "bytes": row["size_in_bytes"],
     }
-    keys = ["repository_id", "day", "workflow"]
-    await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=added))
+    await tx.upsert(ci_storage_day, [counted], added=("artifacts", "bytes"))
 
 
 async def listing(tx: Transaction, run_row: WorkflowRunRow) -> ListingRow | None:
@@ -244,7 +228,7 @@ async def want(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     """Note that some logs or artifacts are to be fetched; what was noted before stays as it is."""
     blank = {"state": State.WANTED.value, "tries": 0, "asked_at": tx.now}
     if rows:
-        await tx.run(tx.insert(ci_fetch).on_conflict_do_nothing(), [blank | row for row in rows])
+        await tx.upsert(ci_fetch, [blank | row for row in rows])
 
 
 async def try_again(tx: Transaction, repository_id: int, kind: str, object_ids: Collection[int]) -> None:

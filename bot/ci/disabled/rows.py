@@ -12,7 +12,7 @@ from bot.ingest.tables import records
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -137,12 +137,8 @@ async def replace(tx: Transaction, repository_id: int, issues: Sequence[Disablin
     changed = [row for row in issues if _plain(row) != _plain(known.get(row["number"]))]
     tx.note_changed("ci_disabling", [*(known[number] for number in gone), *changed])
     if changed:
-        insert = tx.insert(ci_disabling)
-        new: Mapping[str, Any] = {
-            one.name: insert.excluded[one.name] for one in ci_disabling.c if not one.primary_key
-        }
-        keys = ["repository_id", "number"]
-        await tx.run(insert.on_conflict_do_update(index_elements=keys, set_=new), changed)
+        names = [one.name for one in ci_disabling.c if not one.primary_key]
+        await tx.upsert(ci_disabling, changed, replaced=names)
 
 
 def _plain(row: DisablingRow | None) -> dict[str, Any] | None:

@@ -40,8 +40,8 @@ async def store(tx: Transaction, repository_id: int, name: str, page: CachedPage
         await tx.run(sa.update(ci_list).where(*mine).values(made_at=tx.now))
         return False
     new = {"body": page.body, "gzipped": page.gzipped, "etag": page.etag, "made_at": tx.now}
-    insert = tx.insert(ci_list).values(repository_id=repository_id, name=name, **new)
-    await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "name"], set_=new))
+    row = {"repository_id": repository_id, "name": name} | new
+    await tx.upsert(ci_list, [row], replaced=list(new))
     return True
 
 

@@ -77,10 +77,7 @@ def family(repository_id: int, *, private: bool) -> str:
 
 async def store_log(tx: Transaction, row: LogRow) -> None:
     """Store what is known of a log, in place of what was."""
-    values: dict[str, Any] = {**row}
-    statement = tx.insert(ci_log).values(values)
-    key = ["repository_id", "job_id"]
-    await tx.run(statement.on_conflict_do_update(index_elements=key, set_=values))
+    await tx.upsert(ci_log, [row], replaced=list(row))
 
 
 async def store_first_error(

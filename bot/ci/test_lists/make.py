@@ -85,7 +85,7 @@ async def _slow(context: Context, jobs: Sequence[StableJob]) -> dict[str, float]
         for one in jobs
         if slow.SANITIZER not in one["family"].casefold()
     }
-    shards = Counter(by_generation.values())
+    shards: Counter[Hashable] = Counter(by_generation.values())
     wanted: set[int] = set()
     async for blocks in _blocks(context, sorted(by_generation)):
         wanted |= await asyncio.to_thread(_candidates, blocks, by_generation, shards)

@@ -144,11 +144,7 @@ async def _store(tx: Transaction, repository_id: int, rows: Sequence[tuple[int, 
         if counts is not None
     ]
     if kept:
-        insert = tx.insert(test_day)
-        keys = ["repository_id", "page", "day"]
-        await tx.run(
-            insert.on_conflict_do_update(index_elements=keys, set_={"counts": insert.excluded.counts}), kept
-        )
+        await tx.upsert(test_day, kept, replaced=("counts",))
     if empty := [(page, day) for page, day, counts in rows if counts is None]:
         mine = DAYS.repository_id == repository_id
         await tx.run(sa.delete(test_day).where(mine, tx.among((DAYS.page, DAYS.day), empty)))

@@ -209,12 +209,7 @@ async def of_tests(tx: Transaction, test_ids: Collection[int]) -> list[StateRow]
 async def store(tx: Transaction, new: Sequence[StateRow]) -> None:
     """Store states in place of what was there."""
     if new:
-        insert = tx.insert(test_state)
-        keys = ["repository_id", "test_id", "env_group"]
-        changed = {one.name: insert.excluded[one.name] for one in STATE if one.name not in keys}
-        await tx.run(
-            insert.on_conflict_do_update(index_elements=keys, set_=changed), [{**row} for row in new]
-        )
+        await tx.upsert(test_state, new, replaced=[one.name for one in STATE if not one.primary_key])
 
 
 async def reset(tx: Transaction, repository_id: int, test_id: int, *, by: str) -> int:

@@ -105,7 +105,7 @@ async def _classes(context: Context, groups: Iterable[MergedGroup], seen: Seen) 
                     {"repository_id": seen.repository_id, "file": file, "suite": suite, "last_at": seen.day}
                     for file, suite in new
                 ]
-                await tx.run(tx.insert(test_class).on_conflict_do_nothing(), rows)
+                await tx.upsert(test_class, rows)
                 await _known_classes(tx, new, seen, known)
         await context.clock.sleep(BREATH)
     return known

@@ -224,8 +224,7 @@ async def _swap(tx: Transaction, key: JobKey, row: dict[str, Any]) -> int | None
         block = before["block"] if is_counted else before["counted_block"]
         counted = {"counted": before["counted"], "counted_block": block}
     values = row | counted
-    insert = tx.insert(test_job).values(values)
-    await tx.run(insert.on_conflict_do_update(index_elements=[*key._fields], set_=values))
+    await tx.upsert(test_job, [values], replaced=list(values))
     return before["generation"] if before else None
 
 

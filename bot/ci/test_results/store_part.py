@@ -49,9 +49,7 @@ async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | N
         elsewhere = (c.repository_id == key.repository_id, c.object_id == fetched.object_id)
         await tx.run(sa.delete(test_part).where(*elsewhere, sa.not_(of_job(test_part, key))))
         row = key._asdict() | {"object_id": fetched.object_id} | values
-        insert = tx.insert(test_part).values(row)
-        names = [*JobKey._fields, "object_id"]
-        await tx.run(insert.on_conflict_do_update(index_elements=names, set_=values))
+        await tx.upsert(test_part, [row], replaced=list(values))
         request(tx, key)
 
 

@@ -49,14 +49,8 @@ async def note(tx: Transaction, pushes: Iterable[BranchPush]) -> None:
         row[name] = max(row[name], push["received_at"])
     if not rows:
         return
-    statement = tx.insert(trunk_branch)
-    update = {
-        name: sa.case((statement.excluded[name] > BRANCH[name], statement.excluded[name]), else_=BRANCH[name])
-        for name in ("pushed_at", "deleted_at")
-    }
-    keys = [column.name for column in trunk_branch.primary_key.columns]
     made = [{"repository_id": place[0], "branch": place[1], **rows[place]} for place in sorted(rows)]
-    await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), made)
+    await tx.upsert(trunk_branch, made, greatest=("pushed_at", "deleted_at"))
 
 
 async def deleted(tx: Transaction, repository_id: int, names: Collection[str]) -> frozenset[str]:

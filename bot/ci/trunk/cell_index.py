@@ -116,13 +116,7 @@ async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
     days = [(job["repository_id"], name, (job["created_at"] or tx.now) // DAY) for job, name in both]
     ids = await column_ids.of(tx, days)
     rows = {(job["repository_id"], job["id"]): _cell(job, name, ids) for job, name in both}
-    statement = tx.insert(ci_cell)
-    update = {name: statement.excluded[name] for name in _FROM_RECORD}
-    keys = [column.name for column in ci_cell.primary_key.columns]
-    await tx.run(
-        statement.on_conflict_do_update(index_elements=keys, set_=update),
-        [rows[place] for place in sorted(rows)],
-    )
+    await tx.upsert(ci_cell, [rows[place] for place in sorted(rows)], replaced=_FROM_RECORD)
 
 
 def _cell(job: _Job, name: Named, ids: Mapping[column_ids.Key, int]) -> Mapping[str, Any]:

@@ -79,10 +79,8 @@ async def of(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) -> Mapping
         kept |= found
         known |= found
     if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
-        statement = tx.insert(ci_column)
-        newer = sa.case((statement.excluded.seen > COLUMN.seen, statement.excluded.seen), else_=COLUMN.seen)
-        again = statement.on_conflict_do_update(index_elements=list(KEY), set_={"seen": newer})
-        await tx.run(again, [_row(key, *wanted[key]) for key in outdated])
+        made = [_row(key, *wanted[key]) for key in outdated]
+        await tx.upsert(ci_column, made, greatest=("seen",), index=KEY)
         known |= await _read(tx, outdated)
     return {key: one.id for key, one in known.items()}
 

@@ -164,12 +164,8 @@ async def _record_changes(context: Context, branch: Branch) -> None:
     async with context.store.transaction() as tx:
         await gauge.store(tx, branch, broken)
         if made:
-            statement = tx.insert(trunk_event)
-            keys = [column.name for column in trunk_event.primary_key.columns]
-            update = {
-                name: statement.excluded[name] for name in ("state_before", "last_good", "signature", "at")
-            }
-            await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=update), made)
+            changed = ("state_before", "last_good", "signature", "at")
+            await tx.upsert(trunk_event, made, replaced=changed)
 
 
 def _changes(

@@ -32,7 +32,7 @@ async def mark(tx: Transaction, places: Iterable[Place]) -> None:
     """Mark days as stale, under a new random mark each."""
     rows = [{**place._asdict(), "mark": secrets.randbits(62)} for place in sorted(set(places))]
     if rows:
-        await tx.run(_again(tx.insert(ci_stale_day)), rows)
+        await tx.upsert(ci_stale_day, rows, replaced=("mark",))
 
 
 async def mark_commits(

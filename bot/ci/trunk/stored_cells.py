@@ -24,14 +24,11 @@ AT_ONCE = 10  # commits: their runs are looked at without a pause
 async def changed(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
     """Take away the cells of some commits, by repository and SHA, under a new random mark each."""
     found = [
-        {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62)}
+        {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
         for repository, sha in sorted(set(commits))
     ]
     if found:
-        statement = tx.insert(ci_commit)
-        keys = [column.name for column in ci_commit.primary_key.columns]
-        again = {"mark": statement.excluded.mark, "cells": None}
-        await tx.run(statement.on_conflict_do_update(index_elements=keys, set_=again), found)
+        await tx.upsert(ci_commit, found, replaced=("mark", "cells"))
 
 
 async def make(store: Store, repository_id: int, shas: Sequence[str]) -> None:

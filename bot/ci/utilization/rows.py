@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
@@ -114,9 +114,7 @@ async def held(tx: Transaction, key: Sequence[int]) -> JobRow | None:
 
 async def put(tx: Transaction, row: JobRow) -> None:
     """Store a job, in place of what was known of it."""
-    values: dict[str, Any] = {**row}
-    statement = tx.insert(utilization_job).values(values)
-    await tx.run(statement.on_conflict_do_update(index_elements=list(KEY), set_=values))
+    await tx.upsert(utilization_job, [row], replaced=list(row), index=KEY)
 
 
 async def delete(tx: Transaction, key: Sequence[int]) -> None:

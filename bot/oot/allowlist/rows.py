@@ -109,11 +109,9 @@ async def _record_levels(tx: Transaction, version: Allowlist) -> None:
     known = {key: level for key, (level, _) in (await levels(tx)).items()}
     now = {entry.key: int(entry.level) for entry in version.entries}
     changed = [key for key in {**known, **now} if now.get(key, 0) != known.get(key, 0)]
-    insert = tx.insert(oot_level)
-    last = {"level": insert.excluded.level}  # of two versions in one moment
     rows = [{"backend_key": key, "since": tx.now, "level": now.get(key, 0)} for key in changed]
     if rows:
-        await tx.run(insert.on_conflict_do_update(index_elements=["backend_key", "since"], set_=last), rows)
+        await tx.upsert(oot_level, rows, replaced=("level",))  # of two versions in one moment, the last
 
 
 def _events(stored: str | None) -> frozenset[str]:

@@ -5,10 +5,9 @@ Limited are reports, bytes and new commits in a span of time, and the jobs and f
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
@@ -16,7 +15,6 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.core.clock import JITTER
 from bot.core.errors import Rejected
-from bot.db.transaction import insert_into
 from bot.oot.reports import verify_commit
 from bot.oot.reports.tables import oot_rate
 from bot.oot.results import jobs
@@ -226,14 +224,7 @@ async def record_accepted(tx: Transaction, accepted: Mapping[str, int]) -> None:
     rows = [
         {"caller": caller, "second": second, "accepted": count} for caller, count in sorted(accepted.items())
     ]
-    await tx.run(_adding(sqlite=tx.sqlite), rows)
-
-
-@functools.cache
-def _adding(*, sqlite: bool) -> Any:
-    insert = insert_into(oot_rate, sqlite=sqlite)
-    more = {"accepted": oot_rate.c.accepted + insert.excluded.accepted}
-    return insert.on_conflict_do_update(index_elements=["caller", "second"], set_=more)
+    await tx.upsert(oot_rate, rows, added=("accepted",))
 
 
 async def forget(tx: Transaction) -> None:

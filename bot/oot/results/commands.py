@@ -101,10 +101,8 @@ def _is(command: Mapping[str, object]) -> tuple[sa.ColumnElement[bool], ...]:
 
 async def ignore(tx: Transaction, row: Mapping[str, object]) -> None:
     """Count a backend as passed on one head and base branch; the last of several calls counts."""
-    insert = tx.insert(oot_ignore).values({**row, "created_at": tx.now})
-    update = {name: insert.excluded[name] for name in ("base_ref", "login", "reason")}
-    key = ["upstream_repo", "pr_number", "head_sha", "backend_key"]
-    await tx.run(insert.on_conflict_do_update(index_elements=key, set_=update))
+    made = {**row, "created_at": tx.now}
+    await tx.upsert(oot_ignore, [made], replaced=("base_ref", "login", "reason"))
 
 
 async def ignored(tx: Transaction, repo: str, number: int) -> dict[tuple[str, str], IgnoreRow]:

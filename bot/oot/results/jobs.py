@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 import sqlalchemy as sa
 
-from bot.db.transaction import insert_into
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.rows import JobRow, RunRow, RunStatusRow
@@ -105,19 +103,12 @@ async def add(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> set[str
         return set()
     await _mark_reported(tx, {key for row in rows.values() if (key := row.get("dispatch_id"))})
     tx.note_changed("oot_workflow_job", rows.values())
-    statement = _insert(sqlite=tx.sqlite)
     ordered = [{**BLANK, **rows[key]} for key in sorted(rows)]
     if tx.sqlite:  # the only writer: nothing can have come in between
-        await tx.run(statement, ordered)
+        await tx.upsert(oot_workflow_job, ordered)
         return set()
-    done = await tx.run(statement, ordered)
+    done = await tx.upsert(oot_workflow_job, ordered, returning=("job_key",))
     return set(rows) - set(done.scalars())
-
-
-@functools.cache
-def _insert(*, sqlite: bool) -> Any:
-    statement = insert_into(oot_workflow_job, sqlite=sqlite).on_conflict_do_nothing()
-    return statement if sqlite else statement.returning(oot_workflow_job.c.job_key)
 
 
 async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
@@ -296,9 +287,7 @@ async def record_run_status(tx: Transaction, backend: str, run_id: str, attempt:
         "status": status,
         "checked_at": tx.now,
     }
-    insert = tx.insert(oot_run).values(row)
-    update = {"status": status, "checked_at": tx.now}
-    await tx.run(insert.on_conflict_do_update(index_elements=list(row)[:3], set_=update))
+    await tx.upsert(oot_run, [row], replaced=("status", "checked_at"))
 
 
 class _SizedJobRow(JobRow):

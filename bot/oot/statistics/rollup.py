@@ -7,7 +7,6 @@ stale day is counted from its rows on each read, so reads are always exact, when
 from __future__ import annotations
 
 import asyncio
-import functools
 import secrets
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.db.transaction import Slot, insert_into
+from bot.db.transaction import Slot
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
@@ -129,14 +128,7 @@ async def mark_days(tx: Transaction, places: Collection[Place]) -> None:
     rows = [
         {"day": day, "backend_key": backend, "mark": secrets.randbits(62)} for day, backend in sorted(places)
     ]
-    await tx.run(_marking(sqlite=tx.sqlite), rows)
-
-
-@functools.cache
-def _marking(*, sqlite: bool) -> Any:
-    insert = insert_into(oot_stale_day, sqlite=sqlite)
-    again = {"mark": insert.excluded.mark}
-    return insert.on_conflict_do_update(index_elements=["day", "backend_key"], set_=again)
+    await tx.upsert(oot_stale_day, rows, replaced=("mark",))
 
 
 async def read(

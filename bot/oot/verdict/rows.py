@@ -125,9 +125,8 @@ async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRo
 async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
     """Store what comparing has found."""
     if rows:
-        insert = tx.insert(oot_compared)
-        changed = {name: insert.excluded[name] for name in ("completed_at", "history", "url", "elsewhere")}
-        await tx.run(insert.on_conflict_do_update(index_elements=["job_key"], set_=changed), list(rows))
+        changed = ("completed_at", "history", "url", "elsewhere")
+        await tx.upsert(oot_compared, rows, replaced=changed)
 
 
 MERGE_BASES = sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base).where(
