@@ -130,7 +130,7 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 def read_program(features: Features) -> None:
     """Import what a process that answers requests needs of the features, without beginning anything."""
-    for part in ("routes", "openapi", "before_commit"):
+    for part in ("routes", "openapi", "before_commit", "metrics"):
         for _ in load_each(features, part):
             pass
 

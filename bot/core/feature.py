@@ -43,9 +43,14 @@ class Feature:
     # kind of file -> the function that parses it in the parser child, and the receiver of what it returns
     parsers: Mapping[str, str] = field(default_factory=dict)
     receivers: Mapping[str, str] = field(default_factory=dict)
+    # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of whoever signed in
+    admin_forms: Mapping[str, str] = field(default_factory=dict)
+    # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
+    metrics: str = ""
     # place -> async (tx, subject) -> blocks for the page or text of another capability; places: pull, commit,
     # backend, job, run; job_json: fields of a job's JSON answer instead; comment: job lines, for check runs as well;
-    # head: the tests of a pull request's head, for both; cell: a line by the id of a job
+    # head: the tests of a pull request's head, for both; cell: a line by the id of a job;
+    # admin: a section of the administrator's page, of the settings
     sections: Mapping[str, str] = field(default_factory=dict)
 
 

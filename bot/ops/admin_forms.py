@@ -1,4 +1,4 @@
-"""POST /admin/...: sign in and out, run a task or handle a delivery again, tie failures to issues, reset tests.
+"""POST /admin/...: sign in and out, run a task or handle a delivery again, and the forms of capabilities.
 
 A form is accepted only with the sign-in cookie and the key that our own pages put into it, against cross-site requests.
 """
@@ -10,16 +10,12 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
-import structlog
 from aiohttp import web
 
-from bot.ci.logs import failure_rows
-from bot.ci.test_results import evaluate_states
-from bot.ci.test_results.pages import result_rows
-from bot.core import escaping
 from bot.core.errors import Rejected
+from bot.core.feature import load
 from bot.db.store import LOCK_TIMEOUT
-from bot.ingest import inbox, watched
+from bot.ingest import inbox
 from bot.ops import sessions
 from bot.queue import queue_admin
 from bot.web import access, parameters
@@ -30,12 +26,12 @@ from bot.web.refusal_limiter import REFUSAL_LIMITER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bot.core.feature import Features
+    from bot.web.blocks import FormDone
+
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
-log = structlog.get_logger("bot.ops.admin_forms")
-
 LIMIT = 10_000  # bytes of a form
-ADMINISTRATOR = "the administrator"  # who did it, in what is kept of it
 MOST_FIELDS = 10
 FORM: web.RequestKey[Mapping[str, str]] = web.RequestKey("form")  # a body is read once
 
@@ -117,32 +113,18 @@ async def replay(request: web.Request) -> web.Response:
     return _notice(f"delivery {guid} is handled again")
 
 
-@checks_form_key
-async def tie(request: web.Request) -> web.Response:
-    """Tie a failure to an issue, or untie it where no address is given."""
-    form = request[FORM]
-    signature, address = form.get("signature", "").strip().lower(), form.get("issue_url", "").strip()
-    url = escaping.url(address)
-    if address and url is None:
-        return _notice("that is not the address of an issue: it begins with https:// and has no spaces")
-    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        known = await failure_rows.tie(tx, signature, url)
-    if not known:
-        return _notice("no failure has that signature: it is the end of the address of the failure's page")
-    return _notice("the failure is tied to the issue" if address else "the failure is tied to no issue")
+def of_features(features: Features) -> list[web.RouteDef]:
+    """Return the forms that capabilities bring."""
+    return [
+        web.post(f"/admin{address}", checks_form_key(functools.partial(_of_feature, name)))
+        for feature in features
+        for address, name in feature.admin_forms.items()
+    ]
 
 
-@checks_form_key
-async def reset_test(request: web.Request) -> web.Response:
-    """Call a test mended, as `ootbot tests reset` does."""
-    repo, digest = parameters.repo(request), request.match_info["digest"]
-    async with request.app[CONTEXT].store.transaction(lock_timeout=LOCK_TIMEOUT) as tx:
-        found = await result_rows.test_by_digest(tx, await watched.ids(tx, repo), digest)
-        if found is None:
-            raise Rejected(404, "unknown_test", f"no test of that id is known in {repo}")
-        await evaluate_states.reset(tx, found["repository_id"], found["id"], by=ADMINISTRATOR)
-    log.info("test reset", repo=repo, test=digest, by=ADMINISTRATOR)
-    return _redirect(f"/{repo}/test/{digest}")
+async def _of_feature(name: str, request: web.Request) -> web.Response:
+    done: FormDone = await load(name)(request, request[FORM])
+    return _redirect(done.path) if done.path else _notice(done.words)
 
 
 async def _form(request: web.Request) -> Mapping[str, str]:
@@ -167,8 +149,6 @@ def _redirect(address: str) -> web.Response:
 routes: list[web.RouteDef] = [
     web.post("/admin/sign-in", sign_in),
     web.post("/admin/sign-out", sign_out),
-    web.post("/admin/failures", tie),
     web.post("/admin/tasks/{id}/retry", retry),
-    web.post("/admin/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset", reset_test),
     web.post("/admin/deliveries/{guid}/replay", replay),
 ]

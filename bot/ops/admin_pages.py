@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from bot.ci.collect import scope
-from bot.ci.logs import failure_rows
 from bot.core.errors import Rejected
 from bot.ingest import inbox
 from bot.oot.allowlist import rows as allowlists
@@ -19,7 +17,7 @@ from bot.oot.publish import rows as publish_rows
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.ops import admin_api, admin_forms, overview_reads, sessions
 from bot.queue import queue_admin
-from bot.web import access, html, parameters
+from bot.web import access, blocks, html, parameters
 from bot.web.access import Hidden
 from bot.web.app_keys import CONTEXT
 from bot.web.html import refused, render
@@ -40,7 +38,7 @@ def setup(app: web.Application) -> None:
     """Add the pages, their templates and sessions, and /api/admin."""
     html.add_templates(app, TEMPLATES)
     app.middlewares.append(sessions.check_session)
-    app.add_routes([*admin_api.routes, *routes])
+    app.add_routes([*admin_api.routes, *routes, *admin_forms.of_features(app[CONTEXT].features)])
 
 
 def page_for_admin(
@@ -92,8 +90,7 @@ async def overview(request: web.Request) -> web.Response:
         counts = await overview_reads.delivery_counts(tx, since=tx.now - DAY)
         tasks = await overview_reads.task_counts(tx)
         sweeps = await overview_reads.sweeps(tx)
-        failed = await failure_rows.of_last_day(tx)
-        collecting = await scope.in_words(tx, context.settings)
+        sections = await blocks.admin_sections(context.features, tx, context.settings)
     apps = {app.app_id: app for app in (context.github, context.backend_github)}
     budgets = [one for app in apps.values() for one in await app.budget_usage()]
     return render(
@@ -109,9 +106,7 @@ async def overview(request: web.Request) -> web.Response:
         counts=counts,
         tasks=tasks,
         sweeps=sweeps,
-        failed=failed,
-        collecting=collecting,
-        failed_jobs=failed["named"] + failed["generic"] + failed["no_log"],
+        sections=sections,
         budgets=budgets,
         form_key=sessions.form_key(request),
         said=TOO_OLD if "again" in request.query else request.query.get("said", ""),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import prometheus_client
 from aiohttp import web
 from msgspec import Struct
 
-from bot.ci.logs import failure_rows
-from bot.ci.trunk import gauge
 from bot.core import metrics as counts
 from bot.core.errors import StoreUnavailable
+from bot.core.feature import load_each
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.ingest import backlog, sweeps
 from bot.oot.allowlist import rows as allowlists
@@ -23,6 +22,8 @@ from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -113,16 +114,15 @@ async def metrics(request: web.Request) -> web.Response:
     """Prometheus text."""
     context = request.app[CONTEXT]
     counts.DATABASE_OK.set(0)
-    broken: dict[gauge.Labels, int] = {}
+    measured: list[Callable[[], None]] = []
     with contextlib.suppress(StoreUnavailable):
         async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
             newest = await allowlists.newest(tx)
             ages = await _ages(tx, context)
             waiting, last_received = await backlog.measure(tx), await backlog.last_received(tx)
-            broken = await gauge.read(tx, context.settings, await access.hidden_from(request, tx))
-            failed = await failure_rows.of_last_day(tx)
-        for verdict, number in failed.items():
-            counts.FAILED_JOBS.labels(verdict).set(cast("int", number))
+            hidden = await access.hidden_from(request, tx)
+            parts = load_each(context.features, "metrics")
+            measured = [await measure(tx, context.settings, hidden) for measure in parts]
         for name, app, age in ages:
             counts.SWEEP_AGE.labels(name, app).set(age / 1000)
         counts.ALLOWLIST_OK.set(bool(newest and newest["valid"]))
@@ -131,7 +131,9 @@ async def metrics(request: web.Request) -> web.Response:
         counts.show_backlog(waiting, last_delivery_at=last_received, arrived=arrived, oldest_arrived=oldest)
         counts.DATABASE_OK.set(not _refused_writes(context))
     _measure_disk(context.settings)
-    counts.show_broken(broken)  # last: two requests may not be allowed to see the same
+    counts.show_broken({})
+    for show in measured:  # last, at once: two requests may not be allowed to see the same
+        show()
     return web.Response(
         body=prometheus_client.generate_latest(),
         headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST},

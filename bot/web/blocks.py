@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.web.timeline import Timeline
 
+ADMINISTRATOR = "the administrator"  # who sent a form, in what is kept of it
 HERE = "https://localhost"  # stands before a path of ours while it is checked
 Tone = Literal["good", "warn", "bad", "wait", "idle"]
 
@@ -196,6 +197,22 @@ class HeadTests:
     )  # backends that passed with few tests, and with how many
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdminSection:
+    """A section of the administrator's page: a template of the feature, which sees this as `section`."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormDone:
+    """What a form of the administrator's came to."""
+
+    words: str = ""  # shown at the top of /admin
+    path: str = ""  # on this bot, to be shown instead of /admin
+
+
 async def head_tests(features: Features, tx: Transaction, subject: HeadSubject) -> HeadTests:
     """Return what the first feature that has a section there says of a head's tests."""
     for add in sections(features, "head"):
@@ -222,6 +239,11 @@ async def cell_lines(features: Features, tx: Transaction, subject: CellSubject) 
         for job_id, line in (await add(tx, subject)).items():
             found.setdefault(job_id, []).append(line)
     return found
+
+
+async def admin_sections(features: Features, tx: Transaction, settings: Settings) -> list[AdminSection]:
+    """Return what features add to the administrator's page."""
+    return [await add(tx, settings) for add in sections(features, "admin")]
 
 
 async def gather(features: Features, place: str, tx: Transaction, subject: object) -> list[Block]:

@@ -35,6 +35,7 @@ FEATURE = Feature(
         "commit": "bot.ci.collect.sections:of_commit",
         "run": "bot.ci.collect.sections:of_run",
         "job": "bot.ci.collect.sections:of_job",
+        "admin": "bot.ci.collect.scope:for_admin",
     },
     prune="bot.ci.collect.prune:prune",
     doctor="bot.ci.collect.doctor:check",

@@ -11,6 +11,7 @@ from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings
 from bot.ci.collect.tables import ci_default
 from bot.oot.allowlist import rows as allowlists
+from bot.web.blocks import AdminSection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,11 @@ async def whose(tx: Transaction, settings: Settings) -> tuple[str, ...]:
     """Return whose CI is collected: as set, or what unset means on this database."""
     chosen = settings.of(CollectSettings).ci
     return await _default(tx) if chosen is None else chosen
+
+
+async def for_admin(tx: Transaction, settings: Settings) -> AdminSection:
+    """Return what the administrator's page says of collecting."""
+    return AdminSection(template="admin_collecting.html", values={"collecting": await in_words(tx, settings)})
 
 
 async def in_words(tx: Transaction, settings: Settings) -> str:

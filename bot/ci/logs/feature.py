@@ -20,6 +20,8 @@ FEATURE = Feature(
     receivers={"log": "bot.ci.logs.store_log:RECEIVER"},
     before_commit="bot.ci.logs.hooks:before_commit",
     prune="bot.ci.logs.prune:prune",
+    admin_forms={"/failures": "bot.ci.logs.admin:tie"},
+    metrics="bot.ci.logs.admin:measure",
     routes="bot.ci.logs.pages:setup",
     openapi="bot.ci.logs.openapi:OPERATIONS",
     sections={
@@ -29,5 +31,6 @@ FEATURE = Feature(
         "pull": "bot.ci.logs.sections:of_pull",
         "comment": "bot.ci.logs.sections:of_backends",
         "commit": "bot.ci.logs.sections:of_commit",
+        "admin": "bot.ci.logs.admin:section",
     },
 )

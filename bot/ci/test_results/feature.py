@@ -43,6 +43,9 @@ FEATURE = Feature(
         "cell": "bot.ci.test_results.pages.sections:of_cell",
         "head": "bot.ci.test_results.pages.sections:of_head",
     },
+    admin_forms={
+        "/tests/{owner}/{repo}/{digest:[0-9a-f]{16}}/reset": "bot.ci.test_results.pages.reset_test:reset"
+    },
     settings="bot.ci.test_results.settings:TestSettings",
     commands={"tests": "bot.console.tests:tests"},
     parsers={

@@ -28,6 +28,7 @@ FEATURE = Feature(
         "run": "bot.ci.trunk.job_times:of_run",
     },
     prune="bot.ci.trunk.prune:prune",
+    metrics="bot.ci.trunk.gauge:measure",
     home="bot.ci.trunk.hud_page:home",
     openapi="bot.ci.trunk.openapi:OPERATIONS",
     settings="bot.ci.trunk.settings:TrunkSettings",

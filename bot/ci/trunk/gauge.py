@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -11,10 +12,11 @@ from bot.ci.trunk.grid import UNSTABLE
 from bot.ci.trunk.settings import BRANCHES_MOST
 from bot.ci.trunk.tables import ci_broken
 from bot.ci.trunk.trouble import State
+from bot.core import metrics
 from bot.ingest import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bot.ci.trunk.grid import Grid
     from bot.ci.trunk.reading import Branch
@@ -48,6 +50,11 @@ async def store(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> N
     if counts:
         made = [{**key, "column_group": group, "broken": number} for group, number in sorted(counts.items())]
         await tx.run(sa.insert(ci_broken), made)
+
+
+async def measure(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
+    """Return what shows how many columns are broken."""
+    return partial(metrics.show_broken, await read(tx, settings, hidden))
 
 
 async def read(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[Labels, int]:
