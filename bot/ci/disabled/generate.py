@@ -22,17 +22,35 @@ if TYPE_CHECKING:
     from bot.ci.disabled.rows import DisablingRow, IssueRow
     from bot.context import Context
     from bot.core.settings import Settings
+    from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ci.disabled.generate")
 
 EVERY = 1800.0  # seconds: people lose their rights, and devices are listed, without an issue being touched
+TOGETHER = 2.0  # seconds: many issues may change at once
+PREFIXES = (f"{issue_text.DISABLED} ", f"{issue_text.UNSTABLE} ")
 AUTHORS_MOST = 200  # that GitHub is asked about each time
 
 
 def periodic(_settings: Settings) -> dict[str, float]:
     """Return the seconds between runs, by task kind."""
     return {"disabled_check": EVERY}
+
+
+async def note(tx: Transaction, changed: Changed) -> None:
+    """Before a commit: request the lists of repositories whose issues have changed, and commits that may close some."""
+    issues = changed.get("issue", ())
+    concerned = {row["repository_id"] for row in issues if (row["title"] or "").startswith(PREFIXES)}
+    others = {
+        (row["repository_id"], row["number"]) for row in issues if row["repository_id"] not in concerned
+    }
+    keys = {(repository, number) for repository, number in others if number is not None}
+    if keys:
+        concerned |= {repository for repository, _ in await rows.known_numbers(tx, keys)}
+    for identifier in sorted(concerned):
+        tx.enqueue("disabled", str(identifier), delay=TOGETHER)
+    await pull_commits.request_changed(tx, changed)
 
 
 async def check(context: Context, _task: Task) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,7 +13,7 @@ from bot.core.errors import GitHubRefused, GiveUp
 
 if TYPE_CHECKING:
     from bot.context import Context
-    from bot.db.transaction import Transaction
+    from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ci.disabled.pull_commits")
@@ -23,6 +24,17 @@ PAGE, MOST_PAGES = 100, 3  # GitHub lists no more than 250 commits of a pull req
 def request(tx: Transaction, repository_id: int, number: int) -> None:
     """Have the commits of a pull request read."""
     tx.enqueue("pull_closes", f"{repository_id}/{number}")
+
+
+async def request_changed(tx: Transaction, changed: Changed) -> None:
+    """Have the commits of pull requests with a new head read, where something is disabled."""
+    pulls: defaultdict[int, set[int]] = defaultdict(set)
+    for row in changed.get("pull_request", ()):
+        if row["state"] == "open" and row["number"] is not None:
+            pulls[row["repository_id"]].add(row["number"])
+    for repository_id, numbers in sorted(pulls.items()):
+        for pull in await pull_rows.unread(tx, repository_id, numbers):
+            request(tx, repository_id, pull["number"])
 
 
 async def run(context: Context, task: Task) -> None:
