@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import sys
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "nightly" in item.keywords or ("logic" in item.keywords and _database(item) == "postgres"):
                 item.add_marker(skip)
+
+
+def pytest_collection_finish(session):
+    """What was imported and collected stays until the end: no collection need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _database(item):

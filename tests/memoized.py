@@ -1,4 +1,5 @@
-"""Work that every started bot would repeat, done once per test process: compiled SQL and templates, the check of a key.
+"""Work that every started bot would repeat, done once per test process: compiled SQL and templates, the paths of routes,
+the check of a key.
 
 What is kept depends on nothing but what it is made of, so that no test can tell. Programs that tests start are not
 touched.
@@ -10,6 +11,7 @@ import functools
 
 import jinja2
 import sqlalchemy as sa
+from aiohttp import web_urldispatcher
 
 from bot.github import tokens
 
@@ -20,6 +22,8 @@ def install():
     jinja2.Environment.compile = _compiling_once(jinja2.Environment.compile)
     # proving that the numbers are prime takes as long as starting the rest of a bot
     tokens.load_pem_private_key = functools.cache(tokens.load_pem_private_key)
+    # every bot and every simulated GitHub has hundreds of routes
+    web_urldispatcher._requote_path = functools.cache(web_urldispatcher._requote_path)
 
 
 class Statements:
