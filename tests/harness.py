@@ -214,11 +214,11 @@ def make_settings(*, github, issuer, app, folder: Path, database_url=None, **ove
 
 
 @contextlib.asynccontextmanager
-async def simulated_github(clock, app_key):
-    """A GitHub with the upstream repository, four backends, and our App on all of them."""
+async def simulated_github(clock, app_key, **granted):
+    """A GitHub with the upstream repository, four backends, and our App on all of them, with what is `granted`."""
     made = SimulatedGitHub(clock=clock)
     await made.start()
-    made.app = made.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key)
+    made.app = made.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key, **granted)
     for name in (UPSTREAM, L1, L2, L3, L4):
         made.add_repo(name)
     assert made.state.repo(UPSTREAM).id == UPSTREAM_ID

@@ -9,10 +9,9 @@ import sqlite3
 import aiohttp
 import pytest
 
-from bot.demo.github import SimulatedGitHub
-from bot.demo.issuer import Issuer
+from bot.core.clock import SystemClock
 from tests import secret_markers
-from tests.harness import L2, L3, L4, SECRET, UPSTREAM, report_body, sign
+from tests.harness import L2, L4, SECRET, UPSTREAM, report_body, sign
 from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for, until
 
 RELAY_TOKEN = "a relay token of ours"
@@ -22,22 +21,9 @@ PAGES = ("/", "/oot", "/oot/levels", f"/oot/{L4}", "/oot/metrics", f"/{UPSTREAM}
 
 
 @pytest.fixture
-async def github(app_key):
-    made = SimulatedGitHub()
-    await made.start()
-    made.app = made.register_app(webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key)
-    for name in (UPSTREAM, L2, L3, L4):
-        made.add_repo(name)
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def issuer():
-    made = Issuer()
-    await made.start()
-    yield made
-    await made.stop()
+def clock():
+    """The process's own: it is no part of this one."""
+    return SystemClock()
 
 
 class Ears:
@@ -111,7 +97,7 @@ async def test_no_secret_shows_in_a_log_an_answer_a_page_or_a_metric(github, iss
     ready = await process.start()
     await asyncio.wait_for(ready.wait(), PATIENCE)
     pull = await github.open_pull(UPSTREAM)
-    await until(lambda: len({each.repo.full_name for each in github.dispatches}) == 3, what="the dispatches")
+    await until(lambda: len({each.repo.full_name for each in github.dispatches}) == 4, what="the dispatches")
     async with aiohttp.ClientSession() as http:
         ears = Ears(http, process.url)
         await everybody_calls(ears, github, issuer)

@@ -6,37 +6,23 @@ import asyncio
 
 import pytest
 
-from bot.demo.github import SimulatedGitHub
-from bot.demo.issuer import Issuer
+from bot.core.clock import SystemClock
 from bot.github import manifest
 from tests.console.doctor.examined import ONE
-from tests.harness import L1, L2, L3, L4, SECRET, UPSTREAM
+from tests.harness import simulated_github
 from tests.process import PATIENCE, Process, options_for
 
 
 @pytest.fixture
-async def github(app_key):
-    made = SimulatedGitHub()
-    await made.start()
-    made.app = made.register_app(
-        webhook_url=None,
-        webhook_secret=SECRET,
-        private_key_pem=app_key,
-        permissions=ONE.granted,
-        events=ONE.events,
-    )
-    for name in (UPSTREAM, L1, L2, L3, L4):
-        made.add_repo(name)
-    yield made
-    await made.stop()
+def clock():
+    """The process's own: it is no part of this one."""
+    return SystemClock()
 
 
 @pytest.fixture
-async def issuer():
-    made = Issuer()
-    await made.start()
-    yield made
-    await made.stop()
+async def github(clock, app_key):
+    async with simulated_github(clock, app_key, permissions=ONE.granted, events=ONE.events) as made:
+        yield made
 
 
 @pytest.fixture
