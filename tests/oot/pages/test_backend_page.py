@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ingest.tables import records
+from tests import samples
 from tests.harness import L4, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, links, page_text
 from tests.oot.publish import injections
@@ -61,6 +62,7 @@ async def test_the_grid_has_a_line_for_each_commit_and_a_column_for_each_job(bot
     assert "not among the commits shown" in await page_text(bot, f"/oot/{L4}?cell=nothing")
 
 
+@pytest.mark.logic
 async def test_earlier_attempts_are_there_on_demand(bot, github):
     await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
@@ -73,6 +75,7 @@ async def test_earlier_attempts_are_there_on_demand(bot, github):
     assert text.index("✓ passed") < text.index("1 earlier attempt")
 
 
+@pytest.mark.logic
 async def test_shards_share_a_column_and_many_columns_are_folded(bot):
     for shard in range(1, 6):
         conclusion = "failure" if shard == 3 else "success"
@@ -121,6 +124,7 @@ async def test_the_tests_that_fail_most_are_counted(bot):
     assert part.index("test_often 3 3 3 h ago 1 h ago") < part.index("ops · test_once 1 1 2 h ago 2 h ago")
 
 
+@pytest.mark.logic
 async def test_jobs_come_as_a_sheet_without_formulas(bot):
     for word in injections.ALL[:60]:
         await add_job(
@@ -163,7 +167,9 @@ async def test_all_jobs_of_a_window_can_be_had_page_by_page(bot):
 
 # no word reaches a database's own language
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("word", [*injections.HTML, *injections.UNSEEN[:20]], ids=injections.short)
+@pytest.mark.parametrize(
+    "word", samples.each(3, [*injections.HTML, *injections.UNSEEN[:20]]), ids=injections.short
+)
 async def test_hostile_words_are_inert(bot, word):
     clean = word.encode("utf-8", "replace").decode().replace("\x00", "")
     await add_job(bot, job_name=clean, workflow_name=clean, conclusion="failure", failed_tests=1,
@@ -196,6 +202,7 @@ async def tell_of_pull(bot, *, title, login):
         await tx.run(sa.insert(records["pull_request"]), [row])
 
 
+@pytest.mark.logic
 async def test_what_was_refused_is_not_shown(bot):
     await add_job(bot, event_type="nightly", pr_number=None, job_name="believed", head_sha="b" * 40)
     await add_job(bot, event_type="nightly", pr_number=None, job_name="doubted", flags={"refused": True},

@@ -275,6 +275,6 @@ URLS = [
 ALL = [*MENTIONS, *LINKS, *HTML, *MARKDOWN, *UNSEEN, *URLS]
 
 
-def short(word: str) -> str:
+def short(word: object) -> str:
     """A name of a test case that a terminal can show."""
-    return ascii(word[:40])
+    return ascii(word[:40] if isinstance(word, str) else word)

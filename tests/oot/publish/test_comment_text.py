@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bot.oot.publish.comment_text import MARKER, has_failures, render
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History
+from tests import samples
 from tests.oot.publish import injections
 from tests.oot.publish.heads import CI, HUD, backend, failed_test, failing_job, hostile, job, pull
 from tests.oot.publish.rendered import complaints, see
@@ -146,8 +147,9 @@ def test_every_comment_is_well_formed_within_the_limits_and_the_same_twice(name)
     assert render(HEADS[name]()) == body
 
 
-@pytest.mark.parametrize("word", injections.ALL, ids=injections.short)
-@pytest.mark.parametrize("limit", [60_000, 9_000])
+@pytest.mark.parametrize(
+    ("word", "limit"), samples.in_turn(injections.ALL, (60_000, 9_000)), ids=injections.short
+)
 def test_no_injection_does_anything_in_the_comment(word, limit):
     head = hostile(word)
     body = render(head, limit=limit)
