@@ -25,6 +25,7 @@ class Wrong(ManualClock):
         self.right.at = value - self.off
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("minutes", [-10, -2, 2, 10])
 async def test_a_clock_that_is_minutes_off_costs_nothing_on_githubs_side(
     settings, github, issuer, clock, minutes, capsys
@@ -42,6 +43,7 @@ async def test_a_clock_that_is_minutes_off_costs_nothing_on_githubs_side(
     assert len(refused) <= 3
 
 
+@pytest.mark.logic
 async def test_a_key_that_github_does_not_accept_is_no_missing_installation(bot, github):
     github.faults.add(path="/installation$", status=401, body={"message": "Bad credentials"}, times=8)
     pull = await github.open_pull(UPSTREAM)

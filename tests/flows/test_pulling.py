@@ -65,6 +65,7 @@ async def test_a_pulling_bot_asks_for_nothing_and_catches_up_after_a_stop(pullin
     assert asked_for(github) == {}
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("stuck", [1, 5])
 async def test_deliveries_github_cannot_give_keep_no_others_from_coming(bot, github, outage, stuck):
     before = await metric(bot, "ootbot_deliveries_lost_total")

@@ -36,6 +36,7 @@ async def forged(bot):
     return await post(bot, body, L3, run_id="901", run_attempt=3)
 
 
+@pytest.mark.logic
 async def test_u1_a_report_lands_on_the_commit_of_its_dispatch_whatever_it_says(bot, github, pull):
     await github.label(pull, "ciflow/oot/npu")
     await bot.settle()
@@ -226,6 +227,7 @@ async def live(bot, github, story):
     return {name: value for name, value in row.items() if name not in OF_THE_STORY}, shown
 
 
+@pytest.mark.logic
 async def test_any_order_and_repetition_of_reports_sweeps_and_labels_ends_the_same(bot, github):
     expected = await live(bot, github, ["label", "begin", "end"])
     assert expected[1][:2] == ("completed", "neutral")

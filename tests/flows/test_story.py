@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 
 
@@ -51,6 +53,7 @@ async def test_a_blocking_backend_turns_green_only_on_githubs_own_word(bot, gith
     assert checks["oot / gate"] == ("completed", "success", "1 blocking backend passed")
 
 
+@pytest.mark.logic
 async def test_a_lost_word_of_github_is_asked_for(bot, github, pull):
     run, job = await finish_l4(bot, github)
     bot.app.webhook_url = "http://127.0.0.1:9/nobody"
@@ -76,6 +79,7 @@ async def test_a_failure_blocks_at_once_and_is_said_in_one_comment(bot, github, 
     assert "@dave" in comment.body
 
 
+@pytest.mark.logic
 async def test_a_labelled_l3_backend_shows_a_check_that_does_not_block(bot, github, pull):
     dispatch = bot.dispatch(L3)
     assert (await bot.report(dispatch, status="in_progress"))[0] == 200
@@ -93,6 +97,7 @@ async def test_a_labelled_l3_backend_shows_a_check_that_does_not_block(bot, gith
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("completed", "neutral")
 
 
+@pytest.mark.logic
 async def test_an_unfinished_l3_check_ends_neutral_when_its_label_goes_and_goes_on_when_it_returns(
     bot, github, pull
 ):
@@ -189,6 +194,7 @@ async def test_the_re_run_button_runs_the_failed_jobs_again_and_the_gate_follows
     assert [run.conclusion for run in made] == ["failure", "success"]
 
 
+@pytest.mark.logic
 async def test_a_run_that_cannot_be_run_again_is_dispatched_afresh(bot, github, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure", run_id="4711")
     await bot.settle()
@@ -220,6 +226,7 @@ async def test_a_job_that_goes_silent_is_timed_out_and_may_still_report(bot, git
     assert (row["conclusion"], row["flags"]["late"]) == ("failure", True)
 
 
+@pytest.mark.logic
 async def test_a_green_l4_report_of_a_run_github_does_not_know_is_a_failure(bot, github, pull):
     await bot.report(bot.dispatch(L4), status="in_progress", run_id="123456")
     await bot.report(bot.dispatch(L4), run_id="123456")
@@ -249,6 +256,7 @@ async def test_a_dispatch_is_retried_until_github_takes_it(bot, github):
     assert (row["state"], row["attempts"]) == ("sent", 3)
 
 
+@pytest.mark.logic
 async def test_a_dispatch_whose_answer_was_lost_is_sent_again_as_the_same(bot, github):
     github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", when="after", status=502, times=1)
     await github.open_pull(UPSTREAM)

@@ -75,6 +75,7 @@ async def test_a_body_that_cannot_be_an_issue_is_parked_and_the_others_are_handl
     assert states == {"bad": "parked", "good": "handled"}
 
 
+@pytest.mark.logic
 async def test_an_event_nobody_handles_is_kept_and_ignored(bot):
     assert (await bot.send("marketplace_purchase", {"action": "purchased"}))[0] == 202
     await bot.settle()

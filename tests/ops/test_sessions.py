@@ -50,6 +50,7 @@ async def test_signing_out_ends_every_session_and_says_so(bot, browser):
             assert (await bot.get(path, headers=copied(elsewhere)))[0] == 401, path
 
 
+@pytest.mark.logic
 async def test_whoever_knows_the_token_can_sign_in_again_at_once(bot, browser):
     await sign_in(bot, browser)
     stolen = copied(browser)
@@ -82,6 +83,7 @@ async def test_another_token_has_sessions_of_its_own(settings, github, issuer, c
             assert answer.status == 401
 
 
+@pytest.mark.logic
 async def test_nobody_signs_out_but_who_signed_in(bot, browser):
     await sign_in(bot, browser)
     async with bot.http.post(f"{bot.url}/admin/sign-out", data={"key": "0" * 64}) as answer:

@@ -49,6 +49,7 @@ async def test_an_issue_gets_one_answer_that_is_edited(granted, github):
     assert "Not understood" not in said
 
 
+@pytest.mark.logic
 async def test_an_issue_without_effect_is_told_why(granted, github):
     issue = await github.open_issue(UPSTREAM, f"DISABLED {X}", by="mallory")
     await granted.settle(horizon=60)

@@ -95,6 +95,7 @@ async def test_closing_renaming_and_deleting_enables_again(bot):
     assert await platforms(bot) == {names[3]: []}
 
 
+@pytest.mark.logic
 async def test_two_issues_for_one_test_are_united_and_no_platform_means_all(bot):
     may_write(bot, "erin")
     await told(
@@ -108,6 +109,7 @@ async def test_two_issues_for_one_test_are_united_and_no_platform_means_all(bot)
     assert found == {X: ["5", url(5), ["linux", "win"]], Y: ["6", url(6), []]}
 
 
+@pytest.mark.logic
 async def test_a_backend_gets_what_is_disabled_on_its_device_and_by_its_own_issues(bot):
     may_write(bot, "erin")
     may_write(bot, "carol", repo=L3)
@@ -137,6 +139,7 @@ async def test_a_backend_gets_what_is_disabled_on_its_device_and_by_its_own_issu
         assert (status, answer["error"]) == (404, "unknown_backend")
 
 
+@pytest.mark.logic
 async def test_answers_can_be_kept_for_five_minutes(bot):
     may_write(bot, "erin")
     await told(bot, issue(bot, 1, f"DISABLED {X}"))
@@ -151,6 +154,7 @@ async def test_answers_can_be_kept_for_five_minutes(bot):
         assert (answer.status, answer.headers["ETag"] == tag) == (200, False)
 
 
+@pytest.mark.logic
 async def test_the_last_lists_stay_while_github_cannot_be_asked(bot):
     may_write(bot, "erin")
     await told(bot, issue(bot, 1, f"DISABLED {X}"))
@@ -163,6 +167,7 @@ async def test_the_last_lists_stay_while_github_cannot_be_asked(bot):
     assert sorted(await platforms(bot)) == [X, Y]
 
 
+@pytest.mark.logic
 async def test_who_loses_write_access_disables_nothing_from_then_on(bot):
     may_write(bot, "erin")
     await told(bot, issue(bot, 1, f"DISABLED {X}"))
@@ -171,6 +176,7 @@ async def test_who_loses_write_access_disables_nothing_from_then_on(bot):
     assert await platforms(bot) == {}
 
 
+@pytest.mark.logic
 async def test_a_repository_without_such_issues_has_empty_lists(bot):
     assert (await bot.get(f"/api/ci/{UPSTREAM}/disabled-jobs.json"))[0] == 404  # nobody has told of it yet
     await told(bot, issue(bot, 1, "Something else"))

@@ -45,6 +45,7 @@ async def test_what_was_missed_later_is_repaired(silent, github):
     assert await platforms(silent) == {"test_b (C)": ["win"]}
 
 
+@pytest.mark.logic
 async def test_where_issues_may_not_be_read_nothing_else_suffers(silent, github):
     github.faults.add(path="/search/issues", status=403, times=100)
     await github.open_issue(UPSTREAM, "DISABLED test_a (C)")

@@ -48,6 +48,7 @@ async def test_a_further_issue_for_the_same_test_disables_it_again(disabled, git
     assert await enabled(disabled, pull) == []
 
 
+@pytest.mark.logic
 async def test_issues_of_a_backend_are_enabled_by_their_full_name(disabled, github):
     pull = await github.open_pull(UPSTREAM, body=f"Fixes #101, fixes {L3}#101")
     await disabled.settle(horizon=5)
@@ -77,6 +78,7 @@ async def test_a_new_head_is_read_again_and_another_issue_asks_nothing(disabled,
     assert len(again) == len(read) == 2
 
 
+@pytest.mark.logic
 async def test_where_commits_cannot_be_read_the_description_counts(disabled, github):
     github.faults.add(path="/commits", status=404, times=5)
     pull = await github.open_pull(UPSTREAM, title="Fixes #102", body="Fixes #101")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.ci.trunk.branch import push
 from tests.harness import L4, UPSTREAM
 
@@ -53,6 +55,7 @@ async def test_a_failure_that_the_base_of_a_pull_request_has_is_known_there(bot,
         assert f"line 1 · {words}" in (await bot.get(page))[1]
 
 
+@pytest.mark.logic
 async def test_of_several_failing_tests_all_have_to_be_known(bot, logs):
     broken = await logs.arrives(LINE, trusted=True)
     await pushed(bot, broken.run.head_sha)
@@ -61,6 +64,7 @@ async def test_of_several_failing_tests_all_have_to_be_known(bot, logs):
     assert "new:" not in await page_of(bot, more)  # the job fails there, too
 
 
+@pytest.mark.logic
 async def test_a_failure_of_a_job_that_passes_on_the_branch_is_new(bot, github, logs):
     run = await github.start_run(UPSTREAM, event="push")
     shards = [await github.start_job(run, f"build / test (default, {n}, 2, linux)") for n in (1, 2)]

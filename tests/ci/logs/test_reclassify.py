@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs import load_rules, reclassify, ruleset_rows
 from tests.ci.trunk.branch import push
@@ -74,6 +76,7 @@ async def test_it_takes_up_where_it_was_and_looks_at_each_log_once(bot, github, 
     ]
 
 
+@pytest.mark.logic
 async def test_a_log_that_is_gone_keeps_its_verdict(bot, github, logs):
     gone, kept = [await logs.arrives("##[error]odd\n") for _ in range(2)]
     await bot.context.resource(BLOBS).delete(f"log/{gone.run.repo.id}/{gone.id}")

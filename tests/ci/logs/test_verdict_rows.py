@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
+
 from bot.ci.logs import load_rules, prune, ruleset_rows
 from bot.ci.logs.settings import LogsSettings
 from tests.ci.logs.jobs import Logs
@@ -30,6 +32,7 @@ async def test_a_failed_job_gets_its_verdict_with_step_and_signature(bot, logs):
     assert signature["title"] == "pytest failure: tests/test_a.py::test_b"
 
 
+@pytest.mark.logic
 async def test_three_states_are_told_apart(bot, github, logs):
     nothing = await logs.arrives("all is well\n")
     github.faults.add(path="/logs$", status=410)
@@ -89,6 +92,7 @@ async def test_rules_of_the_settings_come_first_and_a_wrong_file_changes_nothing
         assert "rule 1 'ahead'" in newest[str(path)]["error"]
 
 
+@pytest.mark.logic
 async def test_a_repository_has_rules_of_its_own(bot, github, logs):
     first = await logs.arrives("FAILED t.py::test_x - boom\n")
     assert (await logs.verdicts(first))[0]["rule"] == "pytest failure"

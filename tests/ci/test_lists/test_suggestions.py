@@ -181,6 +181,7 @@ class TestSuggesting:
             await bot.settle(horizon=60)
             assert await new_issues(visitor, bot) == []
 
+    @pytest.mark.logic
     async def test_an_issue_that_was_closed_is_to_be_opened_again(self, bot, github):
         title = "DISABLED test_add (__main__.TestOps)"
         for author in (MAINTAINER, "mallory"):  # the stranger's is newer, and would change nothing

@@ -98,6 +98,7 @@ class TestRequiredChecks:
 class TestUnstable:
     """An issue that begins with UNSTABLE names a job that may fail."""
 
+    @pytest.mark.logic
     @pytest.mark.parametrize(
         ("title", "failing"),
         [("pull / build", "build"), ("PULL / Linux / " + TEST.format(1).partition(" / ")[2], TEST.format(1))],

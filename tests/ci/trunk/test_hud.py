@@ -106,6 +106,7 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     assert "That cell is not" in await page_text(bot, f"{HUD}?cell=ffffff.00")
 
 
+@pytest.mark.logic
 async def test_the_home_of_a_repository_is_its_default_branch(bot):
     await told(bot, *example(bot))
     async with bot.http.get(f"{bot.url}/hud/{UPSTREAM}", allow_redirects=False) as answer:

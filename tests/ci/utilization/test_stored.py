@@ -9,6 +9,7 @@ import random
 import zipfile
 import zlib
 
+import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
@@ -173,6 +174,7 @@ async def test_trusted_and_other_runs_are_summed_apart(bot, usage):
     assert sorted((one["trusted"], one["records"]) for one in days) == [(False, 20), (True, 60)]
 
 
+@pytest.mark.logic
 async def test_a_log_that_is_not_charted_is_kept_with_its_reason(bot, usage):
     logs = {
         ("no_records", "the file is empty"): "",
@@ -194,6 +196,7 @@ async def test_a_log_that_is_not_charted_is_kept_with_its_reason(bot, usage):
     assert await bot.rows("utilization_day") == []
 
 
+@pytest.mark.logic
 async def test_secrets_are_masked_before_they_are_stored(bot, usage):
     secret = "ghp_" + "a" * 36
     await usage.arrives(text(metadata(), record(5, commands=[f"python deploy.py --token {secret}"])))
@@ -215,6 +218,7 @@ async def test_an_archive_without_a_usage_log_says_nothing(bot, usage):
     assert fetched["state"] == "parsed"
 
 
+@pytest.mark.logic
 async def test_the_only_member_that_begins_like_a_log_is_it(bot, usage):
     job = await usage.start()
     usage.leave(job, {"a.txt": b"hello", "monitor.jsonl": busy().encode()})
@@ -222,6 +226,7 @@ async def test_the_only_member_that_begins_like_a_log_is_it(bot, usage):
     assert [row["records"] for row in await bot.rows("utilization_job")] == [60]
 
 
+@pytest.mark.logic
 async def test_only_the_usage_log_of_a_large_archive_is_fetched(bot, github, usage):
     job = await usage.start()
     noise = random.Random(1).randbytes(9_000_000)

@@ -99,6 +99,7 @@ async def test_the_health_page_counts_what_was_reported_and_shows_the_worst_firs
     assert f"{L2} on call: alice, bob ✓ 100 % 1 0 0 0" in text
 
 
+@pytest.mark.logic
 async def test_the_health_page_is_narrowed_by_name_and_level(bot):
     assert L4 not in await page_text(bot, "/oot?q=npu")
     assert L3 in await page_text(bot, "/oot?q=NPU+org")
@@ -132,6 +133,7 @@ async def test_a_wrong_parameter_is_refused_with_the_allowed_range(bot, query):
     assert (status, body["error"], body["detail"]) == (400, "invalid_parameter", said)
 
 
+@pytest.mark.logic
 async def test_the_pull_request_page_tells_what_is_waited_for_and_looks_again_by_itself(bot, pull):
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
     assert '<meta http-equiv="refresh" content="15">' in page
@@ -144,6 +146,7 @@ async def test_the_pull_request_page_tells_what_is_waited_for_and_looks_again_by
     assert L1 not in text
 
 
+@pytest.mark.logic
 async def test_a_failed_backend_is_open_with_its_jobs_tests_and_times(bot, pull):
     for job in ("build", "test"):
         await bot.report(bot.dispatch(L4), status="in_progress", job=job)

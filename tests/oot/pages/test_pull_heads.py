@@ -113,6 +113,7 @@ async def test_what_is_no_commit_is_no_head_to_choose(bot, odd):
     assert {row["state"] for row in await bot.rows("delivery")} == {"handled"}
 
 
+@pytest.mark.logic
 async def test_a_pull_request_of_a_thousand_heads_has_a_small_page(bot):
     one = told("b" * 40, repository=70, name="some/name", minute=2)
     async with bot.store.transaction() as tx:

@@ -43,6 +43,7 @@ async def test_what_is_older_than_the_window_is_not_counted(bot, pull):
     assert (body["backend"]["runs"], len(body["jobs"])) == (1, 1)
 
 
+@pytest.mark.logic
 async def test_a_silent_dispatch_lowers_the_pass_rate(bot, pull):
     await bot.wait(2 * 86_400)
     tpu = (await read(bot, f"/api/oot/backends/{L4}"))["backend"]

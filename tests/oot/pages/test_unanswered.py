@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bot.core.json_fields import iso_time
 from bot.oot.results import dispatches
 from tests.harness import L2, L4, UPSTREAM, running
@@ -52,6 +54,7 @@ async def test_a_dispatch_nobody_answered_leads_to_the_pull_request_at_that_comm
     }  # fmt: skip
 
 
+@pytest.mark.logic
 async def test_a_report_that_comes_late_takes_it_from_the_list(bot, pull):
     await bot.wait(24 * 3600 + 120)
     assert len(await unanswered(bot, L4)) == 1
