@@ -98,7 +98,8 @@ async def show(request: web.Request) -> web.Response:
         repo=found.repo,
         disable=found.disable[:SHOWN],
         more=max(len(found.disable) - SHOWN, 0),
-        close=found.close,
+        close=found.close[:SHOWN],
+        more_to_close=max(len(found.close) - SHOWN, 0),
         rules=suggestions,
         json_url=f"/api/ci/disabled/{found.repo}/suggestions",
     )
