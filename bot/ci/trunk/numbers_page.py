@@ -12,10 +12,9 @@ from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.trunk_numbers import JobReliability, TrunkDay
 from bot.core import text
 from bot.core.json_fields import iso_time
-from bot.web import access, parameters
+from bot.web import access, charts, parameters
 from bot.web.answers import Answer, send
 from bot.web.app_keys import CONTEXT
-from bot.web.charts import chart
 from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
 
@@ -57,6 +56,7 @@ class Reliability(Answer, frozen=True, kw_only=True):
 class Queue(Answer, frozen=True, kw_only=True):
     """Runners by label, those with the longest wait first"""
 
+    queue_bounds: list[int]  # of queue_counts_week, in seconds
     runners: list[RunnerQueue]
 
 
@@ -118,7 +118,9 @@ async def queue(request: web.Request) -> web.Response:
         "trunk_queue.html",
         fresh=parameters.of(request, default=60),
         repo=repo,
-        runners=runners,
+        runners=[
+            (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in runners
+        ],
         json_url=f"/api/ci/queue/{repo}",
     )
 
@@ -139,7 +141,14 @@ async def reliability_json(request: web.Request) -> web.Response:
 @in_render_thread
 async def queue_json(request: web.Request) -> web.Response:
     """Answer with what waits for which runner."""
-    return send(Queue(runners=(await _queues(request))[1]))
+    return send(Queue(queue_bounds=list(runner_queue.BOUNDS), runners=(await _queues(request))[1]))
+
+
+def _spread(counts: list[int]) -> str:
+    """Return what a histogram of queue times shows, in words."""
+    upper = [f"up to {text.duration(bound)}" for bound in runner_queue.BOUNDS]
+    words = [*upper, f"over {text.duration(runner_queue.BOUNDS[-1])}"]
+    return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)
 
 
 async def _read(request: web.Request, *, columns: bool = False) -> _Window:
@@ -218,24 +227,24 @@ def _charts(answer: TrunkMetrics) -> list[Chart]:
     labels = [one.day for one in answer.days]
     days = answer.days
     return [
-        chart(
+        charts.chart(
             "Red commits", labels, [("share", [one.red_share for one in days])], show=text.percent, top=1.0
         ),
-        chart(
+        charts.chart(
             "Time to red",
             labels,
             [("median", [one.red_p50 for one in days]), ("p90", [one.red_p90 for one in days])],
             show=text.duration,
             seconds=True,
         ),
-        chart(
+        charts.chart(
             "Time to a full result",
             labels,
             [("median", [one.signal_p50 for one in days]), ("p90", [one.signal_p90 for one in days])],
             show=text.duration,
             seconds=True,
         ),
-        chart(
+        charts.chart(
             "Machine hours",
             labels,
             [

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
 WEEK = 7  # days
+# the histogram of queue times: seconds up to which they are counted together, the rest being longer
+BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
 IN_PROGRESS = STATES.index("in_progress")
 
 
@@ -34,6 +36,7 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
     queue_p90: float | None
     queue_p50_week: float | None
     queue_p90_week: float | None
+    queue_counts_week: list[int]  # by queue_bounds, and a last one of longer times
     duration_p50: float | None
 
 
@@ -66,7 +69,8 @@ def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], 
     recent = [row for row in days if row["day"] >= today - 1]
     week = [row for row in days if row["day"] > today - WEEK]
     p50, p90 = histogram.summary(_sum(row["queue"] for row in recent))
-    p50_week, p90_week = histogram.summary(_sum(row["queue"] for row in week))
+    times = _sum(row["queue"] for row in week)
+    p50_week, p90_week = histogram.summary(times)
     return RunnerQueue(
         label=label,
         waiting=len(waiting),
@@ -77,6 +81,7 @@ def _queue(label: str, waiting: list[int], busy: int, days: list[RunnerDayRow], 
         queue_p90=p90,
         queue_p50_week=p50_week,
         queue_p90_week=p90_week,
+        queue_counts_week=histogram.counts(times, BOUNDS),
         duration_p50=histogram.summary(_sum(row["duration"] for row in week))[0],
     )
 

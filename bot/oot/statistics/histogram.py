@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 BANDS = (  # from how many seconds on, in steps of how many
     (0, 1),
@@ -79,6 +79,15 @@ def share_over(packed: int, seconds: float) -> float | None:
         return None
     up_to = sums[: _FIELD[rounded(seconds)] + 1]
     return 1 - up_to[-1] / sums[-1]
+
+
+def counts(packed: int, bounds: Sequence[float]) -> list[int]:
+    """Return how many times lie up to each bound and above the one before; the last is of those above all."""
+    sums = _sums(packed)
+    if not sums:
+        return [0] * (len(bounds) + 1)
+    up_to = [sums[min(_FIELD[rounded(bound)], len(sums) - 1)] for bound in bounds]
+    return [after - before for before, after in pairwise([0, *up_to, sums[-1]])]
 
 
 def _sums(packed: int) -> list[int]:

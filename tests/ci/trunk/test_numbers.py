@@ -77,8 +77,11 @@ async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
     await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "", status="queued"),
                job(bot, "docs", "A", "", status="in_progress"))  # fmt: skip
     await bot.wait(600)
-    (one,) = (await bot.get(QUEUE))[1]["runners"]
+    answer = (await bot.get(QUEUE))[1]
+    (one,) = answer["runners"]
     assert one["label"] == "linux.4xlarge"
+    assert one["queue_counts_week"] == [0] * answer["queue_bounds"].index(60) + [3] + [0] * 6
+    assert 'aria-label="jobs by queue time: 3 up to 60 s"' in (await bot.get(f"/{UPSTREAM}/queue"))[1]
     assert (one["waiting"], one["busy"], one["jobs"]) == (1, 1, 3)
     assert one["oldest"] >= 600
     assert one["queue_p50"] == 60
