@@ -58,6 +58,7 @@ class HudLine(Struct, frozen=True, kw_only=True):
     pr: int | None
     at: Time
     verdict: Literal["green", "red", "running", "none"]
+    green_before: str | None  # of a red one: the newest green commit before it, where the answer has one
     cells: dict[str, HudCell]
 
 
@@ -175,7 +176,7 @@ def _lone(found: grid.Grid, cells_of: dict[int, trouble.Column]) -> dict[int, se
 
 def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) -> list[HudLine]:
     made = []
-    for at, line in enumerate(found.lines):
+    for at, (line, green) in enumerate(zip(found.lines, found.greens_before(), strict=True)):
         commit = line.commit
         made.append(
             HudLine(
@@ -185,6 +186,7 @@ def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) 
                 pr=commit["pr_number"],
                 at=time(commit["at"]) or "",
                 verdict=line.verdict,
+                green_before=green,
                 cells=cast("dict[str, HudCell]", _cells(line.cells, places, lone.get(at, set()))),
             )
         )

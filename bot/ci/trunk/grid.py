@@ -53,6 +53,16 @@ class Grid:
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
 
+    def greens_before(self) -> list[str | None]:
+        """Return for each red line the newest green commit before it, None for the others and where none is here."""
+        found: list[str | None] = []
+        green: str | None = None
+        for line in reversed(self.lines):
+            found.append(green if line.verdict == "red" else None)
+            if line.verdict == "green" and not line.gone:
+                green = line.commit["sha"]
+        return found[::-1]
+
     def column(self, place: int) -> list[Cell | None]:
         """Return one column's cells, newest first."""
         return [line.cells.get(place) for line in self.lines]

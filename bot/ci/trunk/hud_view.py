@@ -82,6 +82,7 @@ class ShownLine:
     markup: Markup  # its cells
     failing: tuple[tuple[str, str], ...]  # names of jobs, and the keys of their columns
     outage: bool
+    green_before: str | None  # where it is red: the newest green commit before it
 
     @property
     def commit(self) -> CommitRow:
@@ -133,8 +134,9 @@ def view(grid: Grid, chosen: Filter, base: str) -> View:
             markup=_markup(at, line, shown, links),
             failing=_failing(grid, line, wanted),
             outage=at in outages,
+            green_before=green,
         )
-        for at, line in enumerate(grid.lines)
+        for at, (line, green) in enumerate(zip(grid.lines, grid.greens_before(), strict=True))
     )
     return View(
         columns=shown,

@@ -57,6 +57,9 @@ async def test_the_example_of_the_document_is_what_the_bot_shows(bot):
         {"c": "O", "n": [2, 2], "job": 2},
     ]
     assert [line["verdict"] for line in body["lines"]] == ["red", "red", "green", "green"]
+    assert [line["green_before"] for line in body["lines"]] == [COMMITS["B"], COMMITS["B"], None, None]
+    _, page = await bot.get(f"/hud/{UPSTREAM}/main")
+    assert f'/{UPSTREAM}/compare/{COMMITS["B"]}...{COMMITS["D"]}"' in page
     assert body["lines"][0]["title"] == "Change D (#68)"
     assert body["lines"][0]["pr"] == 68
     assert body["next"] is None
