@@ -42,6 +42,12 @@ class Failure(Struct, frozen=True, kw_only=True):
     ]
 
 
+class FailureOfDays(Failure, frozen=True, kw_only=True):
+    """A failure, and the jobs it cost day by day."""
+
+    jobs_by_day: Annotated[list[int], Meta(description="each day of the window, the oldest first, in UTC")]
+
+
 class Failures(Answer, frozen=True, kw_only=True):
     """Failures of public repositories by the jobs they cost"""
 
@@ -49,7 +55,7 @@ class Failures(Answer, frozen=True, kw_only=True):
     rate_days: Annotated[int, Meta(description="the window of each `rate`: at most 30")]
     classified_jobs: Annotated[int, Meta(description="failed jobs with a verdict, in the window")]
     named_jobs: Annotated[int, Meta(description="of these: those with a verdict that is not generic or none")]
-    failures: list[Failure]
+    failures: list[FailureOfDays]
 
 
 class FailureDay(Struct, frozen=True, kw_only=True):

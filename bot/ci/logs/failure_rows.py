@@ -161,6 +161,18 @@ async def by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]
     return await tx.rows_as(DayRow, _days(signature).where(days.day >= since).order_by(days.day.desc()))
 
 
+async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range) -> dict[str, list[int]]:
+    """Return by signature how many jobs it cost on each of these days."""
+    sums = ci_signature_day.c
+    query = sa.select(sums.signature, sums.day, sums.jobs).where(
+        sums.signature.in_(signatures), sums.family == PUBLIC, sums.day.between(days.start, days.stop - 1)
+    )
+    found = {signature: [0] * len(days) for signature in signatures}
+    for row in await tx.run(query):
+        found[row.signature][row.day - days.start] = row.jobs
+    return found
+
+
 async def coverage(tx: Transaction, *, since: int) -> Coverage:
     """Return of how many classified jobs the rules say why they failed."""
     verdict = ci_verdict.c

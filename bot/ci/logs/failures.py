@@ -16,6 +16,7 @@ from bot.ci.logs.failure_answers import (
     FailureDay,
     FailureGroup,
     FailureJobRate,
+    FailureOfDays,
     FailureRate,
     Failures,
     FailureSample,
@@ -28,7 +29,7 @@ from bot.core.links import web_url
 from bot.web import parameters
 from bot.web.answers import fill, send
 from bot.web.app_keys import CONTEXT
-from bot.web.charts import chart
+from bot.web.charts import bars, chart
 from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
 
@@ -51,6 +52,7 @@ class _Several(NamedTuple):
 
     days: int
     failures: list[FailureRow]
+    jobs_by_day: dict[str, list[int]]
     coverage: Coverage
     rated_days: int
 
@@ -77,7 +79,10 @@ async def api_failures(request: web.Request) -> web.Response:
             rate_days=found.rated_days,
             classified_jobs=found.coverage["jobs"],
             named_jobs=found.coverage["named"],
-            failures=[_failure(row) for row in found.failures],
+            failures=[
+                fill(FailureOfDays, row, rate=_rate(row), jobs_by_day=found.jobs_by_day[row["signature"]])
+                for row in found.failures
+            ],
         )
     )
 
@@ -89,7 +94,7 @@ async def api_failure(request: web.Request) -> web.Response:
         one = await _one(request, tx)
     return send(
         FailureAnswer(
-            failure=_failure(one.failure),
+            failure=fill(Failure, one.failure, rate=_rate(one.failure)),
             by_day=[fill(FailureDay, row, day=_date(row["day"])) for row in one.by_day],
             rates=[fill(FailureJobRate, row) for row in one.rates],
             began=[fill(FailureBeginning, row) for row in one.began],
@@ -113,7 +118,8 @@ async def failures(request: web.Request) -> web.Response:
     return render(
         request,
         "failures.html",
-        failures=found.failures,
+        failures=[(one, found.jobs_by_day[one["signature"]]) for one in found.failures],
+        bars=bars,
         days=found.days,
         rated_days=found.rated_days,
         windows=parameters.windows(found.days),
@@ -156,13 +162,16 @@ async def failure(request: web.Request) -> web.Response:
 
 async def _found(request: web.Request, tx: Transaction) -> _Several:
     days, name = _days(request), parameters.given(request, "repo")
-    since = tx.now // DAY - days + 1
+    since, today = tx.now // DAY - days + 1, tx.now // DAY
     ids = sorted(await job_reads.visible(request, tx, name)) if name else None
     counted = await request.app[CONTEXT].resource(failure_rates.COUNTS).of(tx, days=days)
     found = await failure_rows.failures(
         tx, since=since, kind=_kind(request) or None, repository_ids=ids, counted=counted, limit=ROWS
     )
-    return _Several(days, found, await failure_rows.coverage(tx, since=since), counted.days)
+    by_day = await failure_rows.jobs_by_day(
+        tx, [row["signature"] for row in found], days=range(since, today + 1)
+    )
+    return _Several(days, found, by_day, await failure_rows.coverage(tx, since=since), counted.days)
 
 
 async def _one(request: web.Request, tx: Transaction) -> _One:
@@ -182,9 +191,9 @@ async def _one(request: web.Request, tx: Transaction) -> _One:
     )
 
 
-def _failure(row: FailureRow) -> Failure:
+def _rate(row: FailureRow) -> FailureRate | None:
     rate = row["rate"]
-    return fill(Failure, row, rate=fill(FailureRate, rate) if rate else None)
+    return fill(FailureRate, rate) if rate else None
 
 
 def _charts(by_day: list[DayRow], today: int) -> list[Chart]:

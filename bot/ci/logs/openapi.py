@@ -57,6 +57,7 @@ OPERATIONS = (
             op.needed(
                 "q", op.Text, f"a regular expression of RE2, at most {search_answers.PATTERN_MOST} characters"
             ),
+            op.whole("run", search_pages.RUN_MOST, "a run; left out: all runs of the commit"),
             op.whole("from", search_rows.LOGS_MOST, "the log to go on with, `next` of an answer", default=1),
         ],
         refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],

@@ -1,4 +1,4 @@
-"""GET /{owner}/{repo}/commit/{sha}/logs?q= and its JSON: lines of all stored logs of a commit that match a pattern."""
+"""GET /{owner}/{repo}/commit/{sha}/logs?q= and its JSON: lines of a commit's or a run's stored logs that match."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from bot.ci.logs.search_rows import SearchableRow
 
 
+RUN_MOST = 2**53  # the largest id of a run
+
+
 class LogSearch(Answer, frozen=True, kw_only=True):
-    """Lines of a commit's logs that match a pattern"""
+    """Lines of a commit's logs, or of a run's, that match a pattern"""
 
     searched: Annotated[int, Meta(description="logs, those before `from` included")]
-    total: Annotated[int, Meta(description="stored logs of the commit")]
+    total: Annotated[int, Meta(description="stored logs of the commit, or of the run")]
     next: Annotated[int | None, Meta(description="the `from` that goes on; null: all were searched")]
     jobs: list[LogHits]
 
@@ -46,6 +49,7 @@ async def _page(request: web.Request) -> web.Response:
         "log_search.html",
         repo=parameters.repo(request),
         sha=_sha(request),
+        run=_run(request),
         total=len(logs),
         pattern=pattern,
         answer=answer,
@@ -85,10 +89,19 @@ async def _logs(request: web.Request) -> list[SearchableRow]:
         theirs: set[int] = set()
         for name in sorted(await search_rows.backends(tx, repo, sha)) if own else ():
             theirs |= await job_reads.visible(request, tx, name)
-        found = await search_rows.searchable(tx, repo, sha, own=own, of_backends=theirs) if own else []
+        found = (
+            await search_rows.searchable(tx, repo, sha, own=own, of_backends=theirs, run_id=_run(request))
+            if own
+            else []
+        )
     if not found:
         raise Rejected(404, "not_found", "no log of that commit may be shown here; it takes the whole SHA")
     return found
+
+
+def _run(request: web.Request) -> int | None:
+    """Return the run whose logs are searched, None for all of the commit."""
+    return parameters.whole(request, "run", default=0, most=RUN_MOST) or None
 
 
 def _sha(request: web.Request) -> str:
@@ -96,7 +109,9 @@ def _sha(request: web.Request) -> str:
 
 
 def _json_url(request: web.Request, pattern: str) -> str:
-    query = parameters.query({"q": pattern, "from": parameters.given(request, "from")})
+    query = parameters.query(
+        {"q": pattern, "run": parameters.given(request, "run"), "from": parameters.given(request, "from")}
+    )
     return f"/api/ci/logs/{parameters.repo(request)}/commit/{_sha(request)}?{query}"
 
 

@@ -37,13 +37,24 @@ async def backends(tx: Transaction, repo: str, sha: str) -> set[str]:
 
 
 async def searchable(
-    tx: Transaction, repo: str, sha: str, *, own: Iterable[int], of_backends: Iterable[int]
+    tx: Transaction,
+    repo: str,
+    sha: str,
+    *,
+    own: Iterable[int],
+    of_backends: Iterable[int],
+    run_id: int | None = None,
 ) -> list[SearchableRow]:
-    """Return the stored logs of a commit, of these repositories and backends, in an order that stays."""
+    """Return the stored logs of a commit, of these repositories and backends, in an order that stays.
+
+    With `run_id` those of that run only.
+    """
     concerned = sa.and_(LOG.repository_id.in_(sorted(own)), LOG.head_sha == sha)
     reported = await logs_of(tx, await reported_for(tx, repo, sha))
     if reported is not None:
         concerned = sa.or_(concerned, sa.and_(LOG.repository_id.in_(sorted(of_backends)), reported))
+    if run_id is not None:
+        concerned = sa.and_(concerned, LOG.run_id == run_id)
     query = (
         sa.select(REPO, LOG.repository_id, LOG.job_id, NAME, JOB.conclusion, LOG.blob, LOG.bytes)
         .add_columns(sa.literal(sha).label("sha"))

@@ -83,7 +83,8 @@ async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     if len(found) > SHOWN:
         lines.append(BlockLine(text="and more"))
     if found and (sha := await failed_jobs.commit_of_run(tx, subject.repository_id, subject.run_id)):
-        lines.append(_search(subject.repo, sha))
+        url = f"/{subject.repo}/commit/{sha}/logs?run={subject.run_id}"
+        lines.append(BlockLine(text="search the logs of this run", url=url))
     return [Block(heading=HEADING, lines=tuple(lines))] if lines else []
 
 

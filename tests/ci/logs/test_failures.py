@@ -25,6 +25,8 @@ async def test_failures_that_are_the_same_stand_together(bot, logs):
     _, answer = await bot.get("/api/ci/failures")
     assert next((one["title"], one["jobs"], one["prs"]) for one in answer["failures"]) == ("make: all", 2, 2)
     assert (answer["classified_jobs"], answer["named_jobs"]) == (3, 3)
+    assert [one["jobs_by_day"] for one in answer["failures"]] == [[0] * 13 + [2], [0] * 13 + [1]]
+    assert 'aria-label="jobs by day, the last 14 days: 0, ' in page
     signature = answer["failures"][0]["signature"]
     _, answer = await bot.get(f"/api/ci/failures/{signature}")
     assert [day["jobs"] for day in answer["by_day"]] == [2]

@@ -58,9 +58,24 @@ async def test_lines_that_match_in_all_logs_of_a_commit(bot, commit):
 
 
 async def test_the_commit_and_its_runs_lead_to_the_search(bot, commit):
-    for path in (f"commit/{commit.head_sha}", f"run/{commit.id}"):
+    search = f"/{UPSTREAM}/commit/{commit.head_sha}/logs"
+    for path, to in ((f"commit/{commit.head_sha}", search), (f"run/{commit.id}", f"{search}?run={commit.id}")):
         _, page = await bot.get(f"/{UPSTREAM}/{path}")
-        assert f'href="/{UPSTREAM}/commit/{commit.head_sha}/logs"' in page
+        assert f'href="{to}"' in page
+
+
+async def test_the_logs_of_one_run_alone(bot, github, logs, commit):
+    other = await github.start_run(UPSTREAM, head_sha=commit.head_sha, event="pull_request", head_branch="topic")
+    job = await github.start_job(other, "lint")
+    await github.finish_job(job, "failure", log=f"{AT}boom elsewhere\n")
+    await bot.settle(horizon=15)
+    assert len((await bot.get(json_of(commit, "boom")))[1]["jobs"]) == 4
+    _, answer = await bot.get(json_of(commit, "boom", f"&run={other.id}"))
+    assert (answer["total"], [one["job_id"] for one in answer["jobs"]]) == (1, [job.id])
+    _, page = await bot.get(f"/{UPSTREAM}/commit/{commit.head_sha}/logs?q=boom&run={other.id}")
+    assert f'name="run" value="{other.id}"' in page
+    assert "searched 1 of 1 log" in page
+    assert (await bot.get(json_of(commit, "boom", "&run=77")))[0] == 404
 
 
 async def test_twenty_lines_of_a_job(bot, commit):
