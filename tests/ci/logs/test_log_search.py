@@ -59,13 +59,18 @@ async def test_lines_that_match_in_all_logs_of_a_commit(bot, commit):
 
 async def test_the_commit_and_its_runs_lead_to_the_search(bot, commit):
     search = f"/{UPSTREAM}/commit/{commit.head_sha}/logs"
-    for path, to in ((f"commit/{commit.head_sha}", search), (f"run/{commit.id}", f"{search}?run={commit.id}")):
+    for path, to in (
+        (f"commit/{commit.head_sha}", search),
+        (f"run/{commit.id}", f"{search}?run={commit.id}"),
+    ):
         _, page = await bot.get(f"/{UPSTREAM}/{path}")
         assert f'href="{to}"' in page
 
 
 async def test_the_logs_of_one_run_alone(bot, github, logs, commit):
-    other = await github.start_run(UPSTREAM, head_sha=commit.head_sha, event="pull_request", head_branch="topic")
+    other = await github.start_run(
+        UPSTREAM, head_sha=commit.head_sha, event="pull_request", head_branch="topic"
+    )
     job = await github.start_job(other, "lint")
     await github.finish_job(job, "failure", log=f"{AT}boom elsewhere\n")
     await bot.settle(horizon=15)

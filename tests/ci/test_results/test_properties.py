@@ -70,7 +70,6 @@ async def test_a_test_at_its_time_limit_timed_out_and_counts_as_failed(bot, gith
     assert [row["failures"] for row in await bot.rows("test_summary")] == [1]
 
 
-@SQLITE
 @pytest.mark.parametrize(
     ("attributes", "child", "outcome"),
     [
