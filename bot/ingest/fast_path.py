@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 PATH = "/api/github/webhooks"
 HEADER = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
-HEAD = re.compile(rb"POST " + PATH.encode() + rb" HTTP/1\.1(?:" + HEADER + rb"){1,100}")
+START = f"POST {PATH} ".encode()
+HEAD = re.compile(START + rb"HTTP/1\.1(?:" + HEADER + rb"){1,100}")
 LONGEST = 8_000  # bytes of a head; aiohttp refuses longer lines
-# of these something else would follow than a body that is taken as it is, or an answer and the next request
+# headers that change how the body is read, or what follows the answer
 SPECIAL = ("Transfer-Encoding", "Content-Encoding", "Expect", "Upgrade", "Trailer")
 STATUS = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
 
@@ -55,7 +56,7 @@ class FastPath:
 
     def __call__(self, data: bytes) -> Taken | None:
         """Begin to store the delivery that these bytes are; None where aiohttp has to look at them."""
-        if not data.startswith(b"POST /api/github/webhooks ") or len(data) > SMALL or traces.enabled():
+        if not data.startswith(START) or len(data) > SMALL or traces.enabled():
             return None
         began = time.perf_counter()
         head, _, body = data.partition(b"\r\n\r\n")

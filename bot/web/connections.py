@@ -172,7 +172,8 @@ class Connection(web.RequestHandler):
         if self._too_early:
             data, self._too_early = self._too_early, b""
             self._reader.resume_reading()
-            self.data_received(data)
+            if not self._serve(data):  # not handed over, which would drop what is still to be sent
+                self._leave_to_aiohttp(data)
 
     def _close_when_idle(self) -> None:
         """Close the connection once it has been idle for too long, unless aiohttp watches it."""

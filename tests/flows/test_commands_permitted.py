@@ -11,7 +11,7 @@ from tests.flows.commanded import AUTHOR, ON_CALL, STRANGER, WRITER, dispatched_
 from tests.harness import L4, UPSTREAM
 from tests.serving import SQLITE
 
-pytestmark = SQLITE  # what is said and when: the databases have tests of their own
+pytestmark = SQLITE  # about words and their order, which do not depend on the database
 
 
 @pytest.fixture

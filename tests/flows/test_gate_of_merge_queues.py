@@ -40,7 +40,7 @@ async def test_on_a_merge_queues_commit_it_repeats_the_verdict_of_the_pull_reque
     assert gate(bot, queued) == gate(bot, pull.head_sha) == ("success", "1 blocking backend passed")
 
 
-async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_anew(bot, github, pull, queued):
+async def test_all_checks_run_again_on_a_merge_queues_commit_writes_its_gate_again(bot, github, pull, queued):
     await finish(bot, github, L4)
     await bot.send("merge_group", group(github.state.repo(UPSTREAM), queued, pull.number))
     await bot.settle()

@@ -59,10 +59,10 @@ class Reported(NamedTuple):
     """The runs that backends reported for a commit of upstream."""
 
     repos: frozenset[str]  # in lower case
-    runs: tuple[RunKey, ...]
+    runs: tuple[AttemptKey, ...]
 
 
-RunKey = tuple[str, int]  # id and attempt
+AttemptKey = tuple[str, int]  # id and attempt
 
 
 async def on_commit(
@@ -100,7 +100,7 @@ async def of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[Fa
 
 
 async def by_backend(
-    tx: Transaction, runs: Mapping[str, Collection[RunKey]], *, limit: int
+    tx: Transaction, runs: Mapping[str, Collection[AttemptKey]], *, limit: int
 ) -> dict[str, list[FailedJob]]:
     """Return the verdicts on jobs of backends' reported runs, by backend in lower case, so many of each.
 
