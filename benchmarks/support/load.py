@@ -128,7 +128,7 @@ class Load:
         self.statuses: dict[str, int] = {}
         self.latencies: list[float] = []
         self.errors = 0
-        self.open: set = set()
+        self.ended: set = set()  # transports: one may be gone before the last is there
 
     def took(self, status: bytes, seconds: float) -> None:
         name = status.decode()
@@ -137,8 +137,8 @@ class Load:
 
     def closed(self, transport) -> None:
         transport.close()
-        self.open.discard(transport)
-        if not self.open and not self.done.done():
+        self.ended.add(transport)
+        if len(self.ended) == self.connections and not self.done.done():
             self.done.set_result(None)
 
     async def run(self, host: str, port: int) -> dict:
@@ -147,10 +147,7 @@ class Load:
         self.end = time.perf_counter() + self.seconds
         began, used = time.perf_counter(), time.process_time()
         for number in range(self.connections):
-            transport, _ = await loop.create_connection(
-                lambda turn=number: Connection(self, turn), host, port
-            )
-            self.open.add(transport)
+            await loop.create_connection(lambda turn=number: Connection(self, turn), host, port)
         await asyncio.wait_for(self.done, self.seconds + 60)
         took = time.perf_counter() - began
         ordered = sorted(self.latencies) or [0.0]
