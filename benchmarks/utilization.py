@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aiohttp
+import msgspec
 import sqlalchemy as sa
 import uvloop
 
@@ -32,6 +33,7 @@ from bot.app import make_context
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
+from bot.ci.utilization.parsed import ParsedUsage
 from bot.ci.utilization.sums import Sums, keys_of
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.core import log_output
@@ -133,8 +135,9 @@ async def fill(context, folder: Path) -> None:
         repository_id=1, repo=UPSTREAM, source="artifact", kind="usage", object_id=1, run_id=9, run_attempt=1,
         job_id=77, name="usage-log", head_sha="a" * 40, trusted=True, private=False, size=1, sha256="",
     )  # fmt: skip
-    await store_usage.store(context, fetched, (folder / "answer").read_bytes(), "util/1")
+    log = msgspec.msgpack.decode((folder / "answer").read_bytes(), type=ParsedUsage)
     async with context.store.transaction() as tx:
+        await store_usage.store(tx, context, fetched, log, "util/1")
         (stored,) = await tx.rows(sa.select(utilization_job))
         rows = [row for back in range(DAYS) for row in sums_of(stored, now // DAY - back)]
         merged = {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import msgspec
-
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parsing import Given
 from bot.ci.collect.receiving import Fetched
@@ -63,7 +61,7 @@ async def _read(bot, number, log):
         key = f"util/{number}" if series.exists() else None
         if key:
             await bot.context.resource(BLOBS).put(key, series.read_bytes())
-    return msgspec.msgpack.encode(answer), key
+    return answer, key
 
 
 async def _job(bot, github, repo, identifier, name, run, ended):
@@ -89,4 +87,5 @@ async def _stored(bot, github, repo, job, run, read, *, trusted):
         run_attempt=1, job_id=job, name=f"usage-log_{job}", head_sha="ab" * 20, trusted=trusted, private=False, size=0,
         sha256="",
     )  # fmt: skip
-    await store_usage.store(bot.context, fetched, *read)
+    async with bot.context.store.transaction() as tx:
+        await store_usage.store(tx, bot.context, fetched, *read)

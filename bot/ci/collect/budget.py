@@ -1,11 +1,16 @@
 """The read budget of an account's installation: calls and bytes an hour, shared by all processes.
 
 A bucket each that fills steadily, so that collecting leaves most of GitHub's limit to check runs and comments. Bytes
-are paid for afterwards: no file's size is certain before it is here.
+are counted afterwards: no file's size is certain before it is here. A process takes calls a hundredth of an hour's
+budget at a time and counts bytes every ten seconds, so that hardly any fetch costs a transaction of its own. When it
+ends it gives back what is left; a crash loses that.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
@@ -13,7 +18,8 @@ import sqlalchemy as sa
 
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.tables import ci_budget
-from bot.core.errors import OverBudget
+from bot.core.errors import OverBudget, StoreUnavailable
+from bot.core.resources import Resource
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 
 HOUR, MINUTE = 3_600_000, 60_000  # milliseconds
 BURST = 6  # a bucket holds a sixth of an hour's budget
+PARTS = 100  # of an hour's budget: so much is taken at once
+SELDOM = 10_000  # milliseconds between two counts of bytes
 LEAST_WAIT = 60.0  # seconds: thousands of tasks may wait, and each look costs two transactions
 
 
@@ -51,6 +59,10 @@ class Bucket:
         for_bytes = max(1 - self.bytes, 0) * 3600 / limits.ci_bytes_per_hour
         return max(for_call, for_bytes, LEAST_WAIT)
 
+    def at_once(self, limits: CollectSettings) -> int:
+        """Return how many calls a process takes when one may be made."""
+        return max(min(int(self.calls), limits.ci_calls_per_hour // PARTS), 1)
+
     def spend(self, *, calls: int = 0, size: int = 0) -> None:
         """Take calls or bytes out."""
         self.calls -= calls
@@ -73,25 +85,81 @@ class _BudgetRow(TypedDict):
     minutes: dict[str, list[float]]
 
 
+@dataclass(kw_only=True)
+class _Held:
+    """What this process holds of an account's budget."""
+
+    calls: int = 0  # taken from the bucket, not made yet
+    bytes: int = 0  # downloaded, not counted yet
+    counted_at: int = 0  # epoch milliseconds
+    taking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Budgets:
+    """What this process holds of the accounts' budgets."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._held: dict[str, _Held] = defaultdict(_Held)
+
+    async def spend_call(self, account: str) -> None:
+        """Count a call to GitHub; raises OverBudget when there is none to spare."""
+        held = self._held[account]
+        async with held.taking:
+            if not held.calls and (wait := await self._settle(account, held, take=True)):
+                raise OverBudget(f"the budget for collecting from {account} is used up", after=wait)
+            held.calls -= 1
+
+    async def spend_bytes(self, account: str, size: int) -> None:
+        """Count downloaded bytes."""
+        held = self._held[account]
+        held.bytes += size
+        many = held.bytes >= self._limits.ci_bytes_per_hour / PARTS
+        if many or self._context.clock.now() >= held.counted_at + SELDOM:
+            await self._settle(account, held)
+
+    async def close(self) -> None:
+        """Give back the calls that were not made, and count the bytes that came."""
+        with contextlib.suppress(StoreUnavailable):
+            for account, held in self._held.items():
+                if held.calls or held.bytes:
+                    await self._settle(account, held, back=held.calls)
+
+    @property
+    def _limits(self) -> CollectSettings:
+        return self._context.settings.of(CollectSettings)
+
+    async def _settle(self, account: str, held: _Held, *, back: int = 0, take: bool = False) -> float:
+        """Count what came, give calls back or take some; returns the seconds to wait where there are none."""
+        size, held.bytes = held.bytes, 0
+        wait, taken = 0.0, 0
+        try:
+            async with self._context.store.transaction() as tx:
+                bucket = await _locked(tx, account, self._limits)
+                bucket.spend(calls=-back, size=size)
+                if take and not (wait := bucket.wait(self._limits)):
+                    taken = bucket.at_once(self._limits)
+                    bucket.spend(calls=taken)
+                await _store(tx, account, bucket)
+        except BaseException:
+            held.bytes += size
+            raise
+        held.calls += taken - back
+        held.counted_at = self._context.clock.now()
+        return wait
+
+
+BUDGETS = Resource("budgets", Budgets)
+
+
 async def spend_call(context: Context, repo: str) -> None:
     """Count a call to GitHub about a repository; raises OverBudget when there is none to spare."""
-    limits = context.settings.of(CollectSettings)
-    async with context.store.transaction() as tx:
-        bucket = await _locked(tx, repo, limits)
-        wait = bucket.wait(limits)
-        if not wait:
-            bucket.spend(calls=1)
-            await _store(tx, repo, bucket)
-    if wait:
-        raise OverBudget(f"the budget for collecting from {_account(repo)} is used up", after=wait)
+    await context.resource(BUDGETS).spend_call(_account(repo))
 
 
 async def spend_bytes(context: Context, repo: str, size: int) -> None:
     """Count downloaded bytes."""
-    async with context.store.transaction() as tx:
-        bucket = await _locked(tx, repo, context.settings.of(CollectSettings))
-        bucket.spend(size=size)
-        await _store(tx, repo, bucket)
+    await context.resource(BUDGETS).spend_bytes(_account(repo), size)
 
 
 async def last_hour(tx: Transaction) -> dict[str, tuple[int, int]]:
@@ -111,12 +179,12 @@ def _account(repo: str) -> str:
     return repo.partition("/")[0].casefold()  # an account has one installation
 
 
-async def _locked(tx: Transaction, repo: str, limits: CollectSettings) -> Bucket:
-    query = sa.select(ci_budget).where(ci_budget.c.account == _account(repo)).with_for_update()
+async def _locked(tx: Transaction, account: str, limits: CollectSettings) -> Bucket:
+    query = sa.select(ci_budget).where(ci_budget.c.account == account).with_for_update()
     row = await tx.row_as(_BudgetRow, query)
     if row is None:
         calls, size = capacity(limits)
-        full = {"account": _account(repo), "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
+        full = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
         await tx.run(tx.insert(ci_budget).values(full).on_conflict_do_nothing())
         row = await tx.row_as(_BudgetRow, query)
     assert row is not None
@@ -125,6 +193,6 @@ async def _locked(tx: Transaction, repo: str, limits: CollectSettings) -> Bucket
     return bucket
 
 
-async def _store(tx: Transaction, repo: str, bucket: Bucket) -> None:
+async def _store(tx: Transaction, account: str, bucket: Bucket) -> None:
     values = {"calls": bucket.calls, "bytes": bucket.bytes, "at": bucket.at, "minutes": bucket.minutes}
-    await tx.run(sa.update(ci_budget).where(ci_budget.c.account == _account(repo)).values(values))
+    await tx.run(sa.update(ci_budget).where(ci_budget.c.account == account).values(values))

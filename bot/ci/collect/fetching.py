@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
 import structlog
 
 from bot.ci.collect import budget, ranged_zip, rows
@@ -158,15 +159,22 @@ async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader,
     blob = wanted.blob if paths["blob"].exists() else None
     if blob:
         await context.resource(BLOBS).put(blob, paths["blob"])
-    await receiver.store(context, fetched, paths["answer"].read_bytes(), blob)
+    answer = msgspec.msgpack.decode(paths["answer"].read_bytes(), type=receiver.answer)
     done = State.STORED if fetched.kind == "log" else State.PARSED
-    await end(context, row, done, None, blob=blob, **known)
+    async with context.store.transaction() as tx:
+        await receiver.store(tx, context, fetched, answer, blob)
+        await rows.settle(tx, row, done, error=None, blob=blob, **known)
+    _ended(row, done, None)
 
 
 async def end(context: Context, row: FetchRow, state: State, reason: str | None, **values: object) -> None:
     """Settle a fetch."""
     async with context.store.transaction() as tx:
         await rows.settle(tx, row, state, error=reason and clean(reason)[:500], **values)
+    _ended(row, state, reason)
+
+
+def _ended(row: FetchRow, state: State, reason: str | None) -> None:
     metrics.CI_FETCHES.labels(row["kind"], state.value).inc()
     log.debug("fetched", kind=row["kind"], id=row["object_id"], state=state.value, reason=reason)
 

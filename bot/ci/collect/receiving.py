@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bot.context import Context
+    from bot.db.transaction import Transaction
 
 MIB = 1024 * 1024
 
@@ -47,12 +48,13 @@ async def no_options(_context: Context, _fetched: Fetched) -> Any:
 class Receiver:
     """How the files of one kind are parsed and stored.
 
-    `store(context, fetched, answer, blob)` writes rows by natural keys, a few hundred in one transaction: it is run
-    again when the process ends before the file counts as parsed. `answer` is MessagePack; `blob` names what the parser
-    wrote, None where it wrote nothing.
+    `store(tx, context, fetched, answer, blob)` writes rows by natural keys, at most a few hundred, in the transaction
+    in which the file counts as parsed. `answer` is what the parser returned; `blob` names what it wrote, None where it
+    wrote nothing.
     """
 
-    store: Callable[[Context, Fetched, bytes, str | None], Awaitable[None]]
+    store: Callable[[Transaction, Context, Fetched, Any, str | None], Awaitable[None]]
+    answer: Any = Any  # the type of what the parser returns, as msgspec decodes it
     options: Callable[[Context, Fetched], Awaitable[Any]] = no_options
     most_written: int = 64 * MIB  # bytes of the answer, and of the blob
     members: tuple[str, ...] = ()  # globs of the members the parser reads; empty: all of them

@@ -50,29 +50,29 @@ async def options(context: Context, fetched: Fetched) -> Any:
     return msgspec.to_builtins(Options(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
 
 
-async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | None) -> None:
+async def store(
+    tx: Transaction, context: Context, fetched: Fetched, parsed: ParsedLog, blob: str | None
+) -> None:
     """Write what was found in a log."""
-    parsed = msgspec.msgpack.decode(answer, type=ParsedLog)
-    async with context.store.transaction() as tx:
-        job = await rows.job(tx, fetched.repository_id, fetched.object_id)
-        await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
-        if not parsed.verdicts:
-            return
-        private = fetched.private or await visibility.is_private(tx, fetched.repository_id)
-        whose = rows.family(fetched.repository_id, private=private)
-        at = (job and job["completed_at"]) or tx.now
-        common = {
-            "repository_id": fetched.repository_id,
-            "job_id": fetched.object_id,
-            "family": whose,
-            "trusted": fetched.trusted,
-            "change": None if fetched.trusted else await _change(tx, fetched, job),
-            "at": at,
-            "day": at // rows.DAY,
-        }
-        if parsed.verdicts[0].ruleset != (await _rules(tx, context.settings, fetched, job)).digest:
-            raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
-        await _write(tx, common, parsed.verdicts)
+    job = await rows.job(tx, fetched.repository_id, fetched.object_id)
+    await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
+    if not parsed.verdicts:
+        return
+    private = fetched.private or await visibility.is_private(tx, fetched.repository_id)
+    whose = rows.family(fetched.repository_id, private=private)
+    at = (job and job["completed_at"]) or tx.now
+    common = {
+        "repository_id": fetched.repository_id,
+        "job_id": fetched.object_id,
+        "family": whose,
+        "trusted": fetched.trusted,
+        "change": None if fetched.trusted else await _change(tx, fetched, job),
+        "at": at,
+        "day": at // rows.DAY,
+    }
+    if parsed.verdicts[0].ruleset != (await _rules(tx, context.settings, fetched, job)).digest:
+        raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
+    await _write(tx, common, parsed.verdicts)
     metrics.VERDICTS.labels(parsed.verdicts[0].kind).inc()
 
 
@@ -166,4 +166,4 @@ async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None)
     return f"{(run and run['head_repository_id']) or fetched.repository_id}:{branch}"
 
 
-RECEIVER = Receiver(store=store, options=options, most_written=600 * MIB, blob_prefix="log")
+RECEIVER = Receiver(store=store, answer=ParsedLog, options=options, most_written=600 * MIB, blob_prefix="log")

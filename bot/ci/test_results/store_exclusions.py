@@ -6,7 +6,6 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING
 
-import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import Receiver
@@ -29,7 +28,9 @@ EXCLUSION, SUMMARY = test_exclusion.c, test_summary.c
 KEY = [EXCLUSION[name] for name in JOB_KEY]
 
 
-async def store(context: Context, fetched: Fetched, answer: bytes, _blob: str | None) -> None:
+async def store(
+    tx: Transaction, _context: Context, fetched: Fetched, found: LeftOut, _blob: str | None
+) -> None:
     """Note what a job left out; of files that belong to no job, nobody could say which tests are missed."""
     if fetched.job_id is None:
         return
@@ -40,10 +41,8 @@ async def store(context: Context, fetched: Fetched, answer: bytes, _blob: str | 
         "job_id": fetched.job_id,
         "object_id": fetched.object_id,
     }
-    async with context.store.transaction() as tx:
-        values = {"files": msgspec.msgpack.decode(answer, type=LeftOut).files, "received_at": tx.now}
-        insert = tx.insert(test_exclusion).values(row | values)
-        await tx.run(insert.on_conflict_do_update(index_elements=list(row), set_=values))
+    values = {"files": found.files, "received_at": tx.now}
+    await tx.upsert(test_exclusion, [row | values], replaced=list(values))
 
 
 async def files_of(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[str]:
@@ -85,4 +84,4 @@ async def usual_tests(
     return round(median(counts)) if counts else 0
 
 
-RECEIVER = Receiver(store=store, members=EXCLUSIONS)
+RECEIVER = Receiver(store=store, answer=LeftOut, members=EXCLUSIONS)

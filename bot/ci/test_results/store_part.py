@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect import rows as collect_rows
@@ -33,24 +32,24 @@ async def options(_context: Context, fetched: Fetched) -> Any:
     return {"name": "report.jsonl" if fetched.kind == "runreport" else "report.xml"}
 
 
-async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | None) -> None:
+async def store(
+    tx: Transaction, _context: Context, fetched: Fetched, stored: Stored, blob: str | None
+) -> None:
     """Note a part of a job, in place of what was noted of the same artifact."""
-    stored = msgspec.msgpack.decode(answer, type=Stored)
-    async with context.store.transaction() as tx:
-        key = await _key(tx, fetched, stored)
-        values = {
-            "kind": fetched.kind,
-            "name": fetched.name,
-            "blob": blob,
-            "unreadable": [{"member": member, "reason": reason} for member, reason in stored.unreadable],
-            "received_at": tx.now,
-        }
-        c = test_part.c
-        elsewhere = (c.repository_id == key.repository_id, c.object_id == fetched.object_id)
-        await tx.run(sa.delete(test_part).where(*elsewhere, sa.not_(of_job(test_part, key))))
-        row = key._asdict() | {"object_id": fetched.object_id} | values
-        await tx.upsert(test_part, [row], replaced=list(values))
-        request(tx, key)
+    key = await _key(tx, fetched, stored)
+    values = {
+        "kind": fetched.kind,
+        "name": fetched.name,
+        "blob": blob,
+        "unreadable": [{"member": member, "reason": reason} for member, reason in stored.unreadable],
+        "received_at": tx.now,
+    }
+    c = test_part.c
+    elsewhere = (c.repository_id == key.repository_id, c.object_id == fetched.object_id)
+    await tx.run(sa.delete(test_part).where(*elsewhere, sa.not_(of_job(test_part, key))))
+    row = key._asdict() | {"object_id": fetched.object_id} | values
+    await tx.upsert(test_part, [row], replaced=list(values))
+    request(tx, key)
 
 
 def request(tx: Transaction, key: JobKey) -> None:
@@ -102,4 +101,6 @@ def _number(*texts: str) -> int:
     return (int.from_bytes(digest[:6], "big") >> 1) + 1
 
 
-RECEIVER = Receiver(store=store, options=options, most_written=PART_MOST, blob_prefix="results")
+RECEIVER = Receiver(
+    store=store, answer=Stored, options=options, most_written=PART_MOST, blob_prefix="results"
+)

@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from bot.ci.utilization.origin import Origin
     from bot.ci.utilization.rows import JobRow
     from bot.context import Context
+    from bot.db.transaction import Transaction
 
 OOM = 95  # percent of memory
 NOTHING = encoded(packed([Histogram.of(())] * len(METRICS)), len(METRICS))
 
 
-async def store(context: Context, fetched: Fetched, answer: bytes, blob: str | None) -> None:
+async def store(
+    tx: Transaction, _context: Context, fetched: Fetched, log: ParsedUsage, blob: str | None
+) -> None:
     """Write what a log comes to, and count it in the sums of its day in place of what was counted before."""
-    log = msgspec.msgpack.decode(answer, type=ParsedUsage)
     if log.status == "absent":
         return
-    async with context.store.transaction() as tx:
-        whose = await origin.find(tx, fetched, log)
-        before = await rows.held(tx, whose.key)
-        found = _row(fetched, log, whose, blob, now=tx.now)
-        after = claims.preferred(before, found)
-        if after != before:
-            await rows.put(tx, after)
-            await day_rows.replace(tx, before, after)
+    whose = await origin.find(tx, fetched, log)
+    before = await rows.held(tx, whose.key)
+    found = _row(fetched, log, whose, blob, now=tx.now)
+    after = claims.preferred(before, found)
+    if after != before:
+        await rows.put(tx, after)
+        await day_rows.replace(tx, before, after)
 
 
 def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *, now: int) -> JobRow:
@@ -83,4 +84,6 @@ def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *,
     return found
 
 
-RECEIVER = Receiver(store=store, most_written=64 * MIB, members=("*usage_log.txt",), blob_prefix="util")
+RECEIVER = Receiver(
+    store=store, answer=ParsedUsage, most_written=64 * MIB, members=("*usage_log.txt",), blob_prefix="util"
+)

@@ -31,15 +31,13 @@ def junit(given):
     return found
 """
 RECEIVERS = """
-import msgspec
-
 from bot.ci.collect.receiving import Receiver
 
 received = []
 
 
-async def store(context, fetched, answer, blob):
-    received.append((fetched, msgspec.msgpack.decode(answer), blob))
+async def store(tx, context, fetched, answer, blob):
+    received.append((fetched, answer, blob))
 
 
 LOG = Receiver(store=store)
