@@ -48,10 +48,11 @@ def failing(jobs: int, size: int) -> Iterator[tuple[subprocess.Popen, dict]]:
         process.wait()
 
 
-def started(folder: str, github: dict, *, cores: int, collects: bool) -> Bot:
+def started(folder: str, github: dict, options: argparse.Namespace, *, collects: bool) -> Bot:
     """`ootbot serve` with the GitHub of this round."""
     return Bot(
-        folder, processes=1, core=0 if cores == 1 else None, APP_ID=github["app_id"], PRIVATE_KEY=github["key"],
+        folder, processes=options.processes, core=0 if options.cores == 1 else None,
+        APP_ID=github["app_id"], PRIVATE_KEY=github["key"],
         UPSTREAM_REPO=REPO, GITHUB_API_URL=github["api_url"], CI="upstream" if collects else "off",
         CI_CALLS_PER_HOUR=10**6, CI_BYTES_PER_HOUR="1TiB",
     )  # fmt: skip
@@ -63,7 +64,7 @@ def measured(options, requests: list[bytes], *, collects: bool) -> dict:
     with (
         tempfile.TemporaryDirectory() as folder,
         failing(options.jobs, size) as (process, github),
-        started(folder, github, cores=options.cores, collects=collects) as bot,
+        started(folder, github, options, collects=collects) as bot,
     ):
         began = time.monotonic()
         process.stdin.write(f"{bot.url}{WEBHOOKS}\n")
@@ -95,6 +96,7 @@ def main() -> None:
     parser.add_argument(
         "--cores", type=int, choices=(1, 2), default=2, help="of the bot and its parser child"
     )
+    parser.add_argument("--processes", type=int, help="by default as many as `ootbot serve` starts")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rounds: dict[bool, list[dict]] = {False: [], True: []}
