@@ -96,7 +96,9 @@ async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Foun
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
     await failure_kind.of_job(tx, repository_id, job_id)
     first = found[0]
-    await failing_lines.write(tx, repository_id, job_id, signature=first["signature"], line=first["line"])
+    await failing_lines.write(
+        tx, repository_id, job_id, kind=first["kind"], signature=first["signature"], line=first["line"]
+    )
 
 
 async def _rules(

@@ -35,6 +35,7 @@ class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     job: int | str | None = None
     line: str | None = None
     sig: str | None = None
+    kind: Annotated[str, Meta(description="what its log says: infra, test, ...")] | None = None
     tests: Annotated[int, Meta(description="how many tests failed")] | None = None
     flake: Annotated[bool, Meta(description="whether it failed alone, between passes")] = False
 
@@ -146,7 +147,7 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Ra
     for key, place in places.items():
         if (cell := found.get(key)) is None:
             continue
-        told = cell.line or cell.signature or cell.count or cell.tests_failed
+        told = cell.line or cell.signature or cell.count or cell.tests_failed or cell.kind
         if cell.character == SUCCESS and type(cell.job) is int and not told:
             parts.append(f'"{place}":{{"c":"O","job":{cell.job}}}')
             continue
@@ -156,6 +157,7 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Ra
             job=cell.job,
             line=cell.line,
             sig=cell.signature,
+            kind=cell.kind,
             tests=cell.tests_failed,
             flake=key in lone,
         )

@@ -46,6 +46,7 @@ _CHARACTERS = {
     "action_required": FAILURE, "queued": QUEUED, "pending": PENDING, "neutral": NEUTRAL, "skipped": SKIPPED,
     "cancelled": CANCELLED,
 }  # fmt: skip
+INFRA = "infra"  # the kind of failure that is not the code's
 TESTS_MOST = 20  # that failed, of a cell
 _EVIDENCE = frozenset(("failure", "timed_out"))
 
@@ -68,6 +69,7 @@ class Run:
     signature: str | None = None  # of that failure
     tests_failed: int | None = None  # where its test results were read
     failed_tests: str | None = None  # some of these: see `failed_tests`
+    failure_kind: str | None = None  # infra, test, ..., where its log was read
     url: str | None = None  # where a backend's job is shown
 
     @property
@@ -107,6 +109,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     signature: str | None = None  # of that failure
     tests_failed: int | None = None  # in that run; of several shards in all that failed
     failed_tests: str | None = None  # some of these: see `failed_tests`
+    kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
 
     @property
     def passed(self) -> bool:
@@ -117,6 +120,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     def broken(self) -> bool:
         """Whether it failed or timed out."""
         return self.character in FAILED
+
+    @property
+    def infra(self) -> bool:
+        """Whether it failed, and nothing but the infrastructure is known to be why."""
+        return self.kind == INFRA and self.broken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,6 +170,7 @@ def details(runs: Iterable[Run]) -> Details:
             count=(len(alike), len(shards)),
             tests_failed=sum(counts) if counts else None,
             failed_tests=joined_tests(each.cell.failed_tests for each in alike),
+            kind=_agreed(each.cell.kind for each in shards if each.cell.broken),
         ),
         runs=(first.runs[0], *sorted(others, key=_detail_order)),
     )
@@ -183,8 +192,15 @@ def _of_one(runs: Sequence[Run]) -> Details:
         completed_at=decisive.completed_at,
         tests_failed=told.tests_failed,
         failed_tests=told.failed_tests,
+        kind=_agreed(run.failure_kind for run in runs if _CHARACTERS.get(run.outcome) in FAILED),
     )
     return Details(cell=made, runs=(decisive, *others))
+
+
+def _agreed(kinds: Iterable[str | None]) -> str | None:
+    """Return the kind that all failures have; a failure without a log may be of any."""
+    found = set(kinds)
+    return found.pop() if len(found) == 1 else None
 
 
 def _outcome(status: str, conclusion: str) -> str:

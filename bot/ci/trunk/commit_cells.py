@@ -97,6 +97,7 @@ def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
         signature=row.signature,
         tests_failed=row.tests_failed,
         failed_tests=row.failed_tests,
+        failure_kind=row.failure_kind,
     )
 
 
@@ -157,4 +158,5 @@ def _cell(runs: Sequence[CellRow]) -> Cell:
         signature=newest.signature,
         tests_failed=newest.tests_failed,
         failed_tests=newest.failed_tests,
+        kind=newest.failure_kind,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,10 +12,12 @@ from bot.oot.statistics import histogram
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Grid, Line
     from bot.ci.trunk.settings import NamedPatterns
 
 NOTHING = " "  # a commit without a cell
+UNREAD = "unread"  # in place of the kind of a failure whose log was not read
 
 
 class RunTimes(NamedTuple):
@@ -24,6 +26,8 @@ class RunTimes(NamedTuple):
     head_sha: str
     attempt: int
     cancelled: bool
+    failed: bool
+    failure_kind: str | None
     queued_at: int | None
     started_at: int | None
     completed_at: int | None
@@ -46,7 +50,7 @@ class RunTimes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnDay:
-    """What a column showed on the commits of a day, oldest first."""
+    """What a column showed on the commits of a day, oldest first; a failure of the infrastructure in lower case."""
 
     name: str
     workflow: str
@@ -66,6 +70,7 @@ class LineSums:
     flaky: int
     cancelled_seconds: int
     seconds: Mapping[str, int]  # of all runs, by runner label
+    failures: Mapping[str, int]  # of all runs, by their kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +87,7 @@ def column_days(grid: Grid) -> list[ColumnDay]:
     """Return each column's characters; the grid has the commits of one day."""
     found = []
     for place, column in enumerate(grid.columns):
-        cells = "".join(cell.character if cell else NOTHING for cell in reversed(grid.column(place)))
+        cells = "".join(map(_character, reversed(grid.column(place))))
         found.append(ColumnDay(name=column.name, workflow=column.workflow, cells=cells))
     return found
 
@@ -113,6 +118,12 @@ def runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> list[Runne
     ]
 
 
+def _character(cell: Cell | None) -> str:
+    if cell is None:
+        return NOTHING
+    return cell.character.lower() if cell.infra else cell.character
+
+
 def _line(grid: Grid, line: Line, runs: Sequence[RunTimes], runners: NamedPatterns) -> LineSums:
     began = min((run.queued_at for run in runs if run.queued_at is not None), default=None)
     failed = [
@@ -123,6 +134,7 @@ def _line(grid: Grid, line: Line, runs: Sequence[RunTimes], runners: NamedPatter
     seconds: defaultdict[str, int] = defaultdict(int)
     for run in runs:
         seconds[runner_labels.counted(run.runner_label, runners)] += run.seconds
+    failures = Counter(run.failure_kind or UNREAD for run in runs if run.failed)
     return LineSums(
         sha=line.commit["sha"],
         verdict=line.verdict,
@@ -133,6 +145,7 @@ def _line(grid: Grid, line: Line, runs: Sequence[RunTimes], runners: NamedPatter
         flaky=sum(cell.character == "F" for cell in line.cells.values()),
         cancelled_seconds=sum(run.seconds for run in runs if run.cancelled),
         seconds=dict(sorted(seconds.items())),
+        failures=dict(sorted(failures.items())),
     )
 
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 CELL, COLUMN, COMMIT = ci_cell.c, ci_column.c, branch_commit.c
 OF_DAY, LINE, RUNNER, EVENT = ci_day.c, ci_line.c, ci_runner_day.c, trunk_event.c
 CANCELLED = CONCLUSIONS.index("cancelled")
+FAILED = [CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")]
 SLICE = 1_000  # rows
 _TIMES = (
-    CELL.head_sha, CELL.attempt, (CELL.conclusion == CANCELLED).label("cancelled"), CELL.queued_at, CELL.started_at,
-    CELL.completed_at, CELL.runner_label,
+    CELL.head_sha, CELL.attempt, (CELL.conclusion == CANCELLED).label("cancelled"),
+    CELL.conclusion.in_(FAILED).label("failed"), CELL.failure_kind, CELL.queued_at, CELL.started_at, CELL.completed_at,
+    CELL.runner_label,
 )  # fmt: skip
 
 
@@ -51,6 +53,7 @@ class LineRow(TypedDict):
     flaky: int
     cancelled_seconds: int
     seconds: dict[str, int]
+    failures: dict[str, int] | None  # None: counted by a version that did not look at them
 
 
 class RunnerDayRow(TypedDict):

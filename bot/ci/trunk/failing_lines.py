@@ -1,4 +1,4 @@
-"""What logs add to the grid: the line that says why a job failed, in the job's cell."""
+"""What logs add to the grid: why a job failed, in the job's cell."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CELL = ci_cell.c
 
 
 async def write(
-    tx: Transaction, repository_id: int, job_id: int, *, signature: str | None, line: str | None
+    tx: Transaction, repository_id: int, job_id: int, *, kind: str, signature: str | None, line: str | None
 ) -> None:
-    """Write why a job failed into its cell, in place of what was there; None where no rule says."""
+    """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says."""
     of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
-    values = {"signature": signature, "line": line and line[:LINE_MOST]}
+    values = {"failure_kind": kind, "signature": signature, "line": line and line[:LINE_MOST]}
     shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars().all()
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))

@@ -248,6 +248,7 @@ def _linked(one: Shown, cell: Cell, address: str, *, lone: bool) -> str:
     words = f"{escaping.shorten(one.name, NAME_MOST)}: {cells.WORDS[cell.character]}"
     words += ", but passed before and after" if lone else ""
     words += f", {plural(cell.tests_failed, 'failed test')}" if cell.tests_failed else ""
+    words += ", infrastructure" if cell.infra else ""
     if cell.line:
         words += f": {escaping.shorten(cell.line, LINE_MOST)}"
     title = escape(escaping.one_line(words))

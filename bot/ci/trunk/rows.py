@@ -143,6 +143,7 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     signature: str | None
     tests_failed: int | None
     failed_tests: str | None
+    failure_kind: str | None
 
 
 _CELL = [CELL[name] for name in CellRow.__struct_fields__]

@@ -42,6 +42,7 @@ ci_cell = sa.Table(  # one job of GitHub on a commit: the narrow copy of workflo
     column("line", sa.Text),  # the line that says why it failed
     column("tests_failed", sa.Integer),
     column("failed_tests", sa.Text),  # some of these: see bot.ci.trunk.failed_tests
+    column("failure_kind", sa.Text),  # what its log says: infra, test, ...; none: no rule says
     sa.PrimaryKeyConstraint("repository_id", "head_sha", "column_id", "job_id", name="pk_ci_cell"),
     sa.Index("ix_ci_cell_job", "repository_id", "job_id"),
     sa.Index("ix_ci_cell_queued_at", "repository_id", "queued_at"),
@@ -107,6 +108,9 @@ ci_line = sa.Table(  # a commit of a branch as its jobs left it
     must("flaky", sa.Integer),
     must("cancelled_seconds", Big),
     must("seconds", Json),  # of all runs, by runner label
+    column(
+        "failures", Json
+    ),  # runs by the kind of their failure, see bot.ci.trunk.counting; null: not counted then
     sa.PrimaryKeyConstraint("repository_id", "branch", "day", "place", name="pk_ci_line"),
 )
 

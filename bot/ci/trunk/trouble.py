@@ -67,7 +67,7 @@ class Reliability:
 
     runs: int = 0
     passed: int = 0
-    infra: int = 0  # on a commit where many columns failed
+    infra: int = 0  # on a commit where many columns failed, or its log says so
     broken: int = 0  # in streaks of three or more
     flaky: int = 0  # in shorter streaks, and passes on a second try
 
@@ -173,11 +173,11 @@ def changes(column: Column) -> Iterator[Change]:
 
 
 def reliability(column: Column, outage: Collection[int] = ()) -> Reliability:
-    """Split a column's finished cells. A commit with an outage neither extends nor ends a streak."""
+    """Split a column's finished cells. A failure of the infrastructure neither extends nor ends a streak."""
     runs = passed = infra = broken = flaky = streak = 0
     for place, cell in _evidence(column):
         runs += 1
-        if cell.broken and place in outage:
+        if cell.infra or (cell.broken and place in outage):
             infra += 1
         elif cell.broken:
             streak += 1

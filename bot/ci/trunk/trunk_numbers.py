@@ -13,21 +13,27 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from bot.ci.trunk import trouble
-from bot.ci.trunk.cells import Cell
-from bot.ci.trunk.counting import NOTHING
+from bot.ci.trunk.cells import FAILED, INFRA, Cell
+from bot.ci.trunk.counting import NOTHING, UNREAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bot.ci.trunk.day_rows import ColumnDayRow, LineRow
 
 Costs = tuple[tuple[str, float], ...]
 Z = 1.959964  # of a two-sided interval that holds in 95 % of cases
 _CELLS = {character: Cell(character=character) for character in "OFXTCNSQ?~U"}
+_CELLS |= {shown.lower(): Cell(character=shown, kind=INFRA) for shown in FAILED}  # see `counting`
+UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
 
 
 class TrunkDay(Struct, frozen=True, kw_only=True):
-    """One day of a branch, or all of them; seconds unless the name says otherwise"""
+    """One day of a branch, or all of them; seconds unless the name says otherwise
+
+    `failures` counts runs that failed by the kind that their logs say: `none` where no rule matches, `unread` without a
+    log. `unclassified_share` is that of kinds `none` and `generic` among those with a log.
+    """
 
     lines: int
     red: int
@@ -45,6 +51,8 @@ class TrunkDay(Struct, frozen=True, kw_only=True):
     job_seconds: int
     cancelled_seconds: int
     cost: float | None
+    failures: dict[str, int]
+    unclassified_share: float | None
 
 
 class JobReliability(Struct, frozen=True, kw_only=True):
@@ -73,6 +81,7 @@ def day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
     for row in found:
         for label, each in row["seconds"].items():
             seconds[label] += each
+    failures = _failures(found)
     return TrunkDay(
         lines=len(found),
         red=red,
@@ -90,6 +99,8 @@ def day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
         job_seconds=sum(seconds.values()),
         cancelled_seconds=sum(row["cancelled_seconds"] for row in found),
         cost=cost_of(seconds.items(), costs),
+        failures=failures,
+        unclassified_share=_unclassified(failures),
     )
 
 
@@ -158,6 +169,21 @@ def wilson_lower(failures: int, runs: int) -> float:
     middle = share + square / (2 * runs)
     spread = Z * math.sqrt((share * (1 - share) + square / (4 * runs)) / runs)
     return max(0.0, (middle - spread) / (1 + square / runs))
+
+
+def _failures(lines: Iterable[LineRow]) -> dict[str, int]:
+    """Return the runs that failed by kind, the most frequent first."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        for kind, runs in (line["failures"] or {}).items():
+            found[kind] += runs
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _unclassified(failures: Mapping[str, int]) -> float | None:
+    """Return the share of the runs with a log of which no rule says why they failed."""
+    read = sum(runs for kind, runs in failures.items() if kind != UNREAD)
+    return sum(failures.get(kind, 0) for kind in UNNAMED) / read if read else None
 
 
 def _joined(one: str, other: str) -> str:
