@@ -111,7 +111,9 @@ def runner_days(times: Iterable[RunTimes], runners: NamedPatterns) -> list[Runne
         RunnerDay(
             label=label,
             jobs=len(runs),
-            queue=histogram.pack(wait for run in runs if (wait := run.queue_seconds) is not None),
+            queue=histogram.pack(
+                wait for run in runs if run.attempt == 1 and (wait := run.queue_seconds) is not None
+            ),
             duration=histogram.pack(run.seconds for run in runs if run.completed_at is not None),
         )
         for label, runs in sorted(by_label.items())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.cells import CONCLUSIONS
+from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.counting import RunTimes
 from bot.ci.trunk.rows import CommitRow
 from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_day, ci_line, ci_runner_day, trunk_event
+from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 CELL, COLUMN, COMMIT = ci_cell.c, ci_column.c, branch_commit.c
 OF_DAY, LINE, RUNNER, EVENT = ci_day.c, ci_line.c, ci_runner_day.c, trunk_event.c
+JOB = records["workflow_job"].c
 CANCELLED = CONCLUSIONS.index("cancelled")
 FAILED = [CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")]
 SLICE = 1_000  # rows
@@ -27,6 +29,17 @@ _TIMES = (
     CELL.conclusion.in_(FAILED).label("failed"), CELL.failure_kind, CELL.queued_at, CELL.started_at, CELL.completed_at,
     CELL.runner_label,
 )  # fmt: skip
+_STARTED = (
+    sa.select(JOB.id, JOB.runner_name, JOB.steps)
+    .join(ci_cell, sa.and_(CELL.repository_id == JOB.repository_id, CELL.job_id == JOB.id))
+    .where(
+        CELL.repository_id == sa.bindparam("repository"),
+        CELL.queued_at >= sa.bindparam("since"),
+        CELL.state == STATES.index("in_progress"),
+        JOB.runner_name.contains("-runner-"),
+    )
+    .limit(sa.bindparam("most"))
+)
 
 
 class ColumnDayRow(TypedDict):
@@ -69,10 +82,19 @@ class RunnerDayRow(TypedDict):
 class WaitingRow(TypedDict):
     """A job that has not ended."""
 
+    job_id: int
     runner_label: str | None
     state: int
     queued_at: int | None
     started_at: int | None
+
+
+class StartedRow(TypedDict):
+    """A job that a runner has taken."""
+
+    id: int
+    runner_name: str | None
+    steps: Any  # as GitHub had them when it told of the start
 
 
 class EventRow(TypedDict):
@@ -172,6 +194,13 @@ async def unfinished(tx: Transaction, repository_id: int, since: int, limit: int
         CELL.conclusion == 0,
     )
     return await tx.rows_as(WaitingRow, query.order_by(CELL.queued_at).limit(limit))
+
+
+async def started(tx: Transaction, repository_id: int, since: int, limit: int) -> list[StartedRow]:
+    """Return jobs created since a time (epoch milliseconds) that runners of scale sets may have taken."""
+    return await tx.rows_as(
+        StartedRow, _STARTED, {"repository": repository_id, "since": since, "most": limit}
+    )
 
 
 async def events(tx: Transaction, repository_id: int, branch: str, limit: int) -> list[EventRow]:

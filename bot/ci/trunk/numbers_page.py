@@ -178,10 +178,14 @@ async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue]]:
         branch = await reading.find(tx, hidden, repo, "")
         identifier, today = branch.repository["repository_id"], tx.now // DAY
         jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
+        recent = tx.now - runner_queue.STARTING_MOST
+        started = await day_rows.started(tx, identifier, recent, WAITING_MOST)
         days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
         now = tx.now
     runners = _options(request).ci_runners
-    found = runner_queue.queues(jobs, days, now=now, today=today, runners=runners)
+    found = runner_queue.queues(
+        jobs, days, now=now, today=today, runners=runners, being_prepared=runner_queue.starting(started)
+    )
     return branch.repository["full_name"], found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,17 @@ from bot.ci.trunk.cells import STATES
 from bot.oot.statistics import histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from bot.ci.trunk.day_rows import RunnerDayRow, WaitingRow
+    from bot.ci.trunk.day_rows import RunnerDayRow, StartedRow, WaitingRow
     from bot.ci.trunk.settings import NamedPatterns
 
 WAITING_AFTER = 5 * 60_000  # milliseconds: shorter waits are how runners start
+STARTING_MOST = 10 * 60_000  # since the job's creation: later steps are not heard of before its end
+STARTING_STEPS = 2  # that prepare the machine: setting up the job, starting its containers
+SCALE_SET = re.compile(
+    r"-[a-z0-9]{5}-runner-[a-z0-9]{5}$"
+)  # how the controller of scale sets names its runners
 WEEK = 7  # days
 # the histogram of queue times: seconds up to which they are counted together, the rest being longer
 BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
@@ -40,6 +46,17 @@ class RunnerQueue(Struct, frozen=True, kw_only=True):
     duration_p50: float | None
 
 
+def starting(jobs: Iterable[StartedRow]) -> set[int]:
+    """Return the jobs whose runner of a scale set is still being prepared: they wait, whatever GitHub says."""
+    return {
+        job["id"]
+        for job in jobs
+        if SCALE_SET.search(job["runner_name"] or "")
+        and isinstance(job["steps"], list)
+        and len(job["steps"]) <= STARTING_STEPS
+    }
+
+
 def queues(
     jobs: Iterable[WaitingRow],
     days: Sequence[RunnerDayRow],
@@ -47,13 +64,14 @@ def queues(
     now: int,
     today: int,
     runners: NamedPatterns,
+    being_prepared: Collection[int] = (),
 ) -> list[RunnerQueue]:
     """Return every label, those with the longest wait now first; the last day is today and yesterday."""
     waiting: defaultdict[str, list[int]] = defaultdict(list)
     busy: defaultdict[str, int] = defaultdict(int)
     for job in jobs:
         label = runner_labels.counted(job["runner_label"], runners)
-        if job["state"] == IN_PROGRESS:
+        if job["state"] == IN_PROGRESS and job["job_id"] not in being_prepared:
             busy[label] += 1
         elif job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
             waiting[label].append(now - job["queued_at"])

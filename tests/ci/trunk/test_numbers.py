@@ -88,6 +88,31 @@ async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
     assert "linux.4xlarge 1 10 min" in await page_text(bot, f"/{UPSTREAM}/queue")
 
 
+async def test_a_job_waits_while_its_runner_of_a_scale_set_is_prepared(bot):
+    """GitHub tells no more steps until the job ends: ten minutes after its creation nobody believes the two any longer."""
+    deliveries = []
+    for runner, steps in (("npu-8-x7k2p-runner-9qv4d", 2), ("npu-8-x7k2p-runner-aaaaa", 3), ("machine-7", 1)):
+        event, body = job(bot, f"on {runner}", "A", "")
+        body["workflow_job"] |= {"runner_name": runner, "labels": ["npu-8"]}
+        body["workflow_job"]["steps"] = [{"name": str(at), "number": at} for at in range(steps)]
+        deliveries.append((event, body))
+    await told(bot, push(bot, "A"), *deliveries)
+    seen = []
+    for minutes in (4, 3, 4):
+        bot.clock.advance(minutes * 60)
+        (one,) = (await bot.get(QUEUE))[1]["runners"]
+        seen.append((one["waiting"], one["oldest"], one["busy"]))
+    assert seen == [(0, None, 2), (1, 420, 2), (0, None, 3)]
+
+
+@SQLITE
+async def test_only_first_attempts_make_up_the_queue_time(bot):
+    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "build", "A", attempt=2))
+    await bot.wait(60)
+    (one,) = (await bot.get(QUEUE))[1]["runners"]
+    assert (one["jobs"], sum(one["queue_counts_week"])) == (2, 1)
+
+
 class TestRunnerNames:
     """Labels are counted under names that the operator gives them."""
 
