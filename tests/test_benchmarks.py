@@ -16,12 +16,14 @@ SECONDS = 300  # one that takes longer hangs
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("callback", "--rounds 1 --seconds 0.3"),
-        ("hud", "--rows 100 --cells 2000 --seconds 0.5 --views 1"),
+        pytest.param("callback", "--rounds 1 --seconds 0.3", marks=pytest.mark.nightly),
+        pytest.param("hud", "--rows 100 --cells 2000 --seconds 0.5 --views 1", marks=pytest.mark.nightly),
         ("logs", "--rounds 1 --megabytes 1 --large 10 --compared 0.05 --searched 1"),
-        ("tests", "--rounds 1 --cases 2000 --files 4 --run-cases 3000"),
+        pytest.param(
+            "tests", "--rounds 1 --cases 2000 --files 4 --run-cases 3000", marks=pytest.mark.nightly
+        ),
         ("monitor", "--seconds 2 --processes 5"),
-        ("utilization", "--rounds 1 --views 1"),
+        pytest.param("utilization", "--rounds 1 --views 1", marks=pytest.mark.nightly),
         pytest.param(
             "collect", "--rounds 1 --seconds 0.5 --jobs 4 --megabytes 0.1", marks=pytest.mark.nightly
         ),

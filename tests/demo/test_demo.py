@@ -47,6 +47,7 @@ def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_the_scenario_runs_with_the_preset_for_todays_clients(variables):
     done = run("--once", "--preset", "crcr", env=variables)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,6 +35,9 @@ STORIES = {
         ("after", "/check-runs"), "pushed",
     ],
 }  # fmt: skip
+LONG = dict.fromkeys(
+    ("after what it has acknowledged", "before its writes have an effect"), pytest.mark.nightly
+)
 
 
 @pytest.fixture
@@ -232,7 +235,10 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("points", STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize(
+    "points",
+    [pytest.param(points, id=name, marks=LONG.get(name, ())) for name, points in STORIES.items()],
+)
 async def test_a_killed_bot_loses_nothing_and_says_nothing_twice(github, issuer, tmp_path, points):
     options = options_for(
         tmp_path,

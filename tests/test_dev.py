@@ -1,0 +1,58 @@
+"""What does `dev.py test` make of tests that fail beside others?"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+DEV = Path(__file__).parent.parent / "dev.py"
+PYTEST = "[pytest]\nmarkers =\n    alone: measures time\n"
+FAILS_ONCE = """
+import pathlib
+
+def test_that_depends_on_time():
+    seen = pathlib.Path(__file__).with_name("seen")
+    before = seen.exists()
+    seen.touch()
+    assert before
+
+def test_that_passes():
+    pass
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """dev.py in a project of its own: a folder of tests."""
+    spec = importlib.util.spec_from_file_location("dev", DEV)
+    dev = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(dev)
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    monkeypatch.setattr(dev, "environment", lambda *_: None)
+    (tmp_path / "pytest.ini").write_text(PYTEST)
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_alone.py").write_text("import pytest\n@pytest.mark.alone\ndef test_a(): pass\n")
+    return dev, tests
+
+
+def test_what_failed_is_run_once_more_by_itself_and_named(project, capfd):
+    dev, tests = project
+    (tests / "test_one.py").write_text(FAILS_ONCE)
+    assert dev.test([]) == 0
+    told = capfd.readouterr().out
+    assert "failed beside others, now by itself:\n  tests/test_one.py::test_that_depends_on_time" in told
+    assert "FLAKY, 1 passed only by itself" in told
+    assert "1 passed" in told.splitlines()[-1]  # the test that runs alone
+
+
+@pytest.mark.parametrize("broken", [1, 4])
+def test_what_is_broken_stays_broken(project, capfd, broken):
+    dev, tests = project
+    (tests / "test_one.py").write_text("".join(f"def test_{n}(): assert 0\n" for n in range(broken)))
+    assert dev.test([]) == 1
+    told = capfd.readouterr().out
+    assert "FLAKY" not in told
+    assert ("now by itself" in told) == (broken <= dev.AGAIN_MOST)
