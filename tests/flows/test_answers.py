@@ -28,6 +28,7 @@ async def state(bot, backend):
     return row["state"]
 
 
+@pytest.mark.logic
 async def test_six_silent_dispatches_beside_a_green_run_leave_it_at_100_percent(bot, github):
     await in_force(bot, f"L2: [{L2}]")
     for _ in range(7):

@@ -54,6 +54,7 @@ async def test_a_key_that_github_does_not_accept_is_no_missing_installation(bot,
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][0] == "in_progress"
 
 
+@pytest.mark.logic
 async def test_a_clock_that_was_hours_ahead_and_is_put_right_keeps_nothing_waiting(
     settings, github, issuer, clock
 ):

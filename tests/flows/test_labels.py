@@ -211,6 +211,7 @@ async def test_a_level_lowered_below_checks_still_concludes_what_was_begun(bot, 
 # One second of GitHub's clock
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("last", ["labeled", "unlabeled"])
 @pytest.mark.parametrize("swapped", [False, True])
 async def test_labels_of_one_second_end_as_github_shows_them(bot, github, last, swapped):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.demo.github import payloads
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 
 ROUND = 660  # seconds in which each periodic task runs once more
 
 
+@pytest.mark.logic
 async def test_of_two_edits_in_one_second_the_last_is_shown_in_the_end(bot, github):
     """Nothing in two such deliveries tells which came last, so half of them are taken for it wrongly, at first."""
     pulls = [await github.open_pull(UPSTREAM) for _ in range(8)]
@@ -25,6 +28,7 @@ async def test_of_two_edits_in_one_second_the_last_is_shown_in_the_end(bot, gith
     assert [row["title"] for row in await bot.rows("pull_request")] == ["last"] * len(pulls)
 
 
+@pytest.mark.logic
 async def test_of_two_pushes_in_one_second_told_in_the_wrong_order_the_last_is_relayed_in_the_end(
     bot, github
 ):
@@ -64,6 +68,7 @@ async def pushed(bot, github, pull):
     return payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
 
 
+@pytest.mark.logic
 async def test_a_check_run_opened_again_shows_its_last_end(bot, github):
     """GitHub tells nobody that one was opened again, only that it was completed anew."""
     await github.open_pull(UPSTREAM)

@@ -72,6 +72,7 @@ async def test_one_bad_delivery_is_tried_five_times_and_never_holds_up_the_other
     assert (await gauge(bot), (await bot.get("/readyz"))[1]["notes"]) == (0, [])
 
 
+@pytest.mark.logic
 async def test_events_without_a_handler_are_kept_and_counted(bot):
     before = await counted(bot, "no_handler")
     await bot.send(

@@ -13,6 +13,7 @@ def made(github, pull, name):
     return [run for run in github.check_runs_all(UPSTREAM, pull.head_sha) if run.name == name]
 
 
+@pytest.mark.logic
 async def test_each_job_has_a_check_of_its_own_where_that_is_asked_for(bot, github):
     pull = await opened(bot, github, JOBS)
     for job, conclusion in (("build", "success"), ("test / 1", "failure")):

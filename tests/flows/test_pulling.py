@@ -37,6 +37,7 @@ async def pulling(settings, github, issuer, clock):
         yield bot
 
 
+@pytest.mark.logic
 async def test_a_bot_nobody_can_reach_takes_deliveries_out_of_the_log(pulling, github):
     pull = await github.open_pull(UPSTREAM)
     await pulling.wait(6)

@@ -31,6 +31,7 @@ def pull_event(github, pull, action):
     return payloads.envelope(github.state, event, github.state.installed_on(pull.repo)[0])
 
 
+@pytest.mark.logic
 async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_closed(bot, github):
     closed, moved = [await github.open_pull(UPSTREAM) for _ in range(2)]
     await bot.settle()
@@ -54,6 +55,7 @@ async def test_pull_requests_that_no_delivery_told_of_are_relayed_moved_and_clos
     assert len([call for call in github.calls if "/pulls/" in call.path]) == calls
 
 
+@pytest.mark.logic
 async def test_a_delivery_of_which_only_another_apps_copy_came_is_asked_for(bot, github, outage):
     row = log_row(github, "workflow_job", a_job(1))
     elsewhere = {"X-GitHub-Hook-Installation-Target-ID": "999999"}

@@ -56,6 +56,7 @@ async def emptied(bot):
             await tx.run(sa.delete(table))
 
 
+@pytest.mark.logic
 async def test_replaying_everything_rebuilds_every_record_table_row_by_row(bot, history):
     before = await everything(bot, records)
     assert all(before.values()), "each record table has rows to lose"
@@ -72,6 +73,7 @@ async def test_replaying_everything_rebuilds_every_record_table_row_by_row(bot, 
     assert err.splitlines()[-1] == f"{held} of {held}"
 
 
+@pytest.mark.logic
 async def test_a_replay_over_what_is_there_changes_nothing(bot, history):
     before = await everything(bot, records)
     assert (await ootbot(bot, "replay", "--all"))[0] == 0
@@ -87,6 +89,7 @@ async def test_a_replay_deletes_no_row_whose_delivery_is_gone(bot, history):
     assert await everything(bot, records) == before
 
 
+@pytest.mark.logic
 async def test_compressed_deliveries_are_replayed_too(bot, history):
     before = await everything(bot, records)
     bot.clock.advance(2 * 3600)
@@ -151,6 +154,7 @@ async def test_a_parked_delivery_that_can_be_read_now_counts_as_handled_and_caus
     assert len(await bot.rows("workflow_job")) == 1
 
 
+@pytest.mark.logic
 async def test_a_delivery_still_to_be_handled_is_handled_after_a_replay(bot, github):
     await github.open_pull(UPSTREAM)
     assert (await ootbot(bot, "replay", "--all"))[0] == 0

@@ -162,6 +162,7 @@ STRANGE = [
 RUNS = ["8d0c4c1e-7b1f-4a52-9d2e-0d6f2b9c41aa", 900, "900:1", "a/b", "0"]
 
 
+@pytest.mark.logic
 async def test_u10_u11_every_name_and_id_is_a_job_of_its_own_and_comes_back_as_it_was(bot, pull):
     dispatch = bot.dispatch(L2)
     told = [(name, name, run) for name, run in itertools.product(STRANGE, RUNS)]

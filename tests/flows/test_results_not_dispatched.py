@@ -26,6 +26,7 @@ def nightly(commit, *, event="nightly", **workflow):
 NIGHTLY = f"L2: [{L2}, {{repo: org/other, nightly: refused}}]"
 
 
+@pytest.mark.logic
 async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, github, pull):
     commit = github.state.repo(UPSTREAM).branches["main"]
     await bot.list_backends(NIGHTLY)
@@ -45,6 +46,7 @@ async def test_u13_a_nightly_report_counts_once_github_knows_the_commit(bot, git
     assert bot.checks(UPSTREAM, pull.head_sha) == before
 
 
+@pytest.mark.logic
 async def test_u13_a_commit_nobody_knows_is_refused_and_stays_out_of_the_statistics(bot, pull):
     await bot.list_backends(NIGHTLY)
     assert (await post(bot, nightly("f" * 40), L2))[0] == 200
@@ -144,6 +146,7 @@ async def test_nobody_spends_upstreams_budget_by_naming_commits(bot, github, pul
 BUSY = f"L2: [{{repo: {L2}, events: nightly, rate_limit: 9999}}, {{repo: {L3}, events: nightly}}]"
 
 
+@pytest.mark.logic
 async def test_one_backend_has_so_many_jobs_on_a_commit_at_most_and_all_of_them_are_verified(
     bot, github, pull
 ):

@@ -26,6 +26,7 @@ async def later(bot, *, days):
     await bot.settle()
 
 
+@pytest.mark.logic
 async def test_raw_deliveries_go_after_their_retention(bot):
     for name, (event, body) in {
         "handled": HISTORIES["issues"][0],
@@ -76,6 +77,7 @@ async def relayed(bot, github):
     return pull, guid
 
 
+@pytest.mark.logic
 async def test_a_delivery_is_kept_while_a_dispatch_that_was_not_sent_needs_it(patient, github):
     github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", status=502, times=1000)
     pull, needed = await relayed(patient, github)
@@ -88,6 +90,7 @@ async def test_a_delivery_is_kept_while_a_dispatch_that_was_not_sent_needs_it(pa
     assert patient.dispatch(L4).client_payload["payload"]["pull_request"]["head"]["sha"] == pull.head_sha
 
 
+@pytest.mark.logic
 async def test_a_delivery_is_kept_while_a_backend_may_still_be_run_again_for_it(patient, github):
     pull, needed = await relayed(patient, github)
     for backend in (L2, L3):
@@ -117,6 +120,7 @@ async def test_the_delivery_of_an_open_head_is_kept_as_it_may_have_to_be_dispatc
     assert needed not in await guids(bot)
 
 
+@pytest.mark.logic
 async def test_the_delivery_of_a_closing_goes_as_nobody_answers_to_that(bot, github):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -146,6 +150,7 @@ async def test_records_go_after_theirs_but_not_what_is_open_or_decides_who_may_s
     assert REPOSITORY["id"] in {row["id"] for row in await bot.rows("repository")}
 
 
+@pytest.mark.logic
 async def test_what_github_said_of_a_run_is_kept_as_the_results_that_rest_on_it_are(
     settings, github, issuer, clock
 ):
@@ -165,6 +170,7 @@ async def test_what_github_said_of_a_run_is_kept_as_the_results_that_rest_on_it_
         assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"] == green["oot / gate"]
 
 
+@pytest.mark.logic
 async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_not(bot):
     async with bot.store.transaction() as tx:
         tx.enqueue("relay", "gone")
@@ -179,6 +185,7 @@ async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_
     assert "dead" in {row["state"] for row in rows}
 
 
+@pytest.mark.logic
 async def test_many_deliveries_are_compressed_and_deleted_batch_by_batch(bot):
     stars = (Incoming(guid=f"star {number}", event="star", body=b"{}") for number in range(450))
     await asyncio.gather(*map(bot.context.intake.put, stars))

@@ -51,6 +51,7 @@ async def story(bot, github):
         assert (await bot.get(path))[0] == 200, path
 
 
+@pytest.mark.logic
 async def test_a_running_version_survives_what_a_later_one_adds(bot, github, clock):
     await story(bot, github)
     await migrate_later(bot.store)
@@ -59,6 +60,7 @@ async def test_a_running_version_survives_what_a_later_one_adds(bot, github, clo
     assert [row["error"] for row in await bot.rows("task") if row["state"] == "dead"] == []
 
 
+@pytest.mark.logic
 async def test_a_version_that_starts_beside_a_later_one_works(settings, github, issuer, clock):
     async with make_context(settings, clock=clock) as context:
         await migrate_later(context.store)

@@ -22,6 +22,7 @@ from tests.harness import L3, L4, UPSTREAM, running
 from tests.serving import SQLITE
 
 
+@pytest.mark.logic
 async def test_runs_jobs_and_checks_that_ended_unheard_are_found_to_have_ended(bot, github):
     pull = await github.open_pull(UPSTREAM)
     run = await github.start_run(L4, name="CI")

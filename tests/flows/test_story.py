@@ -7,6 +7,7 @@ import pytest
 from tests.harness import L1, L2, L3, L4, UPSTREAM
 
 
+@pytest.mark.logic
 async def test_an_opened_pull_request_is_relayed_to_every_listed_backend_once(bot, github, pull):
     assert sorted(dispatch.repo.full_name for dispatch in github.dispatches) == sorted([L1, L2, L3, L4])
     sent = bot.dispatch(L4).client_payload
@@ -40,6 +41,7 @@ async def finish_l4(bot, github, *, conclusion="success", **workflow):
     return run, job
 
 
+@pytest.mark.logic
 async def test_a_blocking_backend_turns_green_only_on_githubs_own_word(bot, github, pull):
     run, job = await finish_l4(bot, github, test_results={"passed": 10, "failed": 0, "skipped": 1})
     status, conclusion, title = bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"]
@@ -63,6 +65,7 @@ async def test_a_lost_word_of_github_is_asked_for(bot, github, pull):
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / gate"][:2] == ("completed", "success")
 
 
+@pytest.mark.logic
 async def test_a_failure_blocks_at_once_and_is_said_in_one_comment(bot, github, pull):
     await finish_l4(
         bot, github, conclusion="failure",
@@ -117,6 +120,7 @@ async def test_an_unfinished_l3_check_ends_neutral_when_its_label_goes_and_goes_
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / npu"][:2] == ("completed", "success")
 
 
+@pytest.mark.logic
 async def test_everything_said_once_more_changes_nothing_on_github(bot, github, pull):
     await github.label(pull, "ciflow/oot/npu")
     await bot.settle()
@@ -208,6 +212,7 @@ async def test_a_run_that_cannot_be_run_again_is_dispatched_afresh(bot, github, 
     assert bot.checks(UPSTREAM, pull.head_sha)["oot / tpu"][:2] == ("queued", None)
 
 
+@pytest.mark.logic
 async def test_a_backend_that_never_answers_is_said_to_have_never_started(bot, github, pull):
     await bot.wait(24 * 3600 + 120)
     checks = bot.checks(UPSTREAM, pull.head_sha)
@@ -216,6 +221,7 @@ async def test_a_backend_that_never_answers_is_said_to_have_never_started(bot, g
     assert checks["oot / gate"][:2] == ("completed", "failure")
 
 
+@pytest.mark.logic
 async def test_a_job_that_goes_silent_is_timed_out_and_may_still_report(bot, github, pull):
     await bot.report(bot.dispatch(L4), status="in_progress", run_id="5")
     await bot.wait(6 * 3600 + 120)
@@ -246,6 +252,7 @@ async def test_a_backend_without_the_app_is_said_to_be_not_installed(bot, github
     assert sorted(dispatch.repo.full_name for dispatch in github.dispatches) == sorted([L1, L2, L3])
 
 
+@pytest.mark.logic
 async def test_a_dispatch_is_retried_until_github_takes_it(bot, github):
     github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", when="before", status=502, times=2)
     await github.open_pull(UPSTREAM)
@@ -280,6 +287,7 @@ async def test_a_dispatch_whose_answer_was_lost_is_not_sent_again_once_its_run_i
     assert len([dispatch for dispatch in github.dispatches if dispatch.repo.full_name == L4]) == 1
 
 
+@pytest.mark.logic
 async def test_closing_a_pull_request_drops_what_was_not_sent_and_tells_the_backends(bot, github):
     github.faults.add(method="POST", path=rf"/repos/{L4}/dispatches$", when="before", status=503, times=1)
     pull = await github.open_pull(UPSTREAM)

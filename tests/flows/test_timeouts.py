@@ -39,6 +39,7 @@ async def failed_and_run_again(bot, github, pull):
     return run
 
 
+@pytest.mark.logic
 async def test_a_rerun_that_never_reports_makes_the_gate_red_in_time(bot, github, pull):
     await failed_and_run_again(bot, github, pull)
     await bot.wait(DAY + 120)

@@ -66,6 +66,7 @@ async def test_results_of_a_private_upstream_stay_hidden_when_a_public_one_takes
         assert (await bot.get(path, headers=ADMIN))[0] == 200, path
 
 
+@pytest.mark.logic
 async def test_the_operator_accepts_another_repository_and_nothing_was_lost(bot, github):
     took = take_over(github)
     await github.open_pull(UPSTREAM)

@@ -59,6 +59,7 @@ async def labelled(bot, github, pull, spelled):
     assert bot.checks(UPSTREAM, pull.head_sha)[GATE][:2] == ("completed", "failure")
 
 
+@pytest.mark.logic
 async def test_a_delivery_that_spells_upstream_otherwise_is_about_the_same_pull_request(bot, github):
     pull = await failed(bot, github)
     await labelled(bot, github, pull, SHOUTED)
@@ -69,6 +70,7 @@ async def test_a_delivery_that_spells_upstream_otherwise_is_about_the_same_pull_
         assert len(await rows.checks_of(tx, UPSTREAM, pull.number)) == 2
 
 
+@pytest.mark.logic
 async def test_settings_that_spell_upstream_otherwise_change_nothing(start, github):
     async with start(SHOUTED) as bot:
         pull = await failed(bot, github)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 import sqlalchemy as sa
 
 from bot.app import make_worker
@@ -77,6 +78,7 @@ async def test_a_worker_whose_line_was_cut_listens_again(bot, settings, clock):
             await deliver(bot, number)
 
 
+@pytest.mark.logic
 async def test_large_deliveries_left_to_the_next_look_do_not_wait_until_somebody_rings(bot):
     worker = make_worker(bot.context, poll=NEVER)
     working = asyncio.create_task(worker.run())

@@ -45,6 +45,7 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.logic
 async def test_large_deliveries_are_handled_a_few_at_a_time_and_small_ones_at_once(store):
     first = await handled(store)
     assert {"g0", "g8"} < {guid for guid, _ in first}

@@ -11,6 +11,8 @@ import json
 import uuid
 from dataclasses import replace
 
+import pytest
+
 from bot.app import make_app
 from bot.ingest.webhooks import LIMIT
 from tests import harness
@@ -96,6 +98,7 @@ async def test_header_bytes_that_are_no_text_are_refused(bot):
     assert await bot.rows("delivery") == []
 
 
+@pytest.mark.logic
 async def test_25_mib_are_taken_and_one_byte_more_is_not(bot):
     largest = b'{"a":"' + b"x" * (LIMIT - 8) + b'"}'
     assert len(largest) == 25 * MIB

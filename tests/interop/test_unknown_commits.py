@@ -17,6 +17,7 @@ def settings(settings):
     return replace(settings, oidc_audience=("ootbot", AUDIENCE))
 
 
+@pytest.mark.logic
 @WITH_AND_WITHOUT
 async def test_a_nightly_of_another_repositorys_commit(bot, preset):
     elsewhere = "ab" * 20

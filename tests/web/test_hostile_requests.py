@@ -238,6 +238,7 @@ REPORTED_BY_HAND = {
 }
 
 
+@pytest.mark.logic
 async def test_text_that_no_database_can_look_up_is_refused_before_it_reaches_one(filled):
     asked = []
     for line, headers in REPORTED_BY_HAND.items():

@@ -22,6 +22,7 @@ BACKENDS = 400
 PRIVATE = "some/name"
 
 
+@pytest.mark.logic
 async def test_pages_are_made_in_a_thread_of_their_own(bot, tmp_path):
     listed = "".join(f"  - org/backend-{number}\n" for number in range(BACKENDS))
     (tmp_path / "allowlist.yml").write_text(f"L2:\n{listed}")
@@ -42,6 +43,7 @@ async def test_a_delivery_does_not_wait_for_a_page(bot):
         let_go.set()
 
 
+@pytest.mark.logic
 async def test_pages_in_the_making_end_with_the_bot(bot):
     async with serving(bot, make_app(bot.context)) as seen:
         asked = [asyncio.create_task(seen.get("/oot/levels")) for _ in range(20)]

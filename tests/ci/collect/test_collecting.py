@@ -28,6 +28,7 @@ async def fetches(bot):
     }
 
 
+@pytest.mark.logic
 async def test_the_log_of_a_failed_job_is_there_while_its_run_goes_on(bot, github, received):
     run, job = await ended_job(github)
     await bot.settle(horizon=6)
@@ -279,6 +280,7 @@ async def test_lost_deliveries_are_made_up_for(bot, github):
     assert "parsed" in {state for (kind, _), (state, _) in found.items() if kind == "artifact"}
 
 
+@pytest.mark.logic
 async def test_with_a_full_disk_nothing_is_collected_and_deliveries_go_on(bot, github, received, monkeypatch):
     monkeypatch.setattr(workspace, "LEAST_FREE", 2**62)
     _, job = await ended_job(github)

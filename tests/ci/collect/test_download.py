@@ -192,6 +192,7 @@ async def test_ranges_and_stores_without_them(inside, site):
         await inside.fetch_range(where, 0, 10)
 
 
+@pytest.mark.logic
 async def test_a_log_is_where_github_says_for_a_minute(github, bot, clock, tmp_path):
     run = await github.start_run(UPSTREAM, event="push")
     job = await github.start_job(run, "build")

@@ -24,6 +24,7 @@ def answers(github, issue):
     return [comment.body for comment in github.comments(issue)]
 
 
+@pytest.mark.logic
 async def test_an_issue_gets_one_answer_that_is_edited(granted, github):
     issue = await github.open_issue(UPSTREAM, f"DISABLED {X}", "platforms: linux, amiga")
     await granted.settle(horizon=60)
@@ -66,6 +67,7 @@ async def test_an_answer_that_was_lost_is_found_again(granted, github):
     assert len((await granted.rows("ci_disabling_comment"))[0]["digest"]) == 64
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("level", ["read", None])
 async def test_nothing_is_written_without_the_permission(bot, github, level):
     installation = github.state.installation(github.app, UPSTREAM.partition("/")[0])

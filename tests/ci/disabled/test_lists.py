@@ -33,6 +33,7 @@ async def test_issues_become_lists(bot):
     ]
 
 
+@pytest.mark.logic
 async def test_issues_by_people_without_write_access_change_nothing(bot):
     may_write(bot, "erin")
     await told(
@@ -59,6 +60,7 @@ async def test_an_app_named_in_the_settings_may_disable(bot_with):
         assert sorted(await platforms(bot)) == [X]
 
 
+@pytest.mark.logic
 async def test_order_and_repetition_of_deliveries_do_not_matter(bot):
     may_write(bot, "erin")
     story = [
@@ -195,6 +197,7 @@ async def test_issues_stored_by_an_older_version_appear_by_themselves(bot):
     assert sorted(await platforms(bot)) == [X]
 
 
+@pytest.mark.logic
 async def test_nothing_of_private_repositories_is_shown(bot):
     may_write(bot, "carol", repo=L3)
     await told(bot, issue(bot, 1, f"DISABLED {X}", repo=L3, by="carol"), issue(bot, 1, "Something"))
@@ -215,6 +218,7 @@ async def test_nothing_of_private_repositories_is_shown(bot):
         assert (answer.status, answer.headers["Cache-Control"]) == (200, "private, no-store")
 
 
+@pytest.mark.logic
 async def test_text_from_outside_is_inert_on_the_page(bot):
     may_write(bot, "erin")
     await told(
@@ -227,6 +231,7 @@ async def test_text_from_outside_is_inert_on_the_page(bot):
     assert "unknown platform: &lt;b&gt;" in page
 
 
+@pytest.mark.logic
 async def test_lists_are_read_through_an_index(bot):
     async with bot.store.read() as tx:
         if not tx.sqlite:

@@ -16,6 +16,7 @@ async def silent(bot, github):
     return bot
 
 
+@pytest.mark.logic
 async def test_issues_opened_before_the_installation_count(silent, github):
     await github.open_issue(UPSTREAM, "DISABLED test_a (C)", "platforms: linux")
     await github.open_issue(UPSTREAM, "We have disabled it")
@@ -25,6 +26,7 @@ async def test_issues_opened_before_the_installation_count(silent, github):
     assert len(await silent.rows("issue")) == 2
 
 
+@pytest.mark.logic
 async def test_more_than_a_page(silent, github):
     for number in range(101):
         await github.open_issue(UPSTREAM, f"DISABLED test_{number} (C)")
@@ -32,6 +34,7 @@ async def test_more_than_a_page(silent, github):
     assert len(await platforms(silent)) == 101
 
 
+@pytest.mark.logic
 async def test_what_was_missed_later_is_repaired(silent, github):
     first = await github.open_issue(UPSTREAM, "DISABLED test_a (C)")
     second = await github.open_issue(UPSTREAM, "DISABLED test_b (C)")

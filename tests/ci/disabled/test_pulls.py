@@ -27,6 +27,7 @@ async def enabled(bot, pull, query=""):
     return sorted(whole.keys() - (await platforms(bot, f"?pr={pull.number}{query}")).keys())
 
 
+@pytest.mark.logic
 async def test_a_description_or_a_commit_message_enables_tests(disabled, github):
     described = await github.open_pull(UPSTREAM, body="Fixes #101 and <!-- fixes #102 -->")
     by_commit = await github.open_pull(UPSTREAM, title=f"Repair it\n\nCloses: {UPSTREAM.upper()}#102")
@@ -55,6 +56,7 @@ async def test_issues_of_a_backend_are_enabled_by_their_full_name(disabled, gith
     assert await enabled(disabled, pull, f"&backend={L3}") == ["test_a (C)", "test_c (C)"]
 
 
+@pytest.mark.logic
 async def test_pull_requests_opened_before_the_issue_are_read_too(bot, github):
     pull = await github.open_pull(UPSTREAM, title="Fixes #101")
     await bot.settle()
@@ -64,6 +66,7 @@ async def test_pull_requests_opened_before_the_issue_are_read_too(bot, github):
     assert await enabled(bot, pull) == ["test_a (C)"]
 
 
+@pytest.mark.logic
 async def test_a_new_head_is_read_again_and_another_issue_asks_nothing(disabled, github):
     pull = await github.open_pull(UPSTREAM)
     await disabled.settle(horizon=5)

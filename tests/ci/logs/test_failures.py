@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 
 from bot.ingest.tables import records
@@ -69,6 +70,7 @@ async def test_a_repository_that_turns_private_takes_its_failures_along(bot, git
         assert (await bot.get(path + signatures["unannounced"]))[0] == 404
 
 
+@pytest.mark.logic
 async def test_a_failure_says_where_it_happens_and_between_which_commits_it_began(bot, github, logs):
     good = await github.start_run(UPSTREAM, event="push")
     passed = await github.start_job(good, "build / test (default, 1, 2, a.linux)")

@@ -23,6 +23,7 @@ async def page_of(bot, job):
     return (await bot.get(f"/{job.run.repo.full_name}/job/{job.id}"))[1]
 
 
+@pytest.mark.logic
 async def test_a_failure_that_the_branch_has_is_known(bot, logs):
     broken = await logs.arrives("FAILED t.py::test_x\n", trusted=True)
     same = await logs.arrives("FAILED t.py::test_x\n")
@@ -77,6 +78,7 @@ async def test_a_failure_of_a_job_that_passes_on_the_branch_is_new(bot, github, 
     assert f"new: the same job passes on main at {run.head_sha[:12]}" in await page_of(bot, job)
 
 
+@pytest.mark.logic
 async def test_a_failure_of_other_pull_requests_is_likely_not_the_change(bot, logs):
     jobs = [await logs.arrives(LINE, branch=f"topic-{n}") for n in range(2)]
     assert "likely" not in await page_of(bot, jobs[0])

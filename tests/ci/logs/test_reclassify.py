@@ -22,6 +22,7 @@ async def first(logs, job):
     return (await logs.verdicts(job))[0]
 
 
+@pytest.mark.logic
 async def test_verdicts_counts_grid_and_comment_follow_the_rules(bot, github, logs):
     pull = await github.open_pull(UPSTREAM)
     await bot.settle()

@@ -21,6 +21,7 @@ def line(bot, text):
     return f"{at:%Y-%m-%dT%H:%M:%S}.1234567Z {text}\n"
 
 
+@pytest.mark.logic
 async def test_a_failed_job_gets_its_verdict_with_step_and_signature(bot, logs):
     job = await logs.arrives(line(bot, "+ pytest") + line(bot, "FAILED tests/test_a.py::test_b - boom"))
     (found,) = await logs.verdicts(job)
@@ -43,6 +44,7 @@ async def test_three_states_are_told_apart(bot, github, logs):
     assert await bot.rows("ci_signature") == []
 
 
+@pytest.mark.logic
 async def test_failures_are_counted_by_signature_and_day_each_once(bot, github, logs):
     for branch in ("a", "a", "b"):
         job = await logs.arrives("FAILED t.py::test_x - in 1 s\n", branch=branch)

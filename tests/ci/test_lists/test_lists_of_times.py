@@ -29,6 +29,7 @@ async def listed(bot, name="test-times", query="", repo=UPSTREAM):
     return body if status == 200 else (status, body["error"])
 
 
+@pytest.mark.logic
 async def test_times_of_trusted_runs_become_lists(bot, github):
     cases = (case("test_a", time="90"), case("test_b", suite="Other", time="2.5"))
     await ran(github, report(*cases), name=JOB.format(shard=1))
@@ -81,6 +82,7 @@ async def test_what_was_not_measured_again_stays_and_old_jobs_go(bot, github):
     ]
 
 
+@pytest.mark.logic
 async def test_commits_whose_jobs_still_run_do_not_count(bot, github):
     sha = await github.push(UPSTREAM)
     run, _ = await ran(github, report(case("test_a", time="4")), head_sha=sha)
@@ -106,6 +108,7 @@ class TestBranch:
     def options(self, options):
         return options | {TimesSettings: TimesSettings(ci_times_branch="viable/strict")}
 
+    @pytest.mark.logic
     async def test_its_commits_alone_count(self, bot, github):
         good = await github.push(UPSTREAM)
         await ran(github, report(case("test_a", time="4")), head_sha=good)

@@ -153,6 +153,7 @@ async def new_issues(visitor, bot):
     return [link for link in page.links if "issues/new" in link]
 
 
+@pytest.mark.logic
 async def test_suggestions_are_off_unless_asked_for(bot, github):
     await flaky_jobs(bot, github, 3)
     for address in (f"/{UPSTREAM}/disabled/suggestions", f"/api/ci/disabled/{UPSTREAM}/suggestions"):

@@ -105,6 +105,7 @@ async def test_trusted_runs_are_counted_once_however_often_they_are_collected(bo
     }
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(
     "changes",
     [
@@ -124,6 +125,7 @@ async def test_nothing_else_is_counted(bot, github, changes):
     assert await bot.rows("test_state") == []
 
 
+@pytest.mark.logic
 async def test_what_is_made_again_before_it_was_counted_counts_once(bot, github):
     run = await github.start_run(UPSTREAM, event="push")
     job = await github.start_job(run, JOB)

@@ -53,6 +53,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize("later", [False, True])
 async def test_a_pull_request_is_compared_with_what_is_trusted(bot, github, later):
     run = await github.start_run(UPSTREAM, event="push")

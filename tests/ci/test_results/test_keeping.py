@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect import blobs
@@ -74,6 +75,7 @@ async def test_a_job_that_is_recorded_after_its_reports_names_them(bot, github):
     assert await count(bot, "test_failure") == [2]
 
 
+@pytest.mark.logic
 async def test_a_run_whose_dispatch_is_reported_later_is_tied_to_it(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()

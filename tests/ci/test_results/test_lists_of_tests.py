@@ -122,6 +122,7 @@ async def test_the_pages_show_the_same(bot, runs):
     assert "test_add" not in page
 
 
+@pytest.mark.logic
 async def test_lists_say_how_often_tests_ran_in_trusted_runs_and_how_long_they_took(bot, github, runs):
     fork = github.add_repo("someone/pytorch", install=[])
     files = {"a.xml": xml(case("test_mul", time="9"))}
@@ -141,6 +142,7 @@ async def test_lists_say_how_often_tests_ran_in_trusted_runs_and_how_long_they_t
     assert "sort=flaky" in page
 
 
+@pytest.mark.logic
 async def test_json_of_tests_is_not_sent_again_to_who_has_it(bot, runs):
     async with bot.http.get(bot.url + LISTS) as first:
         tag = first.headers["ETag"]

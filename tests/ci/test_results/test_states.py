@@ -113,6 +113,7 @@ async def shown(bot):
     return {names[row["test_id"]][2]: row["state"] for row in await bot.rows("test_state")}
 
 
+@pytest.mark.logic
 async def test_trusted_runs_make_a_test_flaky_and_a_fork_called_main_does_not(bot, github):
     fork = github.add_repo("someone/pytorch", install=[])
     for _ in range(2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.ci.test_results.reported import case, jsonl, known_tests, outcomes, ran, xml
 from tests.harness import L3, UPSTREAM
 from tests.serving import SQLITE
@@ -9,6 +11,7 @@ from tests.serving import SQLITE
 HORIZON = 120  # seconds in which a run's artifacts are listed, fetched and merged
 
 
+@pytest.mark.logic
 async def test_reports_of_a_finished_run_become_rows(bot, github):
     report = xml(
         case("test_add"),

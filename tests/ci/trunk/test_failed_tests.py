@@ -39,6 +39,7 @@ async def state(bot):
     return column["state"]
 
 
+@pytest.mark.logic
 @pytest.mark.parametrize(
     ("pushes", "expected"),
     [

@@ -48,6 +48,7 @@ async def a_push(bot, github, title, conclusion="success"):
     return sha
 
 
+@pytest.mark.logic
 async def test_a_lost_push_is_found_in_githubs_list(bot, github):
     await a_push(bot, github, "First")
     await bot.settle()
@@ -61,6 +62,7 @@ async def test_a_lost_push_is_found_in_githubs_list(bot, github):
     assert [title for title, _ in await lines(bot)][:3] == ["Third", "Second", "First"]
 
 
+@pytest.mark.logic
 async def test_what_was_before_the_app_is_filled_in(bot, github, today):
     github.faults.add(**LOST)
     for number in range(3):
@@ -92,6 +94,7 @@ async def test_wrong_arguments_are_refused(bot, arguments):
     assert (await ootbot(bot, "ci", "backfill", *arguments))[0] == 2
 
 
+@pytest.mark.logic
 async def test_commits_that_were_listed_before_their_push_fold_under_its_head(bot, github):
     base = await a_push(bot, github, "Base")
     await bot.settle()

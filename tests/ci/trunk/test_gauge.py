@@ -50,6 +50,7 @@ def deletion(bot, branch):
     return (event, body | {"deleted": True, "head_commit": None, "commits": []})
 
 
+@pytest.mark.logic
 async def test_what_is_broken_is_counted_by_branch_and_group(bot):
     assert await broken(bot) == {}
     await failing(bot)
@@ -87,6 +88,7 @@ async def test_a_private_repository_is_counted_for_the_administrator_only(bot):
     assert await broken(bot) == {}
 
 
+@pytest.mark.logic
 async def test_a_deleted_branch_says_so_and_is_not_counted(bot):
     branch = "release/2.1"
     page = f"/hud/{UPSTREAM}/{branch}"

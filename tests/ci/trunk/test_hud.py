@@ -36,6 +36,7 @@ def shown(body, at=0):
     return [line["cells"].get(str(at)) for line in body["lines"]]
 
 
+@pytest.mark.logic
 async def test_the_example_of_the_document_is_what_the_bot_shows(bot):
     await told(bot, *example(bot))
     status, body = await bot.get(API)
@@ -84,6 +85,7 @@ async def text_of(bot):
         return await answer.text()
 
 
+@pytest.mark.logic
 async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     await told(bot, *example(bot), push(bot, "E", parent="D", at=40))
     await told(

@@ -23,6 +23,7 @@ async def history(bot):
     )  # fmt: skip
 
 
+@pytest.mark.logic
 async def test_the_newest_commit_on_which_all_of_it_passed(bot):
     await history(bot)
     status, body = await bot.get(API)
@@ -30,6 +31,7 @@ async def test_the_newest_commit_on_which_all_of_it_passed(bot):
     assert (await bot.get(f"{API}?jobs=build&branch=main"))[1]["sha"] == COMMITS["C"]
 
 
+@pytest.mark.logic
 async def test_a_backend_has_to_have_passed_as_well(bot):
     await history(bot)
     status, body = await bot.get(f"{API}?backends={L3}")
@@ -66,6 +68,7 @@ async def test_a_commit_that_still_runs_is_not_good(bot):
     assert (await bot.get(API))[1]["sha"] == COMMITS["A"]
 
 
+@pytest.mark.logic
 async def test_it_may_lie_far_back(bot):
     names, replaced = [f"{number:040x}" for number in range(1, 80)], "f" * 40
     await told(bot, *(push(bot, name, parent=parent, at=number) for number, (parent, name)

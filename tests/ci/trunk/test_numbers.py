@@ -25,6 +25,7 @@ async def a_day(bot):
     await bot.wait(60)
 
 
+@pytest.mark.logic
 async def test_the_reliability_of_the_documents_example(bot):
     await a_day(bot)
     body = (await bot.get(RELIABILITY))[1]
@@ -45,6 +46,7 @@ async def test_a_job_whose_numbers_are_no_shard_has_its_hours(bot):
     assert one["job_seconds"] == 240
 
 
+@pytest.mark.logic
 async def test_metrics_of_a_day(bot):
     await a_day(bot)
     body = (await bot.get(f"{METRICS}?days=7"))[1]
@@ -60,6 +62,7 @@ async def test_metrics_of_a_day(bot):
     assert "broken" in text
 
 
+@pytest.mark.logic
 async def test_changes_of_a_column_are_recorded_once(bot):
     await a_day(bot)
     await bot.send(*push(bot, "E", parent="D", at=40))
@@ -73,6 +76,7 @@ async def test_changes_of_a_column_are_recorded_once(bot):
     ]
 
 
+@pytest.mark.logic
 async def test_runners_show_what_waits_and_how_long_jobs_waited(bot):
     await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "", status="queued"),
                job(bot, "docs", "A", "", status="in_progress"))  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.ci.trunk.branch import COMMITS, job, push, run, told
 from tests.harness import L3, UPSTREAM
 from tests.oot.pages.page_checks import add_job, check_escaped, page_text
@@ -41,6 +43,7 @@ async def of_commit(bot, name):
     return await section(bot, f"/{UPSTREAM}/commit/{COMMITS[name]}", "In the grid of main")
 
 
+@pytest.mark.logic
 async def test_a_commit_says_which_failures_were_there_before_it(bot):
     await a_branch(bot, pull="OXXXX", trunk="OOOOX", slow="OOOOO", nightly="....X")
     head, *lines = await of_commit(bot, "E")
@@ -84,6 +87,7 @@ async def test_a_backend_that_fails_is_told_of_in_the_same_way(bot):
     assert line[0] == f"backends / npu / CI / build: failure, already since {COMMITS['C'][:8]} Change C (#67)"
 
 
+@pytest.mark.logic
 async def test_a_pull_request_says_what_fails_on_its_base_branch_too(bot, github):
     await a_branch(bot, pull="OOXXX", trunk="OXOOO", slow="OOOOO")
     pull = await github.open_pull(UPSTREAM)

@@ -23,6 +23,7 @@ async def characters(bot):
     return [cell and cell["c"] for cell in shown((await bot.get(API))[1])]
 
 
+@pytest.mark.logic
 async def test_stored_cells_are_what_was_shown_before_and_give_way_to_what_changes(bot):
     await told(bot, *example(bot))
     expected = await text_of(bot)

@@ -74,6 +74,7 @@ async def test_a_report_is_what_all_records_say(bot, usage):
         assert (await bot.get(f"{REPORT}?{wrong}"))[0] == 400
 
 
+@pytest.mark.logic
 async def test_trusted_and_other_runs_are_reported_apart(bot, usage):
     await usage.arrives(busy(), trusted=True)
     await usage.arrives(busy(seconds=100))
@@ -85,6 +86,7 @@ async def test_trusted_and_other_runs_are_reported_apart(bot, usage):
     assert "1 job</span>" in page
 
 
+@pytest.mark.logic
 async def test_idle_hours_cost_and_what_was_not_measured(settings, github, issuer, clock):
     chosen = replace(settings, of_features={TrunkSettings: TrunkSettings(ci_runner_cost=(("npu.*", 7.2),))})
     async with harness.running(chosen, github=github, issuer=issuer, app=github.app, clock=clock) as bot:
@@ -139,6 +141,7 @@ async def test_pages_of_a_report(bot, usage, github):
     assert (await bot.get(f"/api/ci/utilization/{L3}/report"))[0] == 404
 
 
+@pytest.mark.logic
 async def test_the_jobs_of_a_run_are_listed_worst_first(bot, usage, github):
     run = await github.start_run(UPSTREAM, event="push")
     jobs = []

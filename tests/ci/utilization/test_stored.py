@@ -33,6 +33,7 @@ def busy(*, seconds=300, step=5, gpu=None, memory=40.0, **fields):
     return text(metadata(workflow_id="", job_id="", **fields), *lines)
 
 
+@pytest.mark.logic
 async def test_a_log_becomes_a_row(bot, usage):
     job = await usage.arrives(busy(gpu=2.0, memory=96.5))
     (row,) = await bot.rows("utilization_job")
@@ -57,6 +58,7 @@ async def test_a_log_becomes_a_row(bot, usage):
     assert Sums.of_row(days[0]).histograms()["memory"] == Histogram.of([96.5] * 60)
 
 
+@pytest.mark.logic
 async def test_the_same_log_twice_changes_nothing(bot, usage):
     job = await usage.arrives(busy(gpu=2.0))
     before = await bot.rows("utilization_job"), await bot.rows("utilization_day")
@@ -86,6 +88,7 @@ async def test_of_several_logs_the_fullest_counts_in_any_order(bot, usage):
         assert Sums.of_row(days[0]).histograms()["memory"] == Histogram.of([41.0] * 60)
 
 
+@pytest.mark.logic
 async def test_sums_are_those_of_all_logs(bot, usage):
     chance, values = random.Random(3), []
     for _ in range(3):
@@ -153,6 +156,7 @@ async def test_logs_stored_at_the_same_time_lose_nothing(bot, usage):
     assert {(one["jobs"], one["records"]) for one in days} == {(5, 5 * 60 + 10)}
 
 
+@pytest.mark.logic
 async def test_ids_in_a_log_only_select_among_the_jobs_of_its_run(bot, usage):
     theirs = await usage.arrives(busy())
     mine = await usage.start()
@@ -167,6 +171,7 @@ async def test_ids_in_a_log_only_select_among_the_jobs_of_its_run(bot, usage):
     assert {day["jobs"] for day in await bot.rows("utilization_day") if day["kind"] == "job"} == {2}
 
 
+@pytest.mark.logic
 async def test_trusted_and_other_runs_are_summed_apart(bot, usage):
     await usage.arrives(busy(), trusted=True)
     await usage.arrives(busy(seconds=100))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect import uploads
@@ -31,6 +32,7 @@ async def send(bot, github, dispatch, log, **query):
     await bot.settle()
 
 
+@pytest.mark.logic
 async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
     await github.open_pull(UPSTREAM)
     await bot.settle()
@@ -53,6 +55,7 @@ async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
     assert {day["jobs"] for day in await bot.rows("utilization_day")} == {1}
 
 
+@pytest.mark.logic
 async def test_an_uploaded_log_of_a_job_of_githubs_is_that_jobs(bot, github, usage):
     await github.open_pull(UPSTREAM)
     await bot.settle()

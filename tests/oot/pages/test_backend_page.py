@@ -18,6 +18,7 @@ from tests.oot.pages.page_checks import add_job, check_escaped, links, page_text
 from tests.oot.publish import injections
 
 
+@pytest.mark.logic
 async def test_fifty_nine_attempts_over_fifty_two_jobs_are_fifty_two_everywhere(bot, github):
     pull = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
@@ -91,6 +92,7 @@ async def test_shards_share_a_column_and_many_columns_are_folded(bot):
     assert "9 more folded" not in await page_text(bot, f"/oot/{L4}?columns=all")
 
 
+@pytest.mark.logic
 async def test_pull_requests_trunk_and_nightly_are_told_apart(bot):
     await add_job(bot, job_name="of a pull")
     await add_job(
@@ -111,6 +113,7 @@ async def test_pull_requests_trunk_and_nightly_are_told_apart(bot):
     assert said in await page_text(bot, f"/oot/{L4}?tab=x", status=400)
 
 
+@pytest.mark.logic
 async def test_the_tests_that_fail_most_are_counted(bot):
     for number in range(3):
         failed = [{"name": "test_often"}] + (

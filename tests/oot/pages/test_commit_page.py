@@ -21,6 +21,7 @@ async def ours(bot, **changes):
     await bot.settle()
 
 
+@pytest.mark.logic
 async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
     await add_job(bot, pr_number=None, event_type="push", head_sha=SHA, job_name="build")
     await add_job(bot, pr_number=None, event_type="nightly", head_sha=SHA, downstream_repo=L2, conclusion="failure",
@@ -42,6 +43,7 @@ async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
     assert (status, {one["downstream_repo"] for one in body["jobs"]}) == (200, {L2, L4})
 
 
+@pytest.mark.logic
 async def test_a_pull_request_shows_upstreams_own_jobs_too(bot, github):
     pull = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()

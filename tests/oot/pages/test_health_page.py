@@ -91,6 +91,7 @@ async def test_who_is_asked_and_does_not_answer_is_still_marked_silent(bot, gith
     assert body["backend"]["stale"] is True
 
 
+@pytest.mark.logic
 async def test_open_pull_requests_wait_for_who_has_not_answered_on_their_newest_commit(bot, github):
     pulls = []
     for _ in range(3):

@@ -85,6 +85,7 @@ async def test_every_listed_backend_is_shown_before_anybody_reported_and_l1_only
     assert f"/oot/{L1}" not in page
 
 
+@pytest.mark.logic
 async def test_the_health_page_counts_what_was_reported_and_shows_the_worst_first(bot, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.report(bot.dispatch(L2))
@@ -183,6 +184,7 @@ async def test_the_page_rests_once_everything_is_finished(bot, pull):
     assert "http-equiv" not in (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
 
 
+@pytest.mark.logic
 async def test_older_commits_stay_readable(bot, github, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     old, new = pull.head_sha, await github.push_commit(pull)
@@ -216,12 +218,14 @@ async def test_an_unknown_pull_request_says_what_to_check(bot, path):
     assert "upstream repositories" in text
 
 
+@pytest.mark.logic
 async def test_repositories_are_found_whatever_the_case_of_their_name(bot, pull):
     await bot.report(bot.dispatch(L4))
     assert L4 in await page_text(bot, f"/{UPSTREAM.upper()}/pull/{pull.number}")
     assert "1 of 1 that count" in await page_text(bot, f"/oot/{L4.upper()}")
 
 
+@pytest.mark.logic
 async def test_the_backend_page_lists_its_newest_jobs_with_their_pull_requests(bot, pull):
     await bot.report(bot.dispatch(L4), job="build")
     bot.clock.advance(60)

@@ -67,6 +67,7 @@ async def test_a_head_it_never_had_leads_back_to_the_pull_request(bot, github):
     assert '<a href="?">' in (await bot.get(path))[1]
 
 
+@pytest.mark.logic
 async def test_a_head_told_late_stands_where_it_was_pushed(bot, github):
     pull = await github.open_pull(UPSTREAM)
     shas, door = [pull.head_sha], github.app.webhook_url
@@ -91,6 +92,7 @@ def told(sha, *, repository, name, minute):
     return {"action": "edited", "pull_request": pull, "repository": about}
 
 
+@pytest.mark.logic
 async def test_heads_belong_to_the_repository_whatever_it_is_called(bot):
     first, second, others = "a" * 40, "b" * 40, "c" * 40
     await bot.send("pull_request", told(first, repository=70, name="old/name", minute=1))

@@ -21,6 +21,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
+@pytest.mark.logic
 async def test_the_summary_holds_every_backend_with_its_numbers(bot, pull):
     await bot.report(bot.dispatch(L4), status="in_progress")
     bot.clock.advance(90)
@@ -35,6 +36,7 @@ async def test_the_summary_holds_every_backend_with_its_numbers(bot, pull):
     assert body["backends"][1]["pass_rate"] is None
 
 
+@pytest.mark.logic
 async def test_what_is_older_than_the_window_is_not_counted(bot, pull):
     await bot.report(bot.dispatch(L4))
     bot.clock.advance(2 * 86_400)
@@ -50,6 +52,7 @@ async def test_a_silent_dispatch_lowers_the_pass_rate(bot, pull):
     assert (tpu["never_started"], tpu["pass_rate"]) == (1, 0.0)
 
 
+@pytest.mark.logic
 async def test_job_rows_are_flat_and_hold_exactly_the_agreed_columns(bot, pull):
     await bot.report(bot.dispatch(L4), status="in_progress", check_run_id=123)
     bot.clock.advance(60)
@@ -64,6 +67,7 @@ async def test_job_rows_are_flat_and_hold_exactly_the_agreed_columns(bot, pull):
     assert (row["started_at"], row["completed_at"]) == (iso_time(now - 60_000), iso_time(now))
 
 
+@pytest.mark.logic
 async def test_a_pull_request_has_heads_backends_and_jobs(bot, github, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     old, new = pull.head_sha, await github.push_commit(pull)
@@ -91,6 +95,7 @@ async def test_a_pull_request_has_heads_backends_and_jobs(bot, github, pull):
     assert len(before["jobs"]) == 1
 
 
+@pytest.mark.logic
 async def test_every_attempt_of_a_job_is_in_the_json(bot, pull):
     await bot.report(bot.dispatch(L4), conclusion="failure")
     await bot.report(bot.dispatch(L4), attempt=2)

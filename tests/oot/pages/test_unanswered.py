@@ -25,6 +25,7 @@ async def told(bot, backend):
     return next(row for row in await bot.rows("oot_dispatch") if row["backend"] == backend)
 
 
+@pytest.mark.logic
 async def test_a_dispatch_nobody_answered_leads_to_the_pull_request_at_that_commit(bot, github, pull):
     assert TITLE not in await page_text(bot, f"/oot/{L4}")
     first, dispatch = pull.head_sha, await told(bot, L4)
@@ -64,6 +65,7 @@ async def test_a_report_that_comes_late_takes_it_from_the_list(bot, pull):
     assert (body["backend"]["never_started"], body["backend"]["runs"]) == (0, 1)
 
 
+@pytest.mark.logic
 async def test_what_github_would_not_take_is_among_them(bot, github):
     github.uninstall(L4, github.app)
     await bot.wait(60)

@@ -105,6 +105,7 @@ async def test_two_mib_are_taken_and_one_byte_more_is_not(bot, pull):
     assert (await post(bot, body | {"padding": "x" * spare}, token_of(bot, L4)))[0] == 200
 
 
+@pytest.mark.logic
 async def test_strange_text_is_cleaned_and_kept(bot, pull):
     status, _ = await bot.report(
         bot.dispatch(L4), conclusion="failure", failed_tests=[{"name": "a\x00b", "message": "m\x00"}],
@@ -136,6 +137,7 @@ async def test_the_limit_is_the_same_for_a_body_without_a_length(bot, pull):
             assert "Content-Length" not in answer.request_info.headers
 
 
+@pytest.mark.logic
 async def test_of_1001_failed_tests_1000_are_kept_and_the_rest_is_counted_as_json_shows(bot, pull):
     tests = [{"name": f"test_{number}", "line": number} for number in range(1001)]
     counts = {"passed": 1, "failed": 1001}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.app import make_app
 from tests.harness import L1, L2, L3, L4, UPSTREAM, replace, report_body
 from tests.oot.reports.reporting import SUITE, encoded, post, token_of, traces
@@ -100,6 +102,7 @@ async def test_a_report_must_return_the_token_of_its_own_dispatch(bot, github, p
     assert (await post(bot, late, token_of(bot, L4)))[0] == 403
 
 
+@pytest.mark.logic
 async def test_too_many_reports_a_minute_are_refused_and_refused_ones_do_not_count(bot, pull):
     narrow = replace(bot.context, settings=replace(bot.context.settings, rate_limit_per_min=3))
     dispatch = bot.dispatch(L4)

@@ -88,6 +88,7 @@ async def test_only_the_right_token_opens_the_door(door):
     assert (await relay(door, envelope()))[0] == 200
 
 
+@pytest.mark.logic
 async def test_the_longest_names_and_ids_are_kept_whatever_their_letters(door):
     letters = [chr(number) for number in range(0x4E00, 0x9FFF)]
     random.Random(7).shuffle(letters)  # nothing a database could press together
@@ -140,6 +141,7 @@ async def test_a_relayed_job_that_goes_silent_never_reaches_the_pull_request_eit
     assert github.comments(pull) == []
 
 
+@pytest.mark.logic
 async def test_what_a_later_report_does_not_say_is_kept(door):
     begun = envelope(status="in_progress", conclusion=None, queue_time=30, url="https://ci.example/1",
                      environment={"driver": "1.2"}, test_results={"total": 10})  # fmt: skip
@@ -157,6 +159,7 @@ async def test_what_a_later_report_does_not_say_is_kept(door):
     assert await door.rows("oot_workflow_job") == [row]
 
 
+@pytest.mark.logic
 async def test_times_nobody_measured_stay_unknown(door):
     await relay(door, envelope(status="in_progress", conclusion=None))
     door.clock.advance(60)

@@ -89,6 +89,7 @@ async def agree(store, clock):
         assert await kept(store, first) == await naive(store, first)
 
 
+@pytest.mark.logic
 async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(store, clock):
     dispatch = told("d", "org/npu", clock.now())
     async with store.transaction() as tx:
@@ -123,6 +124,7 @@ async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
     await agree(store, clock)
 
 
+@pytest.mark.logic
 async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(store, clock):
     dispatch = told("d", "org/npu", clock.now())
     async with store.transaction() as tx:
