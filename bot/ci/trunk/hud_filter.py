@@ -15,6 +15,7 @@ from bot.web import parameters
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from bot.ci.trunk import trouble
     from bot.ci.trunk.grid import Column, Grid
 
 LINES, LINES_MOST = 50, 500
@@ -22,6 +23,7 @@ TEXT_MOST = 200  # characters of a name filter
 HIDABLE = {"reruns": ("rerun_disabled_tests", "mem_leak_check"), "unstable": ("unstable",)}
 ONLY = ("", "failing", "blocking")
 OPEN_MOST = 40  # groups
+CALM = frozenset((cells.SUCCESS, cells.NEUTRAL, cells.SKIPPED)) | cells.UNFINISHED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +117,9 @@ def _commit(text: str) -> str:
     return text
 
 
-def has_trouble(grid: Grid) -> set[int]:
-    """Return the columns in which something failed, perhaps only at first, or was cancelled."""
-    calm = {cells.SUCCESS, cells.NEUTRAL, cells.SKIPPED, *cells.UNFINISHED}
-    return {at for line in grid.lines for at, cell in line.cells.items() if cell.character not in calm}
+def has_trouble(column: trouble.Column) -> bool:
+    """Whether something failed in a column, perhaps only at first, or was cancelled."""
+    return any(cell is not None and cell.character not in CALM for cell in column)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from bot.core import escaping
 from bot.core.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column, Grid, Line
@@ -122,10 +122,9 @@ class View:
 def view(grid: Grid, chosen: Filter, base: str) -> View:
     """Return the page's view of a grid; `base` is its address without parameters."""
     wanted = chosen.columns(grid)
-    cells_of = [grid.column(place) for place in range(len(grid.columns))]
-    broken = {place: found for place in sorted(wanted) if (found := trouble.breakage(cells_of[place]))}
-    shown, left_out = _columns(grid, cells_of, chosen, wanted, broken)
-    outages = trouble.outages(cells_of)
+    cells_of: dict[int, trouble.Column] = {place: grid.column(place) for place in sorted(wanted)}
+    broken = {place: found for place, column in cells_of.items() if (found := trouble.breakage(column))}
+    shown, left_out = _columns(grid, cells_of, chosen, broken)
     links = f"{base}{chosen.query(cell='')}"
     links += "&cell=" if "?" in links else "?cell="
     lines = tuple(
@@ -133,7 +132,7 @@ def view(grid: Grid, chosen: Filter, base: str) -> View:
             line=line,
             markup=_markup(at, line, shown, links),
             failing=_failing(grid, line, wanted),
-            outage=at in outages,
+            outage=trouble.is_outage(line.cells.values()),
             green_before=green,
         )
         for at, (line, green) in enumerate(zip(grid.lines, grid.greens_before(), strict=True))
@@ -164,18 +163,16 @@ def find(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
 
 def _columns(
     grid: Grid,
-    cells_of: Sequence[trouble.Column],
+    cells_of: Mapping[int, trouble.Column],
     chosen: Filter,
-    wanted: set[int],
     broken: dict[int, Breakage],
 ) -> tuple[tuple[Shown, ...], int]:
     """Return the columns to show: those with trouble or asked for, the others folded group by group."""
-    troubled = hud_filter.has_trouble(grid)
     folded: dict[str, list[int]] = {}
     singles: list[Shown] = []
-    for place in sorted(wanted):
-        column = grid.columns[place]
-        if place in troubled or chosen.keeps(column):
+    for place, of_column in cells_of.items():
+        column, troubled = grid.columns[place], hud_filter.has_trouble(of_column)
+        if troubled or chosen.keeps(column):
             singles.append(
                 Shown(
                     places=(place,),
@@ -183,8 +180,8 @@ def _columns(
                     group=column.group,
                     blocking=column.blocking,
                     broken=place in broken,
-                    stale=trouble.is_stale(cells_of[place]),
-                    flakes=trouble.flakes(cells_of[place]) if place in troubled else frozenset(),
+                    stale=trouble.is_stale(of_column),
+                    flakes=trouble.flakes(of_column) if troubled else frozenset(),
                 )
             )
         else:

@@ -93,11 +93,7 @@ async def facts(
     """
     identifier, shas = branch.repository["repository_id"], [row["sha"] for row in commits]
     options = settings.of(TrunkSettings)
-    found = {
-        sha: dict.fromkeys(commit_cells.columns_of(outline.present), UNREAD)
-        for sha, outline in (outlined or {}).items()
-        if sha in shas
-    }
+    found = _unread(shas, outlined or {})
     if not jobs:
         found |= await stored(tx, identifier, [sha for sha in shas if sha not in found])
     read = await rows.cells(tx, identifier, [sha for sha in shas if sha not in found], only)
@@ -142,6 +138,15 @@ async def outlines(tx: Transaction, repository_id: int, shas: Sequence[str]) -> 
     decoded = await stored(tx, repository_id, [sha for sha, outline in found.items() if outline is None])
     known = {sha: outline for sha, outline in found.items() if outline is not None}
     return known | {sha: commit_cells.outline(cells) for sha, cells in decoded.items()}
+
+
+def _unread(shas: Collection[str], outlined: Mapping[str, Outline]) -> dict[str, ByColumn]:
+    """Return unread cells in the place of those outlined; most commits have the same columns, and share them."""
+    known = {sha: outlined[sha].present for sha in shas if sha in outlined}
+    made = {
+        present: dict.fromkeys(commit_cells.columns_of(present), UNREAD) for present in set(known.values())
+    }
+    return {sha: made[present] for sha, present in known.items()}
 
 
 def _joins(found: ByColumn, joined: Mapping[int, int]) -> bool:

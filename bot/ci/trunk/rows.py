@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 import sqlalchemy as sa
@@ -149,7 +149,39 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
 _CELL = [CELL[name] for name in CellRow.__struct_fields__]
 
 
-_NEWEST_RECORD = (  # built once: every page asks
+# built once, since every page asks
+_OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("repository")
+_SHAS: sa.BindParameter[str] = sa.bindparam("shas", expanding=True)
+EVER = 2**62  # later than any time
+_COMMITS = (
+    sa.select(branch_commit)
+    .where(
+        COMMIT.repository_id == _OF_REPOSITORY,
+        COMMIT.branch == sa.bindparam("branch"),
+        COMMIT.at <= sa.bindparam("until"),
+    )
+    .order_by(COMMIT.at.desc(), COMMIT.sha.desc())
+    .limit(sa.bindparam("most"))
+)
+_STORED_CELLS = sa.select(STORED.head_sha, STORED.mark, STORED.cells).where(
+    STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS)
+)
+_STORED_OUTLINES = sa.select(STORED.head_sha, STORED.mark, STORED.outline).where(
+    STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS), STORED.cells.is_not(None)
+)
+_ALL_COLUMNS = sa.select(ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
+_COLUMNS = _ALL_COLUMNS.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True)))
+_RUNS = sa.select(*(RUN[name] for name in RunRow.__annotations__)).where(
+    RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY
+)
+_TELLING_RUNS = _RUNS.where(RUN.status.is_distinct_from("completed") | (RUN.conclusion == "startup_failure"))
+_BACKEND_JOBS = sa.select(*(JOB[name] for name in BackendJobRow.__annotations__), JOB.flags).where(
+    JOB.head_sha.in_(_SHAS),
+    sa.func.lower(JOB.upstream_repo).in_(sa.bindparam("names", expanding=True)),
+    JOB.event_type.in_(ON_TRUNK),
+    JOB.pr_number.is_(None),
+)
+_NEWEST_RECORD = (
     sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
     .where(
         REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), REPOSITORY.full_name.is_not(None)
@@ -210,10 +242,9 @@ async def commits(
     tx: Transaction, repository_id: int, branch: str, *, until: int | None, limit: int
 ) -> list[CommitRow]:
     """Return the newest commits of a branch by their own times, none later than `until` (epoch milliseconds)."""
-    query = sa.select(branch_commit).where(COMMIT.repository_id == repository_id, COMMIT.branch == branch)
-    if until is not None:
-        query = query.where(COMMIT.at <= until)
-    return await tx.rows_as(CommitRow, query.order_by(COMMIT.at.desc(), COMMIT.sha.desc()).limit(limit))
+    values = {"repository": repository_id, "branch": branch, "most": limit}
+    values["until"] = EVER if until is None else until
+    return await tx.rows_as(CommitRow, _COMMITS, values)
 
 
 async def cells(
@@ -242,57 +273,44 @@ async def timed_jobs(
 
 async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:
     """Return what is stored of some commits that jobs ran on."""
-    query = sa.select(STORED.head_sha, STORED.mark, STORED.cells)
-    query = query.where(STORED.repository_id == repository_id, STORED.head_sha.in_(shas))
-    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in (await tx.run(query)).all()}
+    found = (await tx.run(_STORED_CELLS, {"repository": repository_id, "shas": shas})).all()
+    return {sha: StoredRow(mark=mark, cells=cells) for sha, mark, cells in found}
 
 
 async def stored_outlines(
     tx: Transaction, repository_id: int, shas: Sequence[str]
 ) -> dict[str, tuple[int, bytes | None]]:
     """Return the marks of the commits that have stored cells, and their outlines."""
-    query = sa.select(STORED.head_sha, STORED.mark, STORED.outline).where(
-        STORED.repository_id == repository_id, STORED.head_sha.in_(shas), STORED.cells.is_not(None)
-    )
-    return {sha: (mark, outline) for sha, mark, outline in (await tx.run(query)).all()}
+    found = (await tx.run(_STORED_OUTLINES, {"repository": repository_id, "shas": shas})).all()
+    return {sha: (mark, outline) for sha, mark, outline in found}
 
 
 async def columns(
     tx: Transaction, repository_id: int, ids: Collection[int] | None = None
 ) -> dict[int, ColumnRow]:
     """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
-    query = sa.select(ci_column).where(COLUMN.repository_id == repository_id)
     if ids is not None and len(ids) <= SHA_OF_SQLITE:
-        query = query.where(COLUMN.id.in_(sorted(ids)))
-    return {row["id"]: row for row in await tx.rows_as(ColumnRow, query)}
+        found = await tx.rows_as(ColumnRow, _COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
+    else:
+        found = await tx.rows_as(ColumnRow, _ALL_COLUMNS, {"repository": repository_id})
+    return {row["id"]: row for row in found}
 
 
 async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
     """Return the workflow runs on some commits, every attempt."""
-    return await tx.rows_as(RunRow, _runs(repository_id, shas)) if shas else []
+    return await tx.rows_as(RunRow, _RUNS, {"repository": repository_id, "shas": shas}) if shas else []
 
 
 async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
     """Return those workflow runs on some commits that say more than their jobs: unfinished, or never started."""
-    telling = RUN.status.is_distinct_from("completed") | (RUN.conclusion == "startup_failure")
-    return await tx.rows_as(RunRow, _runs(repository_id, shas).where(telling)) if shas else []
-
-
-def _runs(repository_id: int, shas: Sequence[str]) -> sa.Select[Any]:
-    wanted = (RUN[name] for name in RunRow.__annotations__)
-    return sa.select(*wanted).where(RUN.head_sha.in_(shas), RUN.repository_id == repository_id)
+    values = {"repository": repository_id, "shas": shas}
+    return await tx.rows_as(RunRow, _TELLING_RUNS, values) if shas else []
 
 
 async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:
     """Return what backends reported on some commits of a repository (any of its names, case folded)."""
-    wanted = (JOB[name] for name in BackendJobRow.__annotations__)
-    query = sa.select(*wanted, JOB.flags).where(
-        JOB.head_sha.in_(shas),
-        sa.func.lower(JOB.upstream_repo).in_(sorted(names)),
-        JOB.event_type.in_(ON_TRUNK),
-        JOB.pr_number.is_(None),
-    )
-    return [row for row in await tx.rows_as(BackendJobRow, query) if "refused" not in row["flags"]]  # type: ignore[typeddict-item]
+    found = await tx.rows_as(BackendJobRow, _BACKEND_JOBS, {"names": sorted(names), "shas": shas})
+    return [row for row in found if "refused" not in row["flags"]]  # type: ignore[typeddict-item]
 
 
 async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRow]:

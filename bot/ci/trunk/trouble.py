@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bot.ci.trunk.cells import FAILED, FLAKY, PASSED, SUCCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bot.ci.trunk.cells import Cell
 
@@ -86,6 +86,11 @@ def outages(columns: Sequence[Column]) -> frozenset[int]:
             if cell is not None and cell.character in FAILED:
                 failing[place] += 1
     return frozenset(place for place, count in enumerate(failing) if count >= OUTAGE_FROM)
+
+
+def is_outage(commit: Iterable[Cell]) -> bool:
+    """Whether so many columns failed on a commit, given by its cells, that it was hardly the code."""
+    return sum(cell.character in FAILED for cell in commit) >= OUTAGE_FROM
 
 
 def breakage(column: Column) -> Breakage | None:
