@@ -178,3 +178,33 @@ def test_a_lone_failure_between_passes_is_a_flake():
     assert trouble.flakes(column("OXX")) == frozenset()
     assert trouble.flakes(column("OF")) == {0}
     assert isinstance(column("O")[0], Cell)
+
+
+@pytest.mark.parametrize(
+    ("runs", "infra"),
+    [
+        ("1 infra", True),
+        ("1 infra, 1 test", False),
+        ("1 infra, 2 test", False),
+        ("1 infra, 2 infra", True),
+        ("1 infra, 2 infra, 2 none", False),
+        ("1 infra, 2 unread", False),
+        ("1 infra, 2 passes", True),
+        ("1 infra, 1 passes", False),
+    ],
+)
+def test_the_infrastructure_is_to_blame_where_all_failures_say_so(runs, infra):
+    """Given by shard, and by the kind that the log of each run says."""
+
+    def one(number, text):
+        shard, kind = text.split()
+        return Run(
+            id=str(number),
+            status="completed",
+            conclusion="success" if kind == "passes" else "failure",
+            shard=int(shard),
+            shards=2,
+            failure_kind=None if kind in {"unread", "passes"} else kind,
+        )
+
+    assert cell(one(number, text) for number, text in enumerate(runs.split(", "))).infra is infra

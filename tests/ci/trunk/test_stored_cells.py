@@ -45,7 +45,7 @@ async def test_a_line_that_is_read_later_is_shown(bot):
     assert COMMITS["D"] in await stored(bot)
     (row,) = [row for row in await bot.rows("ci_cell") if row["job_id"] == 51]
     async with bot.store.transaction() as tx:
-        await failing_lines.write(tx, row["repository_id"], 51, signature="ab", line="it broke")
+        await failing_lines.write(tx, row["repository_id"], 51, kind="test", signature="ab", line="it broke")
     assert shown((await bot.get(API))[1])[0]["line"] == "it broke"
 
 
