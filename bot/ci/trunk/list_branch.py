@@ -31,7 +31,7 @@ log = structlog.get_logger("bot.ci.trunk.list_branch")
 
 PAGE = 100  # commits of one call
 PUSHES = 500  # newest ones looked at for commits that came with another
-COMMIT, PUSH = branch_commit.c, records["push"].c
+COMMIT, PUSH, PULL = branch_commit.c, records["push"].c, records["pull_request"].c
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,7 @@ async def run(context: Context, _task: Task) -> None:
             async with context.store.transaction() as tx:
                 since = tx.now - context.settings.record_retention_days * DAY
                 await store(tx, repository["repository_id"], branch, found, newest=True, since=since)
+                await name_pulls(tx, repository["repository_id"], branch)
             await required_checks.refresh(context, repo, repository["repository_id"], branch)
 
 
@@ -115,6 +116,19 @@ async def store(
         )
     await stale_days.mark(tx, [Place(repository_id, branch, int(row["at"]) // DAY) for row in made])
     return len(made)
+
+
+async def name_pulls(tx: Transaction, repository_id: int, branch: str) -> None:
+    """Write which pull requests the newest commits came from whose titles do not tell."""
+    here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
+    newest = (
+        sa.select(COMMIT.sha).where(*here, COMMIT.pr_number.is_(None)).order_by(COMMIT.at.desc()).limit(PAGE)
+    )
+    shas = list((await tx.run(newest)).scalars())
+    merged = (PULL.repository_id == repository_id, PULL.merged, PULL.merge_commit_sha.in_(shas))
+    query = sa.select(PULL.merge_commit_sha, PULL.number).where(*merged).order_by(PULL.number.desc())
+    for sha, number in (await tx.run(query)).all() if shas else ():  # of several the first one is kept
+        await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha == sha).values(pr_number=number))
 
 
 def _row(repository_id: int, branch: str, one: Listed, parent: str | None) -> dict[str, Any]:

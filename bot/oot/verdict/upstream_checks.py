@@ -25,6 +25,7 @@ class UpstreamJobRow(TypedDict):
     status: str | None
     conclusion: str | None
     html_url: str | None
+    created_at: int | None
     started_at: int | None
     completed_at: int | None
 
@@ -55,6 +56,7 @@ class UpstreamCheck:
     url: str | None
     attempt: int | None = None
     seconds: float | None = None
+    queued: float | None = None  # seconds that a job waited for its runner
     title: str = ""
 
     @property
@@ -118,6 +120,7 @@ def _job(row: UpstreamJobRow) -> UpstreamCheck:
         url=row["html_url"],
         attempt=row["run_attempt"],
         seconds=_seconds(row),
+        queued=_between(row["created_at"], row["started_at"]),
     )
 
 
@@ -134,6 +137,8 @@ def _check(row: UpstreamCheckRow) -> UpstreamCheck:
 
 
 def _seconds(row: UpstreamJobRow | UpstreamCheckRow) -> float | None:
-    if row["started_at"] is None or row["completed_at"] is None:
-        return None
-    return float(max(0, row["completed_at"] - row["started_at"])) / 1000
+    return _between(row["started_at"], row["completed_at"])
+
+
+def _between(earlier: int | None, later: int | None) -> float | None:
+    return None if earlier is None or later is None else float(max(0, later - earlier)) / 1000

@@ -63,6 +63,21 @@ async def test_a_lost_push_is_found_in_githubs_list(bot, github):
 
 
 @pytest.mark.logic
+async def test_a_commit_leads_to_its_pull_request_although_its_title_does_not_tell(bot, github):
+    await a_push(bot, github, "First")
+    await bot.settle()
+    pull = await github.open_pull(UPSTREAM)
+    github.faults.add(method="HOOK", path="push", drop=True, times=10)
+    merged = await github.merge(pull)
+    commits = github.state.repo(UPSTREAM).commits
+    commits[merged] = replace(commits[merged], message="Plain")
+    github.faults.clear()
+    await bot.wait(700)
+    newest = (await bot.get(API))[1]["lines"][0]
+    assert (newest["sha"], newest["title"], newest["pr"]) == (merged, "Plain", pull.number)
+
+
+@pytest.mark.logic
 async def test_what_was_before_the_app_is_filled_in(bot, github, today):
     github.faults.add(**LOST)
     for number in range(3):

@@ -28,7 +28,8 @@ async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
               downstream_repo_level=2, failed_tests=2, passed_tests=None)  # fmt: skip
     await ours(bot)
     await ours(bot, run_attempt=2, id=6, conclusion="success")
-    await ours(bot, name="docs", id=7)
+    times = {"created_at": "2026-09-21T14:00:00Z", "started_at": "2026-09-21T14:02:00Z"}
+    await ours(bot, name="docs", id=7, **times, completed_at="2026-09-21T14:05:00Z")
     page = (await bot.get(f"/{UPSTREAM}/commit/{SHA[:8]}"))[1]
     check_escaped(page)
     text = await page_text(bot, f"/{UPSTREAM}/commit/{SHA[:8]}")
@@ -36,7 +37,7 @@ async def test_a_commit_shows_its_backends_beside_upstreams_own_jobs(bot):
     assert "Upstream's own CI 1 of 2 passed, 1 failed" in text
     assert "✕ failed Upstream's own CI" in text
     assert "lint pull ✓ passed" in text
-    assert "docs pull ✕ failed" in text
+    assert "docs pull ✕ failed 3 min 2 min" in text  # took, queued
     assert "2 failed" in text
     assert "2 failed, 0 passed" not in text.replace(" ,", ",")  # what was not told is not nought
     status, body = await bot.get(f"/api/oot/commits/{UPSTREAM}/{SHA}")
