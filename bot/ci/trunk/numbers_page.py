@@ -9,7 +9,7 @@ from bot.ci.trunk import day_rows, hud_page, name_patterns, reading, runner_queu
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.stale_days import DAY
-from bot.ci.trunk.trunk_numbers import JobReliability, TrunkDay
+from bot.ci.trunk.trunk_numbers import JobReliability, RunnerHours, TrunkDay
 from bot.core import text
 from bot.core.json_fields import iso_time
 from bot.web import access, charts, parameters
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 JOBS_MOST = 500
 FAILING_MOST = 20
+LONGEST_MOST = 10
+RUNNERS_MOST = 200
 EVENTS_MOST = 50
 WAITING_MOST = 20_000
 WAITING_DAYS = 3  # a job that was created before has been lost
@@ -44,6 +46,7 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
     branch: str
     days: list[DayOfTrunk]
     whole: TrunkDay
+    runners: list[RunnerHours]  # those with the most hours first
 
 
 class Reliability(Answer, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ class _Window:
 async def metrics(request: web.Request) -> web.Response:
     """Show how a branch did over some days."""
     found = await _read(request, columns=True)
-    answer = _metrics(request, found)
+    answer, jobs = _metrics(request, found), _jobs(request, found)
     return render(
         request,
         "trunk_metrics.html",
@@ -86,7 +89,9 @@ async def metrics(request: web.Request) -> web.Response:
         windows=parameters.windows(found.days),
         whole=answer.whole,
         charts=[each for each in _charts(answer) if not each.empty],
-        failing=[one for one in _jobs(request, found) if one.runs > one.passed][:FAILING_MOST],
+        runners=answer.runners,
+        longest=sorted(jobs, key=lambda one: (-one.job_seconds, one.name))[:LONGEST_MOST],
+        failing=[one for one in jobs if one.runs > one.passed][:FAILING_MOST],
         events=found.events,
         json_url=f"/api/ci/metrics/{found.branch.repository['full_name']}?days={found.days}",
     )
@@ -202,6 +207,7 @@ def _metrics(request: web.Request, found: _Window) -> TrunkMetrics:
             for at, one in enumerate(days)
         ],
         whole=trunk_numbers.day(found.lines, costs),
+        runners=trunk_numbers.by_runner(found.lines, costs)[:RUNNERS_MOST],
     )
 
 

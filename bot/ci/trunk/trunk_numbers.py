@@ -48,11 +48,20 @@ class TrunkDay(Struct, frozen=True, kw_only=True):
     jobs: int
     reruns: int
     flaky: int
+    flaky_share: float | None  # of first attempts
     job_seconds: int
     cancelled_seconds: int
     cost: float | None
     failures: dict[str, int]
     unclassified_share: float | None
+
+
+class RunnerHours(Struct, frozen=True, kw_only=True):
+    """What ran on the runners of one label; `cost` is null where CI_RUNNER_COST is not set"""
+
+    label: str
+    job_seconds: int
+    cost: float | None
 
 
 class JobReliability(Struct, frozen=True, kw_only=True):
@@ -76,12 +85,10 @@ def day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
     red = sum(row["verdict"] == "red" for row in found)
     green = sum(row["verdict"] == "green" for row in found)
     signals = sorted(row["signal_seconds"] for row in found if row["signal_seconds"] is not None)
+    jobs, reruns = sum(row["jobs"] for row in found), sum(row["reruns"] for row in found)
+    flaky = sum(row["flaky"] for row in found)
     reds = sorted(row["red_seconds"] for row in found if row["red_seconds"] is not None)
-    seconds: defaultdict[str, int] = defaultdict(int)
-    for row in found:
-        for label, each in row["seconds"].items():
-            seconds[label] += each
-    failures = _failures(found)
+    seconds, failures = _seconds(found), _failures(found)
     return TrunkDay(
         lines=len(found),
         red=red,
@@ -93,9 +100,10 @@ def day(lines: Iterable[LineRow], costs: Costs) -> TrunkDay:
         signal_p50=quantile(signals, 0.5),
         signal_p75=quantile(signals, 0.75),
         signal_p90=quantile(signals, 0.9),
-        jobs=sum(row["jobs"] for row in found),
-        reruns=sum(row["reruns"] for row in found),
-        flaky=sum(row["flaky"] for row in found),
+        jobs=jobs,
+        reruns=reruns,
+        flaky=flaky,
+        flaky_share=min(1.0, flaky / (jobs - reruns)) if jobs > reruns else None,
         job_seconds=sum(seconds.values()),
         cancelled_seconds=sum(row["cancelled_seconds"] for row in found),
         cost=cost_of(seconds.items(), costs),
@@ -110,6 +118,15 @@ def by_day(lines: Iterable[LineRow], costs: Costs, *, first: int, last: int) -> 
     for row in lines:
         found[row["day"]].append(row)
     return [day(found[each], costs) for each in range(first, last + 1)]
+
+
+def by_runner(lines: Iterable[LineRow], costs: Costs) -> list[RunnerHours]:
+    """Return what ran on each runner label, the busiest first."""
+    seconds = _seconds(lines)
+    return [
+        RunnerHours(label=label, job_seconds=seconds[label], cost=cost_of([(label, seconds[label])], costs))
+        for label in sorted(seconds, key=lambda label: (-seconds[label], label))
+    ]
 
 
 def quantile(ordered: Sequence[int], share: float) -> float | None:
@@ -169,6 +186,15 @@ def wilson_lower(failures: int, runs: int) -> float:
     middle = share + square / (2 * runs)
     spread = Z * math.sqrt((share * (1 - share) + square / (4 * runs)) / runs)
     return max(0.0, (middle - spread) / (1 + square / runs))
+
+
+def _seconds(lines: Iterable[LineRow]) -> dict[str, int]:
+    """Return how long runs took by runner label."""
+    found: defaultdict[str, int] = defaultdict(int)
+    for line in lines:
+        for label, seconds in line["seconds"].items():
+            found[label] += seconds
+    return found
 
 
 def _failures(lines: Iterable[LineRow]) -> dict[str, int]:

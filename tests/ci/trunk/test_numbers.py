@@ -56,9 +56,18 @@ async def test_metrics_of_a_day(bot):
     assert (whole["jobs"], whole["reruns"], whole["flaky"]) == (12, 1, 1)
     assert whole["red_p50"] == 300  # five minutes after the first job was created
     assert whole["cost"] is None
+    assert whole["flaky_share"] == pytest.approx(1 / 11)
+    (runner,) = body["runners"]
+    assert (runner["label"], runner["job_seconds"], runner["cost"]) == (
+        "linux.4xlarge",
+        whole["job_seconds"],
+        None,
+    )
     assert body["days"][-1]["lines"] == 5
     text = await page_text(bot, f"/{UPSTREAM}/metrics?days=7")
     assert "Red commits 60 %" in text
+    assert "Flaky 1 passed on a second try 9.1 % of first attempts" in text
+    assert "linux.4xlarge 0.7" in text
     assert "broken" in text
 
 
