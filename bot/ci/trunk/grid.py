@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from bot.ci.trunk.settings import TrunkSettings
 
 Verdict = Literal["green", "red", "running", "none"]
-OTHER, BACKENDS, CHECKS, UNSTABLE = "other", "Backends", "Checks", "Unstable"
+OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE = "other", "Reruns", "Backends", "Checks", "Unstable"
+RERUN_FLAGS = frozenset(
+    ("mem_leak_check", "rerun_disabled_tests")
+)  # arguments of jobs that run tests once more
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +94,7 @@ class _Named:
     workflow: str
     source: Source
     unstable: bool
+    rerun: bool
     required: bool  # by GitHub
 
 
@@ -102,12 +106,20 @@ class _Gathered:
         self.named: dict[str, _Named] = {}
 
     def name(
-        self, name: str, workflow: str, source: Source, *, unstable: bool = False, required: bool = False
+        self,
+        name: str,
+        workflow: str,
+        source: Source,
+        *,
+        unstable: bool = False,
+        rerun: bool = False,
+        required: bool = False,
     ) -> None:
         """Note a name. Aliases may join two workflows: the first by name is the column's."""
-        new = _Named(workflow=workflow, source=source, unstable=unstable, required=required)
+        new = _Named(workflow=workflow, source=source, unstable=unstable, rerun=rerun, required=required)
         known = self.named.setdefault(name, new)
         known.unstable |= unstable
+        known.rerun |= rerun
         known.required |= required
         if workflow < known.workflow:
             known.workflow, known.source = workflow, source
@@ -188,19 +200,22 @@ def _gather(
 def _name_job(
     gathered: _Gathered, name: str, column: ColumnRow, unstable: frozenset[str], required: frozenset[str]
 ) -> None:
+    flags = frozenset(column["flags"].split(","))
     gathered.name(
         name,
         column["workflow"],
         "actions",
-        unstable="unstable" in column["flags"].split(",")
-        or unstable_jobs.covers(unstable, column["workflow"], column["job"]),
+        rerun=bool(flags & RERUN_FLAGS),
+        unstable="unstable" in flags or unstable_jobs.covers(unstable, column["workflow"], column["job"]),
         required=column["job"] in required,
     )
 
 
 def _columns(gathered: _Gathered, settings: TrunkSettings) -> tuple[Column, ...]:
     order = {name: place for place, (name, _) in enumerate(settings.ci_groups)}
-    order |= {name: len(order) + place for place, name in enumerate((OTHER, BACKENDS, CHECKS, UNSTABLE))}
+    order |= {
+        name: len(order) + place for place, name in enumerate((OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE))
+    }
     # where GitHub requires none of these, all of them block
     named = bool(settings.ci_blocking) or any(
         one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
@@ -211,8 +226,10 @@ def _columns(gathered: _Gathered, settings: TrunkSettings) -> tuple[Column, ...]
 
 def _column(name: str, known: _Named, settings: TrunkSettings, *, named: bool) -> Column:
     group = {"oot": BACKENDS, "check": CHECKS}.get(known.source)
-    if group is None:
-        group = UNSTABLE if known.unstable else name_patterns.first(settings.ci_groups, name) or OTHER
+    if group is None and (known.unstable or known.rerun):
+        group = UNSTABLE if known.unstable else RERUNS
+    elif group is None:
+        group = name_patterns.first(settings.ci_groups, name) or OTHER
     if group == UNSTABLE:
         blocking = False
     elif named:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from bot.ci.trunk import cells, name_patterns
+from bot.ci.trunk.grid import RERUNS, UNSTABLE
 from bot.core import escaping
 from bot.core.errors import Rejected
 from bot.web import parameters
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 LINES, LINES_MOST = 50, 500
 TEXT_MOST = 200  # characters of a name filter
 HIDABLE = {"reruns": ("rerun_disabled_tests", "mem_leak_check"), "unstable": ("unstable",)}
+GROUPS = {"reruns": RERUNS, "unstable": UNSTABLE}
 ONLY = ("", "failing", "blocking")
 OPEN_MOST = 40  # groups
 CALM = frozenset((cells.SUCCESS, cells.NEUTRAL, cells.SKIPPED)) | cells.UNFINISHED
@@ -67,7 +69,13 @@ class Filter:
         if self.group:
             wanted = {place for place in wanted if grid.columns[place].group == self.group}
         flags = [flag for word in self.hide for flag in HIDABLE[word]]
-        wanted = {place for place in wanted if not any(flag in grid.columns[place].name for flag in flags)}
+        groups = {GROUPS[word] for word in self.hide}
+        wanted = {
+            place
+            for place in wanted
+            if (one := grid.columns[place]).group not in groups
+            and not any(flag in one.name for flag in flags)
+        }
         if self.only == "blocking":
             wanted = {place for place in wanted if grid.columns[place].blocking}
         if self.only == "failing":

@@ -122,6 +122,7 @@ class TestUnstable:
         await a_commit(bot)
         await issues.told(bot, issue(bot, 5, "UNSTABLE pull"))
         assert set((await columns(bot)).values()) == {("Unstable", False)}
+        assert (await bot.get(f"{API}?hide=unstable"))[1]["columns"] == []
         assert (await bot.get(LAST_GOOD))[0] == 404  # nothing blocks: nothing can be good
 
     @SQLITE

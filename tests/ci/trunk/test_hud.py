@@ -238,13 +238,24 @@ async def test_jobs_that_are_still_to_come_are_marked(bot):
         ("name=/^pull.*t$/", ["pull / lint"]),
         ("only=failing", ["pull / linux / build"]),
         ("group=Lint", ["pull / lint"]),
-        ("hide=unstable", ["pull / lint", "pull / linux / build"]),
-        ("", ["pull / lint", "pull / linux / build", "pull / linux / test (x, unstable)"]),
+        ("hide=reruns", ["pull / lint", "pull / linux / build", "pull / linux / test (x, unstable)"]),
+        ("hide=unstable,reruns", ["pull / lint", "pull / linux / build"]),
+        ("group=Reruns", ["pull / linux / test (x, mem_leak_check)"]),
+        (
+            "",
+            [
+                "pull / lint",
+                "pull / linux / build",
+                "pull / linux / test (x, mem_leak_check)",
+                "pull / linux / test (x, unstable)",
+            ],
+        ),
     ],
 )
 async def test_columns_can_be_chosen(bot, query, names):
     await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "linux / build", "A", "failure"),
-               job(bot, "linux / test (x, unstable)", "A"))  # fmt: skip
+               job(bot, "linux / test (x, unstable)", "A"),
+               job(bot, "linux / test (x, mem_leak_check)", "A"))  # fmt: skip
     assert [column["name"] for column in (await bot.get(f"{API}?{query}"))[1]["columns"]] == names
 
 
