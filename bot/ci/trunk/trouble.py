@@ -90,7 +90,7 @@ def outages(columns: Sequence[Column]) -> frozenset[int]:
 
 def is_outage(commit: Iterable[Cell]) -> bool:
     """Whether so many columns failed on a commit, given by its cells, that it was hardly the code."""
-    return sum(cell.character in FAILED for cell in commit) >= OUTAGE_FROM
+    return len([cell for cell in commit if cell.character in FAILED]) >= OUTAGE_FROM
 
 
 def breakage(column: Column) -> Breakage | None:
