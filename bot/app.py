@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ import handlers
 from bot.context import Context
 from bot.core import memory, traces
 from bot.core.clock import Clock, SystemClock
-from bot.core.errors import Misconfigured, RetryLater, in_words
+from bot.core.errors import Misconfigured, RetryLater
 from bot.core.feature import Features, load, load_each
 from bot.core.resources import Resources
 from bot.database import make_store
@@ -28,9 +27,9 @@ from bot.features import FEATURES
 from bot.github.client import GitHubApp
 from bot.github.rate_budget import SharedBudgets
 from bot.ingest import identify
-from bot.ingest.fast_path import FastPath
 from bot.ingest.intake import Intake
 from bot.ingest.pinned import PinnedIds
+from bot.listening import accepting, connections, listen
 from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import rows
@@ -38,8 +37,6 @@ from bot.ops import family_health, health
 from bot.processes import member
 from bot.processes.supervisor import Supervisor
 from bot.web import access, openapi, page_kit, server
-from bot.web.app_keys import CONTEXT
-from bot.web.connections import Connection, ConnectionFactory, ConnectionLimits, most_connections
 from bot.web.handover import DOOR, READY, WORKER, Router
 from bot.worker import POLL, Worker
 
@@ -56,8 +53,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.app")
 
 FIRST_READ = 5.0  # seconds for what GitHub is asked before requests are taken; the worker tries again later
-SHUTDOWN = 2.0  # seconds for requests in flight
-BACKLOG = 1024  # connections the system holds while the bot is busy
 
 
 def http_session(proxy: str | None) -> aiohttp.ClientSession:
@@ -177,14 +172,14 @@ async def serve(
     """
     _check_role(settings)
     memory.keep_together()
-    with instance_lock.hold(settings.database) as lock, contextlib.closing(_listen(settings)) as listening:
+    with instance_lock.hold(settings.database) as lock, contextlib.closing(listen(settings)) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
         async with _opened(settings, features, machine) as context, contextlib.AsyncExitStack() as running:
             stop = _stop_on_signals()
             router = None if others is None else Router(DOOR)
             supervisor = None if router is None else Supervisor(settings, router, lock)
             factory = await running.enter_async_context(
-                _connections(make_app(context, supervisor=supervisor), router)
+                connections(make_app(context, supervisor=supervisor), router)
             )
             memory.settle_in()
             await running.enter_async_context(memory.trimming())
@@ -194,7 +189,7 @@ async def serve(
                 )
             elif settings.role != "web":
                 await running.enter_async_context(_working(context, stop))
-            await running.enter_async_context(_accepting(listening, factory))
+            await running.enter_async_context(accepting(listening, factory))
             log.info(
                 "serving",
                 url=context.settings.url,
@@ -211,11 +206,15 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
     """Run one process of the family until SIGTERM, or until the one that listens is gone."""
     structlog.contextvars.bind_contextvars(process=name)
     memory.keep_together()
-    async with _opened(settings, FEATURES, None) as context, contextlib.AsyncExitStack() as running:
+    inline = name == WORKER  # whoever waits there waits for the worker's writes anyway
+    async with (
+        _opened(settings, FEATURES, None, inline=inline) as context,
+        contextlib.AsyncExitStack() as running,
+    ):
         stop = _stop_on_signals()
         router = Router(name)
         router.channels[DOOR] = channel
-        factory = await running.enter_async_context(_connections(make_app(context), router))
+        factory = await running.enter_async_context(connections(make_app(context), router))
         memory.settle_in()
         await running.enter_async_context(memory.trimming())
         await running.enter_async_context(member.listening(channel, factory, context.store.work_waiting))
@@ -226,12 +225,14 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: Settings, features: Features, machine: Clock | None) -> AsyncIterator[Context]:
+async def _opened(
+    settings: Settings, features: Features, machine: Clock | None, *, inline: bool | None = None
+) -> AsyncIterator[Context]:
     """Open everything a process of the bot consists of; it goes by the database's clock."""
     clock = DatabaseClock(machine or SystemClock())
     async with (
         traces.exporting(),
-        make_context(settings, clock=clock, features=features) as context,
+        make_context(settings, clock=clock, features=features, inline=inline) as context,
         clock.synchronized(context.store),
     ):
         yield context
@@ -311,69 +312,6 @@ async def _first_visibility(context: Context) -> None:
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
             await identify.ask_at_start(context)
-
-
-@contextlib.asynccontextmanager
-async def answering(
-    app: web.Application, listening: socket.socket, limits: ConnectionLimits
-) -> AsyncIterator[None]:
-    """Serve the application on a socket; at the end requests in flight get a moment."""
-    async with _connections(app, None, limits) as factory, _accepting(listening, factory):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _connections(
-    app: web.Application, router: Router | None, limits: ConnectionLimits | None = None
-) -> AsyncIterator[ConnectionFactory]:
-    """Yield what makes an application's connections; at the end requests in flight get a moment."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN)
-    await runner.setup()
-    assert runner.server
-    try:
-        yield ConnectionFactory(
-            runner.server,
-            limits or ConnectionLimits(connections=most_connections()),
-            router,
-            None if app[CONTEXT].settings.role == "worker" else FastPath(app),
-        )
-    finally:
-        await _until_idle(runner.server)  # during its clean-up aiohttp reads no more of a request
-        await runner.cleanup()
-
-
-@contextlib.asynccontextmanager
-async def _accepting(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
-    accepting = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
-    try:
-        yield
-    finally:
-        accepting.close()
-
-
-async def _until_idle(server: web.Server) -> None:
-    """Wait until no request is being served, or for too long."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SHUTDOWN):
-            while any(isinstance(one, Connection) and not one.idle_for() for one in server.connections):  # noqa: ASYNC110 - a connection has no event for that
-                await asyncio.sleep(0.02)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((settings.host, settings.port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        problem = (
-            f"cannot listen on {settings.host}:{settings.port}: {in_words(error)}; end what listens there, "
-            "or choose with --host and --port (OOTBOT_HOST, OOTBOT_PORT)"
-        )
-        raise Misconfigured([problem]) from error
-    return listening
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -19,12 +19,13 @@ from gidgethub import sansio
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from benchmarks.support.load import SECRET
-from bot.app import answering, make_app, make_context, make_worker
+from bot.app import make_app, make_context, make_worker
 from bot.core import log_output
 from bot.core.settings import Settings
 from bot.demo.github.auth import private_key
 from bot.features import FEATURES
 from bot.ingest import webhooks
+from bot.listening import answering
 from bot.web import server
 from bot.web.connections import ConnectionLimits
 

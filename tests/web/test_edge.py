@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-from bot.app import answering, make_app
+from bot.app import make_app
+from bot.listening import answering
 from bot.web.connections import ConnectionLimits
 from tests.process import PATIENCE
 from tests.serving import SQLITE

@@ -15,7 +15,8 @@ from collections import Counter
 import pytest
 import structlog
 
-from bot.app import answering, make_app
+from bot.app import make_app
+from bot.listening import answering
 from bot.web.connections import ConnectionLimits
 from tests.harness import L2, L4, SECRET, UPSTREAM, replace, report_body, sign
 from tests.serving import SQLITE
