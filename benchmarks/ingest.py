@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(PARTS), help="parts, comma separated")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--backlog", type=int, default=12_000, help="deliveries that wait to be applied")
+    parser.add_argument("--backlog", type=int, default=20_000, help="deliveries that wait to be applied")
     parser.add_argument(
         "--settled", type=float, default=rates.SETTLED, help="seconds to let each start go by"
     )

@@ -44,6 +44,8 @@ def applied(rounds: int, seconds: float, backlog_of: int) -> dict:
 def _applied(folder: str, seconds: float) -> tuple[float, float]:
     sent = deliveries.jobs(round(RATE * seconds) + 1)
     with Bot(folder) as bot:
+        stored = bot.waiting()
+        until(lambda: bot.waiting() < stored, "the first deliveries")  # the start has a figure of its own
         began, before, used = time.perf_counter(), bot.waiting(), bot.cpu()
         found = generator.run(bot.port, sent, seconds=seconds, rate=RATE)
         took, done = time.perf_counter() - began, before + found["answers"] - bot.waiting()
