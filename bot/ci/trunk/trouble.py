@@ -6,6 +6,7 @@ and T are evidence: what was cancelled, skipped or is still running says nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,6 +25,7 @@ SAME_TEST_AFTER = 2  # failures in a row, if a test fails in all of them that th
 OUTAGE_FROM = 10  # columns failing on one commit
 STALE_AFTER = 3  # commits without a result
 EVIDENCE = PASSED | FAILED
+_FLAKE = re.compile(f"(?<={SUCCESS})[{''.join(sorted(FAILED))}](?={SUCCESS})|{FLAKY}")
 
 
 class State(StrEnum):
@@ -114,12 +116,8 @@ def flakes(column: Column) -> frozenset[int]:
     seen = [
         (place, cell.character) for place, cell in enumerate(column) if cell and cell.character in EVIDENCE
     ]
-    lone = {
-        place
-        for (_, newer), (place, character), (_, older) in zip(seen, seen[1:], seen[2:], strict=False)
-        if newer == older == SUCCESS and character in FAILED
-    }
-    return frozenset(lone | {place for place, character in seen if character == FLAKY})
+    text = "".join([character for _, character in seen])
+    return frozenset(seen[found.start()][0] for found in _FLAKE.finditer(text))
 
 
 def state(column: Column) -> State:
