@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from bot.ci.trunk import day_rows, hud_page, name_patterns, reading, runner_queue, trunk_numbers
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
@@ -13,7 +15,7 @@ from bot.ci.trunk.trunk_numbers import JobReliability, RunnerHours, TrunkDay
 from bot.core import text
 from bot.core.json_fields import iso_time
 from bot.web import access, charts, parameters
-from bot.web.answers import Answer, send
+from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
 from bot.web.render_thread import in_render_thread
@@ -40,6 +42,18 @@ class DayOfTrunk(TrunkDay, frozen=True, kw_only=True):
     day: str
 
 
+class ColumnChange(Struct, frozen=True, kw_only=True):
+    """A change of a job's state; `at` is when the job that decided it ended"""
+
+    name: str
+    before: str
+    after: str
+    first_bad: str
+    last_good: str | None
+    signature: str | None  # of the failure, where its log was read
+    at: Time | None
+
+
 class TrunkMetrics(Answer, frozen=True, kw_only=True):
     """A branch over days, the oldest first"""
 
@@ -47,6 +61,7 @@ class TrunkMetrics(Answer, frozen=True, kw_only=True):
     days: list[DayOfTrunk]
     whole: TrunkDay
     runners: list[RunnerHours]  # those with the most hours first
+    changes: list[ColumnChange]  # the newest first
 
 
 class Reliability(Answer, frozen=True, kw_only=True):
@@ -172,7 +187,7 @@ async def _read(request: web.Request, *, columns: bool = False) -> _Window:
             last=last,
             lines=await day_rows.line_days(tx, identifier, branch.name, first),
             columns=await day_rows.column_days(tx, identifier, branch.name, first) if columns else [],
-            events=await day_rows.events(tx, identifier, branch.name, EVENTS_MOST) if columns else [],
+            events=await day_rows.events(tx, identifier, branch.name, EVENTS_MOST),
         )
 
 
@@ -208,6 +223,19 @@ def _metrics(request: web.Request, found: _Window) -> TrunkMetrics:
         ],
         whole=trunk_numbers.day(found.lines, costs),
         runners=trunk_numbers.by_runner(found.lines, costs)[:RUNNERS_MOST],
+        changes=[_change(row) for row in found.events],
+    )
+
+
+def _change(row: EventRow) -> ColumnChange:
+    return ColumnChange(
+        name=row["name"],
+        before=row["state_before"],
+        after=row["state_after"],
+        first_bad=row["first_bad"],
+        last_good=row["last_good"],
+        signature=row["signature"],
+        at=time(row["at"]),
     )
 
 

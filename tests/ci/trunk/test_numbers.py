@@ -84,6 +84,14 @@ async def test_changes_of_a_column_are_recorded_once(bot):
         ("ok", "suspect", COMMITS["C"], COMMITS["B"]),
         ("suspect", "broken", COMMITS["C"], COMMITS["B"]),
     ]
+    newest, older = (await bot.get(METRICS))[1]["changes"]
+    assert (newest["after"], newest["first_bad"], newest["last_good"]) == (
+        "broken",
+        COMMITS["C"],
+        COMMITS["B"],
+    )
+    assert (older["before"], older["after"]) == ("ok", "suspect")
+    assert newest["at"] > older["at"]
 
 
 @pytest.mark.logic
