@@ -67,6 +67,7 @@ async def test_a_commit_leads_to_its_pull_request_although_its_title_does_not_te
     await a_push(bot, github, "First")
     await bot.settle()
     pull = await github.open_pull(UPSTREAM)
+    bot.clock.advance(60)
     github.faults.add(method="HOOK", path="push", drop=True, times=10)
     merged = await github.merge(pull)
     commits = github.state.repo(UPSTREAM).commits
