@@ -3,7 +3,8 @@
     python3 dev.py bench scale [--rounds 2] [--deliveries 600] [--pushes 2] [--json]
 
 First a backlog of deliveries on PostgreSQL, each with the tasks that follow from it, taken by one process and by four.
-Then pushes that meet 100 and 200 backends, each of which reports a job: processor seconds of the bot for one push.
+Then pushes that meet 100 and 200 backends, each of which reports a job: processor seconds of `ootbot serve`, of all its
+processes, for one push.
 """  # fmt: skip
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sqlalchemy as sa
 
 from benchmarks.support.load import pull_request
 from benchmarks.support.machine import Server, describe, median, ours, show
-from benchmarks.support.process_tree import cpu_of
+from benchmarks.support.process_tree import family_cpu
 from bot.core.clock import SystemClock
 from bot.database import make_store
 from bot.db import notify
@@ -171,7 +172,7 @@ async def until(true, what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def cost_per_push(number: int, pushes: int) -> float:
+async def cost_per_push(number: int, pushes: int, processes: str = "auto") -> float:
     """Processor seconds the bot needs for a push to a pull request that so many backends take part in."""
     names = [f"org-{at:03}/backend" for at in range(number)]
     github, issuer = SimulatedGitHub(clock=SystemClock()), Issuer(clock=SystemClock())
@@ -181,7 +182,7 @@ async def cost_per_push(number: int, pushes: int) -> float:
     for name in (UPSTREAM, *names):
         github.add_repo(name)
     with tempfile.TemporaryDirectory() as folder:
-        process = Process(Path(folder), **serve_options(Path(folder), github, issuer, app, names))
+        process = Process(Path(folder), **serve_options(Path(folder), github, issuer, app, names, processes))
         app.webhook_url = f"{process.url}/api/github/webhooks"
         await asyncio.wait_for((await process.start()).wait(), PATIENCE)
         try:
@@ -200,7 +201,7 @@ async def cost_per_push(number: int, pushes: int) -> float:
     return round(sum(costs) / len(costs), 2)
 
 
-def serve_options(folder: Path, github, issuer, app, names: list[str]) -> dict[str, str]:
+def serve_options(folder: Path, github, issuer, app, names, processes="auto") -> dict[str, str]:
     options = options_for(
         folder, private_key=app.private_key_pem, app_id=app.app_id, api_url=github.api_url, issuer=issuer
     )
@@ -209,7 +210,12 @@ def serve_options(folder: Path, github, issuer, app, names: list[str]) -> dict[s
     lines += [f"  npu-{name[4:7]}: {name}" for name in names[blocking:labelled]]
     lines += ["L4:", *(f"  gpu-{name[4:7]}: {name}" for name in names[:blocking])]
     (folder / "allowlist.yml").write_text("\n".join(lines) + "\n")
-    return options | {"UPSTREAM_REPO": UPSTREAM, "WRITES_PER_MIN": "60000", "PUBLISH_INTERVAL": "1s"}
+    return options | {
+        "UPSTREAM_REPO": UPSTREAM,
+        "WRITES_PER_MIN": "60000",
+        "PUBLISH_INTERVAL": "1s",
+        "PROCESSES": processes,
+    }
 
 
 class Crowd:
@@ -277,7 +283,7 @@ class Crowd:
         return not busy and not self.process.rows("SELECT 1 FROM delivery WHERE state = 'stored' LIMIT 1")
 
     def cpu(self) -> float:
-        return cpu_of(self.process.pid)
+        return family_cpu(self.process.pid)
 
 
 if __name__ == "__main__":
