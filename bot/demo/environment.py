@@ -270,6 +270,7 @@ def _options(github: SimulatedGitHub, issuer: Issuer, app: App, port: int) -> di
         "PORT": str(port),
         "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
         "PUBLISH_INTERVAL": "1s",
+        "CI_DISABLE": "suggest",
         "WRITES_PER_MIN": "6000",
         "LOG_FORMAT": "json",
     }

@@ -107,6 +107,18 @@ async def test_the_page_folds_failures_that_are_not_the_authors(bot, github):
     assert "test_old" in folded.partition("</details>")[0]
 
 
+async def test_the_page_counts_once_what_it_folds(bot, github):
+    await ran(github, {"a.xml": xml(case("test_old", "failed"))}, conclusion="failure")
+    await bot.settle(horizon=HORIZON)
+    made = await github.open_pull(UPSTREAM)
+    await own_ci(github, made, case("test_old", "failed"))
+    await bot.settle(horizon=HORIZON)
+    _, page = await bot.get(f"/{UPSTREAM}/pull/{made.number}")
+    assert page.count("1 known") == 1
+    assert '<details class="test"><summary>1 known</summary>' in page
+    assert "all 1, with their jobs" in page
+
+
 async def test_a_test_that_passes_when_it_is_run_again_leaves_the_comment(bot, github, pull):
     run = await backend_ci(bot, github, L3, case("test_add", "failed"))
     assert len(listed(comment(github, pull))) == 1

@@ -139,7 +139,7 @@ async def _of_commit(tx: Transaction, repo: str, sha: str, *, of_pull: bool = Fa
     page = f"/{repo}/commit/{sha}/tests"
     aside = [one for one in found if one.verdict in FOLDED]
     first = [one for one in found if one.verdict not in FOLDED]
-    lines = [_by_verdict(found), *(_of_same(one) for one in first[:SHOWN])] if found else []
+    lines = [_by_verdict(found), *(_of_same(one) for one in first[:SHOWN])] if first else []
     if not found:
         lines.append(BlockLine(text="no test failed", tone="good"))
     words = f"all {len(found):,}, with their jobs" if found else _counts(head.jobs)
