@@ -57,6 +57,7 @@ def _as_json(results: Results) -> dict[str, object]:
         "counts": results.counts(),
         "cases": [_case_as_json(case) for case in results.cases()],
         "unreadable": [one._asdict() for one in results.unreadable],
+        "times_left_out": results.too_long,
     }
 
 
@@ -89,6 +90,8 @@ def _print(results: Results) -> None:
             click.echo(_line(case))
         if len(cases) > SHOWN:
             click.echo(f"  and {len(cases) - SHOWN:,} more")
+    if results.too_long:
+        click.echo(f"\ntimes left out, as they are over seven days: {results.too_long:,}")
     _print_unreadable(results)
 
 

@@ -93,6 +93,11 @@ class Results:
         self.unreadable.append(Unreadable(member, reason))
 
     @property
+    def too_long(self) -> int:
+        """How many cases have a time that no test can have taken: it counts as unknown."""
+        return self.junit.too_long + self.runs.too_long
+
+    @property
     def head(self) -> run_report.Head | None:
         """The first line of the run report that began first."""
         return self._first and self._first.head

@@ -344,6 +344,17 @@ def test_an_archive_that_is_none_is_named(tmp_path):
     assert found["unreadable"][0]["member"] == "a.zip"
 
 
+def test_a_time_that_no_test_can_have_taken_is_left_out_and_said(tmp_path):
+    (tmp_path / "r.xml").write_text(
+        suite("<testcase name='a' time='604801'/><testcase name='b' time='1'/><testcase name='c' time='-1'/>")
+    )
+    found = said(tmp_path / "r.xml")
+    assert [case["time_ms"] for case in found["cases"]] == [None, 1000, None]
+    assert found["times_left_out"] == 1
+    plain = CliRunner().invoke(main, ["tests", "read", str(tmp_path / "r.xml")]).output
+    assert "times left out, as they are over seven days: 1" in plain
+
+
 def test_words_from_outside_are_one_visible_line(tmp_path):
     (tmp_path / "r.xml").write_text(
         suite("<testcase name='a&#10;\u202eb'><failure message='&#10;x'/></testcase>")
