@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 
 from bot.ci.trunk.tables import branch_commit, ci_stale_day
 from bot.db.columns import Big
+from bot.db.transaction import insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -40,15 +42,18 @@ async def mark_commits(
 ) -> None:
     """Mark the days of the branches that some commits are on, and those of the runners of some repositories."""
     if shas:
-        random = sa.literal(secrets.randbits(62), Big)
-        place = (COMMIT.repository_id, COMMIT.branch, (COMMIT.at // DAY).label("day"))
-        days = sa.select(*place, random).where(COMMIT.sha.in_(sorted(shas))).distinct().order_by(*place)
-        names = [column.name for column in ci_stale_day.columns]
-        await tx.run(_again(tx.insert(ci_stale_day).from_select(names, days)))
+        await tx.run(_of_commits(sqlite=tx.sqlite), {"shas": sorted(shas), "new": secrets.randbits(62)})
     await mark(tx, [Place(repository, RUNNERS, day) for repository, day in runners])
 
 
-def _again(statement: Any) -> Any:
+@functools.cache
+def _of_commits(*, sqlite: bool) -> Any:
+    """Return the statement that marks the days of commits, put together once, since it runs with every batch."""
+    place = (COMMIT.repository_id, COMMIT.branch, (COMMIT.at // DAY).label("day"))
+    of_shas = COMMIT.sha.in_(sa.bindparam("shas", expanding=True))
+    days = sa.select(*place, sa.bindparam("new", type_=Big)).where(of_shas).distinct().order_by(*place)
+    names = [column.name for column in ci_stale_day.columns]
+    statement = insert_into(ci_stale_day, sqlite=sqlite).from_select(names, days)
     keys = [column.name for column in ci_stale_day.primary_key.columns]
     return statement.on_conflict_do_update(index_elements=keys, set_={"mark": statement.excluded.mark})
 
