@@ -172,7 +172,7 @@ async def until(true, what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def cost_per_push(number: int, pushes: int, processes: str = "auto") -> float:
+async def cost_per_push(number: int, pushes: int) -> float:
     """Processor seconds the bot needs for a push to a pull request that so many backends take part in."""
     names = [f"org-{at:03}/backend" for at in range(number)]
     github, issuer = SimulatedGitHub(clock=SystemClock()), Issuer(clock=SystemClock())
@@ -182,7 +182,7 @@ async def cost_per_push(number: int, pushes: int, processes: str = "auto") -> fl
     for name in (UPSTREAM, *names):
         github.add_repo(name)
     with tempfile.TemporaryDirectory() as folder:
-        process = Process(Path(folder), **serve_options(Path(folder), github, issuer, app, names, processes))
+        process = Process(Path(folder), **serve_options(Path(folder), github, issuer, app, names))
         app.webhook_url = f"{process.url}/api/github/webhooks"
         await asyncio.wait_for((await process.start()).wait(), PATIENCE)
         try:
@@ -201,7 +201,7 @@ async def cost_per_push(number: int, pushes: int, processes: str = "auto") -> fl
     return round(sum(costs) / len(costs), 2)
 
 
-def serve_options(folder: Path, github, issuer, app, names, processes="auto") -> dict[str, str]:
+def serve_options(folder: Path, github, issuer, app, names: list[str]) -> dict[str, str]:
     options = options_for(
         folder, private_key=app.private_key_pem, app_id=app.app_id, api_url=github.api_url, issuer=issuer
     )
@@ -214,7 +214,7 @@ def serve_options(folder: Path, github, issuer, app, names, processes="auto") ->
         "UPSTREAM_REPO": UPSTREAM,
         "WRITES_PER_MIN": "60000",
         "PUBLISH_INTERVAL": "1s",
-        "PROCESSES": processes,
+        "PROCESSES": "auto",
     }
 
 

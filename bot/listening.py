@@ -56,11 +56,11 @@ async def connections(
 @contextlib.asynccontextmanager
 async def accepting(listening: socket.socket, factory: ConnectionFactory) -> AsyncIterator[None]:
     """Take connections on a socket; none at the end."""
-    accepting = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
+    server = await asyncio.get_running_loop().create_server(factory, sock=listening, backlog=BACKLOG)
     try:
         yield
     finally:
-        accepting.close()
+        server.close()
 
 
 async def _until_idle(server: web.Server) -> None:

@@ -20,12 +20,7 @@ BETWEEN = ","  # no label has a comma: runners are given their labels separated 
 
 def stored(labels: Sequence[str]) -> str | None:
     """Return a job's labels as they are stored, None where it has none."""
-    return _stored(tuple(labels[:LABELS_MOST])) if labels else None
-
-
-@lru_cache(maxsize=2_000)
-def _stored(labels: tuple[str, ...]) -> str | None:
-    kept = (escaping.one_line(one.replace(BETWEEN, " "))[:LABEL_MOST] for one in labels)
+    kept = (escaping.one_line(one.replace(BETWEEN, " "))[:LABEL_MOST] for one in labels[:LABELS_MOST])
     return BETWEEN.join(kept) or None
 
 
