@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 MAX_INT = 2**63 - 1
+NUL = rb"\u0000"  # encoded
+LONG = b"0" * len(str(MAX_INT))  # so many digits may be an integer over 64 bits
+ONLY_DIGITS = bytes(0x30 if chr(byte).isdigit() and byte < 0x80 else 0x20 for byte in range(256))
 LATEST = 253_402_300_799_999  # 9999-12-31, epoch milliseconds
 # of a repository, owner and name
 FULL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}/[A-Za-z0-9._-]{1,100}")
@@ -59,6 +62,21 @@ def read(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
     return None if value is None else CASTS[kind](value)
 
 
+@cache
+def reader(path: tuple[str, ...], kind: Kind) -> Callable[[Any], Any]:
+    """Return what `read` does for one path and kind: for what is read of every delivery."""
+    cast = CASTS[kind]
+    if len(path) > 1 or path[0].endswith("[]"):
+        return partial(read, path=path, kind=kind)
+    name = path[0]
+
+    def member(source: Any) -> Any:
+        value = source.get(name) if isinstance(source, dict) else None
+        return None if value is None else cast(value)
+
+    return member
+
+
 def require_int(source: dict[str, Any], name: str, called: str) -> int:
     """Return an integer member; raises Unreadable naming it."""
     value = as_int(source.get(name))
@@ -71,6 +89,8 @@ def clean(text: str) -> str:
     """Return the text without what PostgreSQL and UTF-8 reject: NUL and lone surrogates."""
     if "\x00" in text:
         text = text.replace("\x00", "")
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -125,12 +145,25 @@ def _as_bool(value: object) -> bool | None:
 
 
 def _as_json(value: Any) -> Any:
+    return value if isinstance(value, dict | list) and _storable(value) else _cleaned(value)
+
+
+def _storable(value: Any) -> bool:
+    """Whether nothing has to be cleaned. All of it is encoded: to visit every member takes ten times as long."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return NUL not in encoded and LONG not in encoded.translate(ONLY_DIGITS)
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):
-        return [_as_json(item) for item in value]
+        return [_cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {clean(str(name)): _as_json(item) for name, item in value.items()}
+        return {clean(str(name)): _cleaned(item) for name, item in value.items()}
     if isinstance(value, int) and not isinstance(value, bool):
         return as_int(value)
     return value

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from bot.core.json_fields import Kind, Unreadable, read, require_int
+from bot.core.json_fields import Kind, Unreadable, read, reader, require_int
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.ingest import rows
 
 V = TypeVar("V")
@@ -63,6 +65,11 @@ class RecordType(Generic[V]):
     def texts(self) -> frozenset[str]:
         """The columns that hold texts."""
         return frozenset({"guid"} | {column.name for column in self.columns if column.kind is Kind.TEXT})
+
+    @cached_property
+    def readers(self) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+        """Column names in order, with what reads each of GitHub's object."""
+        return tuple((column.name, reader(column.path, column.kind)) for column in self.columns)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -255,8 +262,8 @@ def from_payload(
         "received_at": received_at,
         "deleted_at": received_at if deleted else None,
     }
-    for column in kind.columns:
-        values[column.name] = read(source, column.path, column.kind)
+    for name, read_of in kind.readers:
+        values[name] = read_of(source)
     if "guid" in kind.key:
         values["guid"] = guid
     for name in kind.key:
