@@ -198,17 +198,28 @@ class Transaction:
 
         SQLite scans the whole table for `(a, b) IN (VALUES ...)`; for `IN (SELECT ...)` it uses the index.
         """
-        if not self.sqlite:
-            return sa.tuple_(*columns).in_(keys)
-        told = msgspec.json.encode(keys).decode()
-        # it looks for all of a row as for its first column: of another type each takes a condition of its own
-        text = isinstance(columns[0].type, sa.String)
-        odd = [place for place, one in enumerate(columns) if isinstance(one.type, sa.String) != text]
-        whole = sa.tuple_(*columns).in_(sa.select(*_members(told, range(len(columns)))))
-        return sa.and_(whole, *(columns[place].in_(sa.select(*_members(told, [place]))) for place in odd))
+        return among(columns, self.keys(keys), sqlite=self.sqlite)
+
+    def keys(self, keys: Sequence[tuple[Any, ...]]) -> Any:
+        """Return keys as the parameter of a condition made by `among`."""
+        return msgspec.json.encode(keys).decode() if self.sqlite else keys
 
 
-def _members(told: str, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
+def among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool) -> sa.ColumnElement[bool]:
+    """Return what `Transaction.among` does, for statements put together once.
+
+    `keys` is what `Transaction.keys` returns, or a parameter for it; on PostgreSQL that one is `expanding`.
+    """
+    if not sqlite:
+        return sa.tuple_(*columns).in_(keys)
+    # it looks for all of a row as for its first column: of another type each takes a condition of its own
+    text = isinstance(columns[0].type, sa.String)
+    odd = [place for place, one in enumerate(columns) if isinstance(one.type, sa.String) != text]
+    whole = sa.tuple_(*columns).in_(sa.select(*_members(keys, range(len(columns)))))
+    return sa.and_(whole, *(columns[place].in_(sa.select(*_members(keys, [place]))) for place in odd))
+
+
+def _members(told: Any, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
     """Return the expressions for some places of the arrays in a JSON array."""
     listed = sa.func.json_each(told).table_valued("value")
     return [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in places]

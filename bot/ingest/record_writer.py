@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.transaction import Slot
+from bot.db.transaction import Slot, among
 from bot.ingest import watched
 from bot.ingest.records import Record, Values, merge
 from bot.ingest.tables import records as tables
@@ -66,12 +67,8 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
                 retry = {key: versions for key, versions in pending.items()
                          if key not in present and key not in written}  # fmt: skip
         if updates:
-            matches = [column == sa.bindparam(f"key_{column.name}") for column in keys]
-            values: dict[str, Any] = {
-                c.name: sa.bindparam(c.name) for c in table.columns if c not in set(keys)
-            }
             named = [{**row, **{f"key_{c.name}": row[c.name] for c in keys}} for row in updates if row]
-            await tx.run(sa.update(table).where(*matches).values(values), named)
+            await tx.run(_update(table), named)
         noted = [*inserts, *updates, *same]
         tx.note_changed(name, (row for row in noted if row and _key(keys, row) not in retry))
         pending = retry
@@ -82,11 +79,29 @@ def _key(columns: Sequence[sa.Column[Any]], row: Values) -> Key:
 
 
 async def _present(tx: Transaction, table: sa.Table, keys: Sequence[Key]) -> dict[Key, Values]:
-    columns = list(table.primary_key.columns)
+    columns, query = list(table.primary_key.columns), _select(table, sqlite=tx.sqlite)
     found = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
-        wanted = tx.among(columns, keys[start : start + KEYS_PER_QUERY])
-        query = sa.select(table).where(wanted).order_by(*columns)
-        for row in await tx.rows(query if tx.sqlite else query.with_for_update()):
+        wanted = tx.keys(keys[start : start + KEYS_PER_QUERY])
+        for row in await tx.rows(query, {"wanted": wanted}):
             found[_key(columns, row)] = row
     return found
+
+
+@functools.cache
+def _select(table: sa.Table, *, sqlite: bool) -> sa.Select[*tuple[Any, ...]]:
+    """Return the query for rows by their keys, locked; putting one together takes longer than running it."""
+    columns = list(table.primary_key.columns)
+    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
+    query = sa.select(table).where(among(columns, wanted, sqlite=sqlite)).order_by(*columns)
+    return query if sqlite else query.with_for_update()
+
+
+@functools.cache
+def _update(table: sa.Table) -> sa.Update:
+    """Return the statement that writes the other columns of a row found by its key."""
+    keys = list(table.primary_key.columns)
+    matches = [column == sa.bindparam(f"key_{column.name}") for column in keys]
+    return sa.update(table).where(*matches).values({
+        column.name: sa.bindparam(column.name) for column in table.columns if column not in set(keys)
+    })  # fmt: skip

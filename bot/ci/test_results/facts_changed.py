@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from bot.ci.test_results import crashed_files, disabled_changed, pulls_concerned, store_part
 from bot.ci.test_results.rows import JobKey
 from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
+from bot.db.transaction import among
 from bot.ingest.tables import repository_name
 
 if TYPE_CHECKING:
@@ -46,7 +48,14 @@ async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
         }
     )
     if keys:  # a statement is not even made for the many transactions that change no job
-        await _request(tx, sa.select(*KEY).where(tx.among(KEY, keys)))
+        await _request(tx, _of_keys(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
+
+
+@functools.cache
+def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for the jobs of these keys whose reports are stored."""
+    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
+    return sa.select(*KEY).where(among(KEY, wanted, sqlite=sqlite)).distinct().limit(MOST)
 
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
@@ -67,9 +76,9 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
     query = sa.select(*KEY).where(
         PART.repository_id.in_(owners), PART.run_id.in_({run for _, run in runs}), undispatched
     )
-    await _request(tx, query)
+    await _request(tx, query.distinct().limit(MOST))
 
 
-async def _request(tx: Transaction, query: sa.Select[Any]) -> None:
-    for row in await tx.run(query.distinct().limit(MOST)):
+async def _request(tx: Transaction, query: sa.Select[Any], parameters: Any = None) -> None:
+    for row in await tx.run(query, parameters):
         store_part.request(tx, JobKey(*row))
