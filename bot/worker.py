@@ -21,7 +21,7 @@ from bot.core.feature import load_each
 from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
 from bot.db.store import LOCK_TIMEOUT
-from bot.ingest import inbox, pinned
+from bot.ingest import arrivals, inbox, pinned
 from bot.ingest.delivery import Delivery
 from bot.ingest.watched import read_payload
 from bot.queue import tasks
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.ingest.archive import ArchivedDelivery
-    from bot.ingest.inbox import StoredDelivery
+    from bot.ingest.inbox import ReceivedDelivery, StoredDelivery
 
 TaskFunction = Callable[["Context", Task], Awaitable[None]]
 
@@ -156,9 +156,31 @@ class Worker:
         return bool(applied or started)
 
     async def apply(self) -> int:
-        """Apply a batch of deliveries; returns how many were taken."""
+        """Apply a batch of what has arrived and one of what is due in the inbox; returns how many were taken."""
+        return await self._apply_arrived() + await self._apply_due()
+
+    async def _apply_arrived(self) -> int:
+        async with self._context.intake.arrived_next(BATCH) as rows:
+            if not rows:
+                return 0
+            try:
+                async with self._store.transaction() as tx:
+                    taken = await arrivals.store(tx, rows, self._events)
+                    for one in taken:
+                        if one.event in self._events:
+                            await self._handle(tx, one)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - one bad delivery: the inbox tries each alone
+                log.debug("batch failed", error=repr(error), deliveries=len(rows))
+                async with self._store.transaction() as tx:
+                    await arrivals.store_to_claim(tx, rows)
+                return 0
+        metrics.count_applied(taken, events=self._events, now=self._clock.now())
+        return len(rows)
+
+    async def _apply_due(self) -> int:
         taken: list[StoredDelivery] = []
-        await self._context.intake.move_arrived()
         try:
             async with self._store.transaction() as tx:
                 taken = await inbox.claim(tx, limit=BATCH)
@@ -212,7 +234,7 @@ class Worker:
         await inbox.settle(tx, known, "handled")
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
-    async def _handle(self, tx: Transaction, one: StoredDelivery) -> None:
+    async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
         read = partial(read_payload, self._context.settings, one.body)
         data = await asyncio.to_thread(read) if len(one.body) > LARGE else read()
         tx.cause = one.guid

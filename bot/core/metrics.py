@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.ingest.backlog import Backlog
-    from bot.ingest.inbox import StoredDelivery
+    from bot.ingest.inbox import ReceivedDelivery
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
 STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
@@ -127,8 +127,8 @@ def count_request(door: str, status: int, seconds: float) -> None:
     _requests(door, status // 100).observe(seconds)
 
 
-def count_applied(taken: Sequence[StoredDelivery], *, events: frozenset[str], now: int) -> None:
-    """Count deliveries taken from the inbox, those without a handler separately, and how long they were there."""
+def count_applied(taken: Sequence[ReceivedDelivery], *, events: frozenset[str], now: int) -> None:
+    """Count deliveries taken, those without a handler separately, and how long they had waited."""
     without = sum(one.event not in events for one in taken)
     APPLIED.labels("no_handler").inc(without)
     APPLIED.labels("taken").inc(len(taken) - without)

@@ -42,16 +42,22 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     foreign: bool = False  # meant for another App
 
 
+@dataclass(frozen=True)
+class ReceivedDelivery:
+    """A delivery to be handled."""
+
+    guid: str
+    event: str
+    received_at: int  # epoch milliseconds
+    body: bytes
+
+
 @dataclass(frozen=True, kw_only=True)
-class StoredDelivery:
+class StoredDelivery(ReceivedDelivery):
     """A delivery claimed from the inbox."""
 
     id: int
-    guid: str
-    event: str
-    received_at: int
     attempts: int
-    body: bytes
 
 
 class _ClaimedRow(TypedDict):

@@ -20,7 +20,7 @@ from bot.ingest.spool import SpoolWriter
 from bot.ingest.spooling import GUID, Mover, Recent, is_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from bot.db.store import Store
 
@@ -83,6 +83,18 @@ class Intake:
     async def move_arrived(self) -> int:
         """Move what has arrived into the inbox; returns how many deliveries. Raises StoreUnavailable."""
         return await self._mover.move() if self._store.sqlite else 0
+
+    @contextlib.asynccontextmanager
+    async def arrived_next(self, most: int) -> AsyncIterator[Sequence[Values]]:
+        """Yield what has arrived on SQLite and is not in the inbox, up to about `most` deliveries.
+
+        They are gone from the spool once the caller has stored them. Raises StoreUnavailable.
+        """
+        if not self._store.sqlite:
+            yield ()
+            return
+        async with self._mover.next(most) as rows:
+            yield rows
 
     async def show_arrived(self) -> None:
         """Move what has arrived, for somebody who asks for it; a database that cannot be used says so itself."""

@@ -1,8 +1,8 @@
 """The spool: a file beside the database in which deliveries arrive, so that none waits for the database's lock.
 
 SQLite has one writer at a time, and the worker writes for most of the time. Deliveries are acknowledged once they are
-durable here; the worker moves them into the inbox. A crash in between leaves them in both, and the inbox takes a GUID
-once.
+durable here; the worker moves them into the inbox, and handles them in the same transaction. A crash in between leaves
+them in both, and the inbox takes a GUID once.
 
 Whoever writes appends one record for all deliveries of a commit, and waits for the disk. Whoever moves renames the file
 first, and the next to write begins a new one. While a record is appended the file is locked, so that it is never

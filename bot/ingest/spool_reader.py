@@ -25,6 +25,7 @@ log = structlog.get_logger("bot.ingest.spool_reader")
 
 LOCK = ".lock"  # suffix of the file whose lock is held by whoever moves
 MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
+MOST_ROWS = 10_000  # deliveries read at once
 LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
 LOCK_PAUSE = 0.01  # seconds between two tries
 
@@ -48,15 +49,15 @@ class SpoolReader:
         self._next = 0  # the place in it that was not read yet
         self._lock: int | None = None  # held meanwhile
 
-    def read(self) -> Part | None:
+    def read(self, most: int = MOST_ROWS) -> Part | None:
         """Return what is to be moved next, as much of it as fits into memory; None once nothing is left.
 
-        Raises StoreUnavailable.
+        `most`: deliveries, plus those of the record that exceeds it. Raises StoreUnavailable.
         """
         self._store.require_file()  # nothing is moved where there is no database
         with self._translated():
-            while self._file is not None or self._take():
-                if part := self._part():
+            while self._lock is not None or self._take():
+                if part := self._part(most):
                     return part
                 self._moving.unlink()
                 self.release()
@@ -69,12 +70,18 @@ class SpoolReader:
             for record in part.records:
                 os.pwrite(self._file, spool.MOVED, record.start)
 
+    def pause(self) -> None:
+        """Let other processes move, and go on here later."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def release(self) -> None:
-        """Let other processes move: it is done, or failed."""
-        for file in (self._file, self._lock):
-            if file is not None:
-                os.close(file)
-        self._file = self._lock = None
+        """Let other processes move: it is done, or failed, and what was read is read again."""
+        self.pause()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def waiting(self) -> tuple[int, int | None]:
         """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
@@ -85,13 +92,17 @@ class SpoolReader:
             raise spool.unavailable(self._arriving, error) from error
         return sum(one.deliveries for one in found), min((one.received_at for one in found), default=None)
 
-    def _part(self) -> Part | None:
+    def _part(self, most: int) -> Part | None:
         """Read on from where the last part ended."""
         assert self._file is not None
         rows: list[Values] = []
         taken: list[Record] = []
         size, unreadable = 0, 0
-        while size <= MOST_MOVED and (record := next(spool.records(self._file, self._next), None)):
+        while (
+            size <= MOST_MOVED
+            and len(rows) < most
+            and (record := next(spool.records(self._file, self._next), None))
+        ):
             found = spool.read(self._file, record)
             if found is None:
                 unreadable += 1
@@ -108,8 +119,14 @@ class SpoolReader:
     def _take(self) -> bool:
         """Take what has arrived away from those who write; False where nothing has."""
         if not (self._moving.exists() or self._arriving.exists()):
+            self.release()
             return False
         self._wait_for_lock()
+        if self._file is not None:
+            if os.fstat(self._file).st_nlink:
+                return True
+            os.close(self._file)  # another process has moved the rest of it, and deleted it
+            self._file = None
         try:
             begun = self._moving.exists()  # a crash or a failure left it
             path = self._moving if begun else self._arriving

@@ -6,6 +6,7 @@ This speaks to SQLite's driver directly, because a statement built row by row co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,10 +18,11 @@ from bot.ingest.inbox import COLUMNS
 from bot.ingest.spool_reader import SpoolReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bot.db.store import Store
     from bot.ingest.spool import Values
+    from bot.ingest.spool_reader import Part
 
 T = TypeVar("T")
 GUID, STATE = list(COLUMNS).index("guid"), list(COLUMNS).index("state")
@@ -88,6 +90,22 @@ class Mover:
                 await self._in_thread(self._spool.release)
         return moved
 
+    @contextlib.asynccontextmanager
+    async def next(self, most: int) -> AsyncIterator[Sequence[Values]]:
+        """Yield what has arrived, up to about `most` deliveries; those are moved once the caller has stored them.
+
+        An error leaves them where they are. Raises StoreUnavailable.
+        """
+        async with self._moving:
+            try:
+                part = await self._in_thread(partial(self._spool.read, most))
+                yield part.rows if part else ()
+                if part:
+                    await self._in_thread(partial(self._moved, part))
+            except BaseException:
+                await self._in_thread(self._spool.release)
+                raise
+
     async def waiting(self) -> tuple[int, int | None]:
         """Return how many have not been moved, and when the first of them was received (epoch milliseconds)."""
         return await self._in_thread(self._spool.waiting)
@@ -99,6 +117,10 @@ class Mover:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _moved(self, part: Part) -> None:
+        self._spool.moved(part)
+        self._spool.pause()
 
     def _insert(self, rows: Sequence[Values]) -> None:
         try:

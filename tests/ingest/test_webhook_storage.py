@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bot.ingest import spool
+from bot.ingest import arrivals, spool
+from tests.db.opened import opened_intake
 from tests.oot.reports.reporting import OPENED
 from tests.serving import POSTGRES, SQLITE
 
@@ -65,6 +66,21 @@ async def test_odd_bodies_are_kept_as_they_came_and_handled(bot):
         if (delivery["state"], values, delivery["body"]) != ("handled", [expected], body):
             wrong[name] = (delivery["state"], delivery["error"], values)
     assert wrong == {}
+
+
+async def test_odd_members_of_lists_that_are_kept_whole_are_dropped(bot):
+    job = (
+        b'{"workflow_job": {"id": 1, "run_id": 2, "run_attempt": 1, "name": "build", "status": "queued", "steps": ['
+        b'{"name": "a\\u0000b", "number": 1'
+        + b"0"
+        * 30
+        + b'}, {"name": "c", "number": 9223372036854775807}]},'
+        b' "repository": {"id": 5, "full_name": "o/r"}}'
+    )
+    assert (await bot.send("workflow_job", None, body=job))[0] == 202
+    await bot.settle()
+    (row,) = await bot.rows("workflow_job")
+    assert row["steps"] == [{"name": "ab", "number": None}, {"name": "c", "number": 2**63 - 1}]
 
 
 async def test_a_body_that_cannot_be_an_issue_is_parked_and_the_others_are_handled(bot):
@@ -250,6 +266,50 @@ async def test_what_a_crash_left_in_the_spool_is_moved_once(bot, settings):
     await bot.settle()
     assert [(row["guid"], row["attempts"]) for row in await bot.rows("delivery")] == [("one", 1), ("two", 1)]
     assert await bot.context.intake.arrived() == (0, None)
+
+
+@SQLITE
+async def test_processes_that_take_turns_at_the_spool_leave_nothing_and_take_nothing_twice(bot):
+    """A worker stores what it handles itself; a page that needs the newest moves the rest meanwhile."""
+    worker, sent = bot.context.intake, 0
+
+    async def arrive(count):
+        nonlocal sent
+        for _ in range(count):
+            sent += 1
+            assert (await bot.send("issues", OPENED, guid=f"g{sent:02}"))[0] == 202
+
+    async def some_of_it():
+        async with worker.arrived_next(1) as rows, bot.store.transaction() as tx:
+            return [one.guid for one in await arrivals.store(tx, rows, {"issues"})]
+
+    async with opened_intake(bot.store) as page:
+        await arrive(3)
+        assert await some_of_it() == ["g01"]
+        assert await page.move_arrived() == 2  # and the file is gone that the worker was in the middle of
+        await arrive(2)
+        assert await some_of_it() == ["g04"]
+        await arrive(1)
+        assert await some_of_it() == ["g05"]
+        assert await some_of_it() == ["g06"]
+        assert await some_of_it() == []
+    states = {row["guid"]: row["state"] for row in await bot.rows("delivery")}
+    assert states == {f"g{n:02}": "stored" if n in {2, 3} else "handled" for n in range(1, 7)}
+
+
+@SQLITE
+async def test_what_could_not_be_stored_by_the_worker_stays_in_the_spool(bot):
+    assert (await bot.send("issues", OPENED, guid="one"))[0] == 202
+
+    async def fail():
+        async with bot.context.intake.arrived_next(1) as rows, bot.store.transaction() as tx:
+            await arrivals.store(tx, rows, {"issues"})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    await bot.settle()
+    assert [(row["guid"], row["state"]) for row in await bot.rows("delivery")] == [("one", "handled")]
 
 
 @SQLITE

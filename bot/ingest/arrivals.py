@@ -1,0 +1,67 @@
+"""Storing what has arrived in the transaction that handles it: SQLite only, where deliveries wait in the spool.
+
+Writing a delivery's body takes longer than most of what follows from it. Stored as `stored` first, it would be read
+once more to be handled, and written once more to be marked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import sqlalchemy as sa
+
+from bot.ingest.inbox import COLUMNS, ReceivedDelivery
+from bot.ingest.spooling import GUID, INSERT, REPLACE, STATE, is_ours
+from bot.ingest.tables import delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bot.db.transaction import Transaction
+    from bot.ingest.spool import Values
+
+NAMES = list(COLUMNS)
+EVENT, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "received_at", "body"))
+KNOWN = sa.select(delivery.c.guid).where(
+    delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
+)
+INSERT_SETTLED = (
+    f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
+)
+
+
+async def store(tx: Transaction, rows: Sequence[Values], events: Collection[str]) -> list[ReceivedDelivery]:
+    """Store deliveries as handled, those of other events as ignored; returns both, for the caller to handle.
+
+    Those that are in the inbox already stay as they are. Ours in place of a copy for another App is left to `claim`.
+    """
+    guids = msgspec.json.encode([row[GUID] for row in rows]).decode()
+    known = set((await tx.run(KNOWN, {"guids": guids})).scalars())
+    settled, again, taken = [], [], []
+    for row in rows:
+        if row[GUID] in known:
+            again.append(row)
+            continue
+        known.add(row[GUID])
+        ours = is_ours(row)
+        state = row[STATE] if not ours else "handled" if row[EVENT] in events else "ignored"
+        settled.append((*row[:STATE], state, *row[STATE + 1 :], int(ours)))
+        if ours:
+            received = row[GUID], row[EVENT], row[RECEIVED_AT], row[BODY]
+            taken.append(ReceivedDelivery(*received))
+    if settled:
+        await tx.conn.exec_driver_sql(INSERT_SETTLED, settled)
+    await _replace(tx, again)
+    return taken
+
+
+async def store_to_claim(tx: Transaction, rows: Sequence[Values]) -> None:
+    """Store deliveries as `stored`: at least one of them could not be handled, so each is tried alone."""
+    await tx.conn.exec_driver_sql(INSERT, list(rows))
+    await _replace(tx, rows)
+
+
+async def _replace(tx: Transaction, rows: Sequence[Values]) -> None:
+    if ours := [row for row in rows if is_ours(row)]:
+        await tx.conn.exec_driver_sql(REPLACE, ours)
