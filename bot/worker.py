@@ -46,6 +46,7 @@ BACKGROUND_SLOTS = (
 )
 POLL = 1.0  # seconds between polls of the database without a notification
 TOGETHER = 0.05  # seconds between polls under steady notifications, so that some work is done together
+LOOKS_EVERY = 0.1  # seconds, at least, between looks at what is due while deliveries arrive without end
 DATABASE_AWAY = "the database cannot be used; trying again every second"
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
 GRACE = 7.0  # seconds for running tasks on shutdown
@@ -323,12 +324,16 @@ class Worker:
         return None
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, looks_at = asyncio.get_running_loop(), 0.0
         while not self._stopping.is_set():
             self._store.work_waiting.clear()
-            due = loop.time() + TOGETHER
+            due, started = loop.time() + TOGETHER, 0
             try:
-                applied, started = await self.apply(), await self._start_tasks()
+                applied = await self._apply_arrived()
+                if applied < BATCH or loop.time() >= looks_at:  # while more arrives than that, now and then
+                    applied += await self._apply_due()
+                    started = await self._start_tasks()
+                    looks_at = loop.time() + LOOKS_EVERY
             except Exception as error:  # noqa: BLE001 - logged
                 self._errors.write(DATABASE_AWAY, error)
                 await asyncio.sleep(POLL)

@@ -19,37 +19,38 @@ HANDLED = "SELECT count(*) FROM delivery WHERE state = 'handled'"
 
 
 def backlog(folder: str, requests: list[bytes]) -> None:
-    """Store deliveries that nobody applies yet."""
+    """Leave deliveries in the spool that nobody applies yet: a worker that is late finds them there, too."""
     with Bot(folder, processes=FAMILY) as bot, bot.listening_alone():
         generator.run(bot.port, requests, seconds=120, count=len(requests))
+        bot.crash()
 
 
-def applied(rounds: int, seconds: float, backlog_of: int) -> dict:
+def applied(rounds: int, seconds: float, backlog_of: int, settled: float = SETTLED) -> dict:
     """Have a backlog applied by `ootbot serve` while deliveries come in."""
     rates, cpu = [], []
-    with tempfile.TemporaryDirectory() as kept:
-        backlog(kept, deliveries.jobs(backlog_of))
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory() as folder:
-                shutil.copytree(kept, folder, dirs_exist_ok=True)
-                rate, used = _applied(folder, seconds)
-                rates.append(rate)
-                cpu.append(used)
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder, Bot(folder) as bot:
+            time.sleep(settled)
+            with bot.listening_alone():
+                generator.run(bot.port, deliveries.jobs(backlog_of), seconds=120, count=backlog_of)
+            rate, used = _applied(bot, seconds)
+            rates.append(rate)
+            cpu.append(used)
     return {
         f"applied_per_second_at_{RATE}": figure(rates, 0),
         f"processor us of everything, for each delivery applied at {RATE}": figure(cpu, 0),
     }
 
 
-def _applied(folder: str, seconds: float) -> tuple[float, float]:
+def _applied(bot: Bot, seconds: float) -> tuple[float, float]:
     sent = deliveries.jobs(round(RATE * seconds) + 1)
-    with Bot(folder) as bot:
-        stored = bot.waiting()
-        until(lambda: bot.waiting() < stored, "the first deliveries")  # the start has a figure of its own
-        began, before, used = time.perf_counter(), bot.waiting(), bot.cpu()
-        found = generator.run(bot.port, sent, seconds=seconds, rate=RATE)
-        took, done = time.perf_counter() - began, before + found["answers"] - bot.waiting()
-        return done / took, (bot.cpu() - used) / max(done, 1) * 1e6
+    began, before, used = time.perf_counter(), bot.waiting(), bot.cpu()
+    found = generator.run(bot.port, sent, seconds=seconds, rate=RATE)
+    took, left = time.perf_counter() - began, bot.waiting()
+    if not left:
+        raise SystemExit("the backlog was applied before its end: try again with a larger --backlog")
+    done = before + found["answers"] - left
+    return done / took, (bot.cpu() - used) / max(done, 1) * 1e6
 
 
 def visible(rounds: int, seconds: float, settled: float = SETTLED) -> dict:

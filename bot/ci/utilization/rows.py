@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+import functools
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
 from bot.ci.utilization.tables import utilization_job
+from bot.db.transaction import among
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -124,8 +126,17 @@ async def delete(tx: Transaction, key: Sequence[int]) -> None:
 
 async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return those of some runs, by repository and id, that have a measured job."""
-    query = sa.select(J.repository_id, J.run_id).where(tx.among((J.repository_id, J.run_id), keys))
-    return sorted({(row.repository_id, row.run_id) for row in await tx.run(query)})
+    found = await tx.run(_measured_runs(sqlite=tx.sqlite), {"wanted": tx.keys(keys)})
+    return sorted({(row.repository_id, row.run_id) for row in found})
+
+
+@functools.cache
+def _measured_runs(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for runs by their keys: it runs before the commit of every job's event."""
+    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
+    return sa.select(J.repository_id, J.run_id).where(
+        among((J.repository_id, J.run_id), wanted, sqlite=sqlite)
+    )
 
 
 async def keys_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[tuple[int, ...]]:
