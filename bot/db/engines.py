@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import Any, cast
 
 import msgspec
@@ -85,7 +86,13 @@ def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     reads = connection.get_execution_options().get("ootbot_read")
     # a transaction that reads first and writes later would fail where another wrote in between
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        raise sa.exc.DBAPIError.instance(
+            "BEGIN", (), error, sqlite3.Error, dialect=connection.dialect
+        ) from error
 
 
 def _with_liveness_check(engine: AsyncEngine, *, ping: bool = False) -> AsyncEngine:

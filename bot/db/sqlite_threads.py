@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from bot.db import sqlite_inline
+from bot.db import sqlite_inline, sqlite_statements
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -168,7 +168,7 @@ class Connection(sqlite_inline.Connection):
 
     async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
-        work = partial(self._conn.execute, statement, parameters)
+        work = partial(sqlite_statements.execute, self._conn, statement, parameters)
         return await self._run(work, reads=statement.is_select)
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> sa.CursorResult[Any]:

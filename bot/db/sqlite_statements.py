@@ -1,0 +1,196 @@
+"""Running statements on SQLite's driver: those that are put together once are also compiled once.
+
+SQLAlchemy takes about 100 us to run a statement that SQLite runs in ten: it looks the compiled form up, makes a
+context, binds the parameters anew and describes the columns of the result. For a statement that is run a second time,
+all that is found out once and kept. What is returned is SQLAlchemy's own `Result`, what is raised are its errors.
+Statements that need more of it, such as defaults computed in Python, and those that somebody listens to, are its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+import sqlalchemy as sa
+from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
+from sqlalchemy.sql.compiler import SQLCompiler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Processor = Callable[[Any], Any]
+
+MOST_SHAPES = 100  # of one statement: which columns are given, and how many values each of its lists has
+KINDS = (sa.Select, sa.CompoundSelect, sa.Insert, sa.Update, sa.Delete)
+Shape = tuple[
+    bool, tuple[str, ...], tuple[int, ...]
+]  # many rows, names of the parameters, lengths of the lists
+
+
+class Unprepared(Exception):
+    """A statement, or these parameters of it, are left to SQLAlchemy."""
+
+
+class Done(IteratorResult[Any]):
+    """The rows of a statement, if it returns any, and how many it has changed."""
+
+    rowcount: int
+
+
+NOTHING = SimpleResultMetaData(())
+
+
+class Prepared:
+    """The SQL of a statement for parameters of one shape, and what is done with their values and with its rows."""
+
+    def __init__(
+        self, statement: Any, dialect: sa.Dialect, names: Sequence[str], given: Mapping[str, Any]
+    ) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=list(names) or None)
+        if not isinstance(compiled, SQLCompiler) or _needs_more(compiled):
+            raise Unprepared
+        try:
+            state = compiled.construct_expanded_state(dict(given))
+        except sa.exc.InvalidRequestError as error:  # a value is missing
+            raise Unprepared from error
+        self.sql = state.statement
+        # public only once a statement has been run; a list's values have processors of their own
+        processors: dict[str, Any] = {**compiled._bind_processors, **state.processors}  # noqa: SLF001
+        lists = {
+            one: (name, place)
+            for name, several in state.parameter_expansion.items()
+            for place, one in enumerate(several)
+        }
+        self._lists: list[tuple[int, str, int, Processor | None]] = []  # place, name, place in the list
+        self._values: list[tuple[int, str, Processor | None]] = []
+        self._constants: list[Any] = []
+        for place, name in enumerate(state.positiontup or ()):
+            processor = processors.get(name)
+            self._constants.append(None)
+            if name in lists:
+                whole, at = lists[name]
+                key = compiled.binds[whole].key
+                if key not in given:
+                    raise Unprepared
+                self._lists.append((place, key, at, processor))
+            elif (key := compiled.binds[name].key) in given:
+                self._values.append((place, key, processor))
+            else:
+                bound = compiled.binds[name]
+                if bound.required or bound.callable:
+                    raise Unprepared
+                self._constants[place] = processor(bound.value) if processor else bound.value
+        columns = compiled._result_columns  # noqa: SLF001 - public only for a statement that was run
+        self.rows = bool(columns)
+        self.described = SimpleResultMetaData(
+            [one.keyname for one in columns], extra=[tuple(one.objects) for one in columns]
+        )
+        kinds = [one.type.dialect_impl(dialect).result_processor(dialect, None) for one in columns]
+        self._processors = [(place, kind) for place, kind in enumerate(kinds) if kind]
+
+    def bound(self, given: Mapping[str, Any]) -> list[Any]:
+        """Return the values in their order, as the driver takes them."""
+        values = self._constants.copy()
+        for place, name, processor in self._values:
+            value = given[name]
+            values[place] = value if processor is None else processor(value)
+        for place, name, at, processor in self._lists:
+            value = given[name][at]
+            values[place] = value if processor is None else processor(value)
+        return values
+
+    def read(self, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Return rows with their values as their columns' types say."""
+        if not self._processors:
+            return found
+        made = []
+        for row in found:
+            values = list(row)
+            for place, processor in self._processors:
+                values[place] = processor(values[place])
+            made.append(tuple(values))
+        return made
+
+
+def _needs_more(compiled: SQLCompiler) -> bool:
+    return bool(
+        compiled.literal_execute_params
+        or compiled.escaped_bind_names
+        or compiled.implicit_returning
+        or getattr(compiled, "insert_prefetch", ())
+        or getattr(compiled, "update_prefetch", ())
+    )
+
+
+# None: left to SQLAlchemy. A statement that is run only once is never compiled here
+_known: WeakKeyDictionary[Any, dict[Shape, Prepared | None]] = WeakKeyDictionary()
+
+
+def execute(conn: sa.Connection, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
+    """Execute a statement on a connection to SQLite, as `sqlalchemy.Connection.execute` does."""
+    shapes = _known.get(statement) if isinstance(statement, KINDS) else None
+    if shapes is None or conn.dispatch.before_cursor_execute:
+        if isinstance(statement, KINDS):
+            _known.setdefault(statement, {})
+        return conn.execute(statement, parameters)
+    many = isinstance(parameters, list)
+    first = (parameters[0] if parameters else {}) if many else parameters or {}
+    try:
+        prepared = _prepared(conn.dialect, statement, shapes, first, many=many)
+        bound = [prepared.bound(row) for row in parameters] if many else prepared.bound(first)
+    except (Unprepared, LookupError):  # where a value is missing, SQLAlchemy says which
+        return conn.execute(statement, parameters)
+    return cast("sa.CursorResult[Any]", _run(conn, prepared, bound, many=many))
+
+
+def _prepared(
+    dialect: sa.Dialect,
+    statement: Any,
+    shapes: dict[Shape, Prepared | None],
+    given: Mapping[str, Any],
+    *,
+    many: bool,
+) -> Prepared:
+    lengths = tuple(len(value) for value in given.values() if type(value) is list)
+    shape = (many, tuple(given), lengths)
+    if shape not in shapes:
+        if len(shapes) >= MOST_SHAPES:
+            raise Unprepared
+        try:
+            shapes[shape] = _prepare(dialect, statement, given, many=many)
+        except Unprepared:
+            shapes[shape] = None
+    if (found := shapes[shape]) is None:
+        raise Unprepared
+    return found
+
+
+def _prepare(dialect: sa.Dialect, statement: Any, given: Mapping[str, Any], *, many: bool) -> Prepared:
+    if isinstance(statement, sa.Insert):
+        statement = statement.inline()  # no RETURNING of a key that nobody asked for
+    names = tuple(given) if isinstance(statement, sa.Insert | sa.Update) else ()
+    made = Prepared(statement, dialect, names, given)
+    if many and made.rows:
+        raise Unprepared
+    return made
+
+
+def _run(conn: sa.Connection, prepared: Prepared, bound: list[Any], *, many: bool) -> Done:
+    if not conn.in_transaction():
+        conn.begin()
+    driver: Any = conn.connection.dbapi_connection
+    cursor = driver.cursor()
+    try:
+        if many:
+            cursor.executemany(prepared.sql, bound)
+        else:
+            cursor.execute(prepared.sql, bound)
+        found = prepared.read(cursor.fetchall()) if prepared.rows else []
+    except sqlite3.Error as error:
+        raise sa.exc.DBAPIError.instance(
+            prepared.sql, bound, error, sqlite3.Error, dialect=conn.dialect
+        ) from error
+    done = Done(prepared.described if prepared.rows else NOTHING, iter(found))
+    done.rowcount = cursor.rowcount
+    return done

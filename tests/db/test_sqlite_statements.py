@@ -1,0 +1,155 @@
+"""Does a statement that is compiled once return what SQLAlchemy returns, each time it is run?"""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from bot.db import sqlite_statements
+from bot.db.columns import Json
+
+metadata = sa.MetaData()
+job = sa.Table(
+    "job", metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("green", sa.Boolean),
+    sa.Column("steps", Json),
+    sa.Column("seen", sa.Integer, nullable=False, server_default="0"),
+)  # fmt: skip
+J = job.c
+ROWS = [
+    {"id": 1, "name": "build", "green": True, "steps": [{"a": 1}]},
+    {"id": 2, "name": "test", "green": False, "steps": None},
+    {"id": 3, "name": "lint", "green": None, "steps": {"b": []}},
+]
+IDS = sa.bindparam("ids", expanding=True)
+OTHER = job.alias("other")
+# name: the statement, and the parameters of three runs
+READS = {
+    "values of every type": (sa.select(job).order_by(J.id), [None, {}, None]),
+    "a list of any length": (sa.select(J.name).where(J.id.in_(IDS)), [{"ids": [1]}, {"ids": []}, {"ids": [3, 1, 2]}]),
+    "a parameter beside a constant": (
+        sa.select(J.id, (J.seen + 5).label("sum")).where(J.name == sa.bindparam("named")),
+        [{"named": "test"}, {"named": "lint"}, {"named": "no"}],
+    ),
+    "a parameter with a default": (
+        sa.select(J.id).where(J.id > sa.bindparam("least", 1)).limit(sa.bindparam("most", 5, sa.Integer)),
+        [{}, {"least": 2}, {"most": 1}],
+    ),
+    "a boolean and a document as parameters": (
+        sa.select(J.id).where(J.green == sa.bindparam("green", type_=sa.Boolean)),
+        [{"green": True}, {"green": False}, {"green": None}],
+    ),
+    "columns of one name": (sa.select(J.id, OTHER.c.id).where(OTHER.c.id == J.id), [None, None, None]),
+    "parts put together": (sa.select(J.id).union_all(sa.select(J.seen)), [None, None, None]),
+    "more than the statement asks for": (sa.select(J.id), [{"unknown": 1}, {"unknown": 2}, {}]),
+}  # fmt: skip
+UPSERT = sqlite.insert(job)
+UPSERT = UPSERT.on_conflict_do_update(
+    index_elements=["id"], set_={"seen": J.seen + 1, "name": UPSERT.excluded.name}
+)
+WRITES = {
+    "rows inserted or changed": (UPSERT, [ROWS[:1], ROWS, [{**ROWS[0], "name": "new"}]]),
+    "one row": (UPSERT, [{"id": 8, "name": "x"}, {"name": "y", "id": 9, "green": True}, {"id": 8, "name": "z"}]),
+    "a change of what is listed": (
+        sa.update(job).where(J.id.in_(IDS)).values(name=sa.bindparam("renamed"), seen=J.seen + 1),
+        [{"ids": [1, 2], "renamed": "a"}, {"ids": [], "renamed": "b"}, {"ids": [3], "renamed": "c"}],
+    ),
+    "several changes": (
+        sa.update(job).where(J.id == sa.bindparam("key")).values(steps=sa.bindparam("steps"), green=sa.bindparam("green")),
+        [[{"key": 1, "steps": [1], "green": False}, {"key": 2, "steps": None, "green": True}]] * 3,
+    ),
+    "what was written is returned": (
+        sa.update(job).where(J.id > sa.bindparam("after")).values(seen=7).returning(J.id, J.steps),
+        [{"after": 0}, {"after": 2}, {"after": 5}],
+    ),
+    "a deletion": (sa.delete(job).where(J.id == sa.bindparam("key")), [{"key": 1}, {"key": 1}, {"key": 2}]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def conn():
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as opened:
+        metadata.create_all(opened)
+        opened.execute(sa.insert(job), ROWS)
+        opened.commit()
+        yield opened
+    engine.dispose()
+
+
+@pytest.mark.parametrize("name", READS)
+def test_rows_are_those_of_sqlalchemy(conn, name):
+    statement, runs = READS[name]
+    for given in runs:
+        expected = conn.execute(statement, given)
+        found = sqlite_statements.execute(conn, statement, given)
+        assert tuple(found.keys()) == tuple(expected.keys())
+        assert found.all() == expected.all()
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
+    statement, runs = WRITES[name]
+    everything = sa.select(job).order_by(J.id)
+    for given in runs:
+        before = conn.begin_nested()
+        plain = conn.execute(statement, given)
+        returned = plain.all() if plain.returns_rows else None
+        expected = (plain.rowcount if returned is None else returned, conn.execute(everything).all())
+        before.rollback()
+        made = sqlite_statements.execute(conn, statement, given)
+        got = made.rowcount if returned is None else made.all()
+        assert (got, conn.execute(everything).all()) == expected
+
+
+def test_rows_are_read_by_name_and_by_column_and_one_by_one(conn):
+    statement = sa.select(J.id, J.name.label("called"), J.green).order_by(J.id)
+    for _ in range(3):
+        first, *_ = sqlite_statements.execute(conn, statement)
+        assert (first.id, first.called, first._mapping[J.green]) == (1, "build", True)
+        assert list(sqlite_statements.execute(conn, statement).scalars()) == [1, 2, 3]
+        assert sqlite_statements.execute(conn, statement).mappings().first()["called"] == "build"
+        assert sqlite_statements.execute(conn, sa.select(J.id).where(J.id == 9)).first() is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "good", "bad", "error"),
+    [
+        (sa.insert(job), {"id": 20, "name": "a"}, {"id": 20, "name": "b"}, sa.exc.IntegrityError),
+        (sa.select(sa.func.abs(sa.bindparam("n"))), {"n": 1}, {"n": -(2**63)}, sa.exc.OperationalError),
+        (sa.select(J.id).where(J.id == sa.bindparam("key")), {"key": 1}, {}, sa.exc.StatementError),
+        (sa.select(J.id).where(J.id.in_(IDS)), {"ids": [1]}, {}, sa.exc.StatementError),
+    ],
+    ids=["a key that is there", "SQLite refuses", "a value is missing", "a list is missing"],
+)
+def test_errors_are_those_of_sqlalchemy(conn, statement, good, bad, error):
+    sqlite_statements.execute(conn, statement, good)
+    for _ in range(2):
+        with pytest.raises(error) as expected:
+            conn.execute(statement, bad)
+        with pytest.raises(error) as found:
+            sqlite_statements.execute(conn, statement, bad)
+        assert type(found.value) is type(expected.value)
+        assert str(getattr(found.value, "orig", "")) == str(getattr(expected.value, "orig", ""))
+
+
+def test_whoever_listens_hears_every_statement(conn):
+    heard = []
+    statement = sa.select(J.name).where(J.id == sa.bindparam("key"))
+    for _ in range(2):
+        sqlite_statements.execute(conn, statement, {"key": 1})
+    sa.event.listen(conn, "before_cursor_execute", lambda *told: heard.append(told[3]))
+    sqlite_statements.execute(conn, statement, {"key": 3})
+    assert heard == [(3,)]
+
+
+def test_lists_of_more_lengths_than_are_kept_are_still_found(conn):
+    statement = sa.select(sa.func.count()).select_from(job).where(J.id.in_(IDS))
+    counts = [
+        sqlite_statements.execute(conn, statement, {"ids": list(range(length))}).scalar_one()
+        for length in range(sqlite_statements.MOST_SHAPES + 20)
+    ]
+    assert counts == [min(max(length - 1, 0), 3) for length in range(len(counts))]
