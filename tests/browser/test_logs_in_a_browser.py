@@ -9,6 +9,7 @@ import pytest
 from tests import harness
 from tests.browser import chromium, log_story
 from tests.browser.test_pages_in_a_browser import check
+from tests.serving import SQLITE
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
 
@@ -21,6 +22,7 @@ async def bot(settings, github, issuer, clock):
         yield made
 
 
+@SQLITE
 async def test_pages_of_logs_have_nothing_that_troubles_a_reader(bot, github):
     pages = await log_story.tell(bot, github)
     async with chromium.running() as tab:

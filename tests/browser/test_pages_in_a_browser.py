@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests import harness
 from tests.browser import chromium, measured, story
 from tests.harness import L3, L4, UPSTREAM
 
-pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(chromium.find() is None, reason="no Chromium here: apt-get install chromium"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 FINDINGS = (Path(__file__).parent / "findings.js").read_text()
 REACHABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
@@ -60,18 +64,26 @@ PAGES = {
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
 
 
-@pytest.fixture
-async def bot(tmp_path, github, issuer, clock):
-    (tmp_path / "allowlist.yml").write_text(story.ALLOWLIST)
-    settings = harness.make_settings(
-        github=github, issuer=issuer, app=github.app, folder=tmp_path, of_features=story.OF_FEATURES
-    )
-    async with harness.running(settings, github=github, issuer=issuer, app=github.app, clock=clock) as made:
-        await story.tell(made, github)
-        yield made
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bot(tmp_path_factory, app_key, issuer_key):
+    """A bot whose story is told once: these tests only look at its pages."""
+    folder, clock = tmp_path_factory.mktemp("story"), harness.ManualClock()
+    (folder / "allowlist.yml").write_text(story.ALLOWLIST)
+    async with (
+        harness.simulated_github(clock, app_key) as github,
+        harness.signing_issuer(clock, issuer_key) as issuer,
+    ):
+        settings = harness.make_settings(
+            github=github, issuer=issuer, app=github.app, folder=folder, of_features=story.OF_FEATURES
+        )
+        async with harness.running(
+            settings, github=github, issuer=issuer, app=github.app, clock=clock
+        ) as made:
+            await story.tell(made, github)
+            yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def tab():
     async with chromium.running() as made:
         yield made
@@ -133,12 +145,14 @@ async def sign_in(bot, tab):
 
 
 async def check(bot, tab, pages):
+    """Return what troubles a reader; a page follows the colours that are asked for while it is open."""
     found = []
-    for dark in (False, True):
-        for width in SIZES:
-            await tab.look(width=width, dark=dark)
-            for name, path in pages.items():
-                await tab.open(bot.url + path)
+    for width in SIZES:
+        for name, path in pages.items():
+            await tab.look(width=width, dark=False)
+            await tab.open(bot.url + path)
+            for dark in (False, True):
+                await tab.look(width=width, dark=dark)
                 where = f"{name}, {width} px, {'dark' if dark else 'light'}"
                 found += [f"{where}: {finding}" for finding in await tab.evaluate(FINDINGS)]
     return found
