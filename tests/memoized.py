@@ -23,7 +23,9 @@ def install():
     # proving that the numbers are prime takes as long as starting the rest of a bot
     tokens.load_pem_private_key = functools.cache(tokens.load_pem_private_key)
     # every bot and every simulated GitHub has hundreds of routes
-    web_urldispatcher.DynamicResource.__init__ = _reading_paths_once(web_urldispatcher.DynamicResource.__init__)
+    web_urldispatcher.DynamicResource.__init__ = _reading_paths_once(
+        web_urldispatcher.DynamicResource.__init__
+    )
     web_urldispatcher.AbstractRoute.__init__ = _looking_once(web_urldispatcher.AbstractRoute.__init__)
 
 

@@ -10,10 +10,12 @@ def each(step, values):
     return [value if at % step == 0 else nightly(value) for at, value in enumerate(values)]
 
 
-def in_turn(values, others):
-    """Return all pairs as parameters; by default each value runs with one of the others, which take turns."""
+def in_turn(values, others, step=1):
+    """Return all pairs as parameters; by default each `step`-th value runs with one of the others, which take turns."""
     return [
-        (value, other) if (at - turn) % len(others) == 0 else nightly(value, other)
+        (value, other)
+        if at % step == step - 1 and (at // step - turn) % len(others) == 0
+        else nightly(value, other)
         for at, value in enumerate(values)
         for turn, other in enumerate(others)
     ]

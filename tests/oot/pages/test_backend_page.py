@@ -171,7 +171,7 @@ async def test_all_jobs_of_a_window_can_be_had_page_by_page(bot):
 # no word reaches a database's own language
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    "word", samples.each(3, [*injections.HTML, *injections.UNSEEN[:20]]), ids=injections.short
+    "word", samples.each(6, [*injections.HTML, *injections.UNSEEN[:20]]), ids=injections.short
 )
 async def test_hostile_words_are_inert(bot, word):
     clean = word.encode("utf-8", "replace").decode().replace("\x00", "")
