@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import re
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 NAMELESS = "(no name)"
@@ -48,6 +49,8 @@ _ENTITY = re.compile(r"&(#?\w+);")
 
 def clean(text: str) -> str:
     """Return the visible part of `text`: lines end in LF, no invisible characters, no colour codes."""
+    if text.isascii() and text.isprintable():  # most are
+        return text
     seen = _NEWLINES.sub("\n", _ANSI.sub("", text))
     return _UNSEEN.sub("", _SURROGATES.sub("\ufffd", seen))
 
@@ -107,8 +110,9 @@ def html_code(text: str, *, limit: int = NAME_LIMIT) -> str:
 def text(words: str, *, limit: int = PROSE_LIMIT) -> str:
     """Return a sentence as running text, for paragraphs, list items and table cells alike."""
     plain = html.escape(_break_links(shorten(one_line(words), limit)), quote=False)
-    escaped = _MARKUP.sub(r"\\\g<0>", plain).replace("|", "&#124;")
-    return _OPENING.sub(r"\1\\\2", escaped)
+    # functions, not templates: those are put together again for every text
+    escaped = _MARKUP.sub(lambda found: f"\\{found[0]}", plain).replace("|", "&#124;")
+    return _OPENING.sub(lambda found: f"{found[1]}\\{found[2]}", escaped)
 
 
 def html_text(text: str) -> str:
@@ -129,7 +133,12 @@ def url(address: str | None) -> str | None:
 
     Also None for one with credentials, control characters or white space, an odd host, or too long.
     """
-    if not address or clean(address) != address or address.split() != [address]:
+    return _url(address) if address and len(address) <= URL_LIMIT else None
+
+
+@lru_cache(1_000)  # the same ones are written into every version of a comment
+def _url(address: str) -> str | None:
+    if clean(address) != address or address.split() != [address]:
         return None
     try:
         parts = urlsplit(address)
@@ -152,11 +161,15 @@ def link(label: str, target: str | None) -> str:
 
 
 def _calm(text: str) -> str:
-    return _ACTIVE.sub(rf"\g<0>{_ZWSP}", text)
+    return _ACTIVE.sub(_broken, text)
 
 
 def _break_links(text: str) -> str:
-    return _LINKED.sub(rf"\g<0>{_ZWSP}", _calm(text))
+    return _LINKED.sub(_broken, _calm(text))
+
+
+def _broken(found: re.Match[str]) -> str:
+    return found[0] + _ZWSP
 
 
 def _entities(text: str) -> str:
