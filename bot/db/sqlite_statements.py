@@ -62,7 +62,8 @@ class Prepared:
             for name, several in state.parameter_expansion.items()
             for place, one in enumerate(several)
         }
-        self._lists: list[tuple[int, str, int, Processor | None]] = []  # place, name, place in the list
+        # place, name, place in the list, and within a row of it where it is one of rows
+        self._lists: list[tuple[int, str, int, int | None, Processor | None]] = []
         self._values: list[tuple[int, str, Processor | None]] = []
         self._constants: list[Any] = []
         for place, name in enumerate(state.positiontup or ()):
@@ -73,7 +74,9 @@ class Prepared:
                 key = compiled.binds[whole].key
                 if key not in given:
                     raise Unprepared
-                self._lists.append((place, key, at, processor))
+                width = len(given[key][0]) if isinstance(given[key][0], tuple) else 0
+                row, column = divmod(at, width) if width else (at, None)
+                self._lists.append((place, key, row, column, processor))
             elif (key := compiled.binds[name].key) in given:
                 self._values.append((place, key, processor))
             else:
@@ -95,8 +98,8 @@ class Prepared:
         for place, name, processor in self._values:
             value = given[name]
             values[place] = value if processor is None else processor(value)
-        for place, name, at, processor in self._lists:
-            value = given[name][at]
+        for place, name, row, column, processor in self._lists:
+            value = given[name][row] if column is None else given[name][row][column]
             values[place] = value if processor is None else processor(value)
         return values
 

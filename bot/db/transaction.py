@@ -198,18 +198,22 @@ class Transaction:
 
         SQLite scans the whole table for `(a, b) IN (VALUES ...)`; for `IN (SELECT ...)` it uses the index.
         """
-        return among(columns, self.keys(keys), sqlite=self.sqlite)
+        return _among(columns, self.keys(keys), sqlite=self.sqlite)
 
     def keys(self, keys: Sequence[tuple[Any, ...]]) -> Any:
-        """Return keys as the parameter of a condition made by `among`."""
+        """Return keys as the parameter of a condition made by `among_given`."""
         return msgspec.json.encode(keys).decode() if self.sqlite else keys
 
 
-def among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool) -> sa.ColumnElement[bool]:
-    """Return what `Transaction.among` does, for statements put together once.
+def among_given(
+    columns: Sequence[sa.ColumnElement[Any]], name: str, *, sqlite: bool
+) -> sa.ColumnElement[bool]:
+    """Return what `Transaction.among` does, for statements put together once; `Transaction.keys` is given by name."""
+    given: sa.BindParameter[Any] = sa.bindparam(name, expanding=not sqlite)
+    return _among(columns, given, sqlite=sqlite)
 
-    `keys` is what `Transaction.keys` returns, or a parameter for it; on PostgreSQL that one is `expanding`.
-    """
+
+def _among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool) -> sa.ColumnElement[bool]:
     if not sqlite:
         return sa.tuple_(*columns).in_(keys)
     # it looks for all of a row as for its first column: of another type each takes a condition of its own

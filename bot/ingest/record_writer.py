@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.transaction import Slot, among
+from bot.db.transaction import Slot, among_given
 from bot.ingest import watched
 from bot.ingest.records import Record, Values, merge
 from bot.ingest.tables import records as tables
@@ -92,8 +92,7 @@ async def _present(tx: Transaction, table: sa.Table, keys: Sequence[Key]) -> dic
 def _select(table: sa.Table, *, sqlite: bool) -> sa.Select[*tuple[Any, ...]]:
     """Return the query for rows by their keys, locked; putting one together takes longer than running it."""
     columns = list(table.primary_key.columns)
-    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
-    query = sa.select(table).where(among(columns, wanted, sqlite=sqlite)).order_by(*columns)
+    query = sa.select(table).where(among_given(columns, "wanted", sqlite=sqlite)).order_by(*columns)
     return query if sqlite else query.with_for_update()
 
 

@@ -30,6 +30,10 @@ OTHER = job.alias("other")
 READS = {
     "values of every type": (sa.select(job).order_by(J.id), [None, {}, None]),
     "a list of any length": (sa.select(J.name).where(J.id.in_(IDS)), [{"ids": [1]}, {"ids": []}, {"ids": [3, 1, 2]}]),
+    "a list of rows": (
+        sa.select(J.name).where(sa.tuple_(J.id, J.name).in_(IDS)).order_by(J.id),
+        [{"ids": [(1, "build")]}, {"ids": [(2, "test"), (3, "lint"), (1, "no")]}, {"ids": [(9, "x"), (3, "lint")]}],
+    ),
     "a parameter beside a constant": (
         sa.select(J.id, (J.seen + 5).label("sum")).where(J.name == sa.bindparam("named")),
         [{"named": "test"}, {"named": "lint"}, {"named": "no"}],

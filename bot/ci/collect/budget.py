@@ -77,6 +77,11 @@ def capacity(limits: CollectSettings) -> tuple[float, float]:
     return max(limits.ci_calls_per_hour / BURST, 1), limits.ci_bytes_per_hour / BURST
 
 
+OF_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
+LOCKED = sa.select(ci_budget).where(OF_ACCOUNT).with_for_update()
+STORE = sa.update(ci_budget).where(OF_ACCOUNT)
+
+
 class _BudgetRow(TypedDict):
     account: str
     calls: float
@@ -180,13 +185,12 @@ def _account(repo: str) -> str:
 
 
 async def _locked(tx: Transaction, account: str, limits: CollectSettings) -> Bucket:
-    query = sa.select(ci_budget).where(ci_budget.c.account == account).with_for_update()
-    row = await tx.row_as(_BudgetRow, query)
+    row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
     if row is None:
         calls, size = capacity(limits)
         full = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
-        await tx.run(tx.insert(ci_budget).values(full).on_conflict_do_nothing())
-        row = await tx.row_as(_BudgetRow, query)
+        await tx.upsert(ci_budget, [full])
+        row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
     assert row is not None
     bucket = Bucket(calls=row["calls"], bytes=row["bytes"], at=row["at"], minutes=dict(row["minutes"]))
     bucket.fill(tx.now, limits)
@@ -195,4 +199,4 @@ async def _locked(tx: Transaction, account: str, limits: CollectSettings) -> Buc
 
 async def _store(tx: Transaction, account: str, bucket: Bucket) -> None:
     values = {"calls": bucket.calls, "bytes": bucket.bytes, "at": bucket.at, "minutes": bucket.minutes}
-    await tx.run(sa.update(ci_budget).where(ci_budget.c.account == account).values(values))
+    await tx.run(STORE, values | {"of_account": account})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
 from bot.ci.collect.states import FINAL, State
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
+from bot.db.transaction import insert_into
 from bot.ingest import watched
 from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
 from bot.ingest.tables import records
@@ -19,6 +21,37 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000  # milliseconds
 RUN, JOB, REPOSITORY = records["workflow_run"], records["workflow_job"], records["repository"]
+
+
+OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("of_repository")
+OF_RUN: sa.BindParameter[int] = sa.bindparam("of_run")
+OF_ATTEMPT: sa.BindParameter[int] = sa.bindparam("of_attempt")
+# put together once, since they run for every run and job that is collected
+ATTEMPT = sa.select(RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT)
+ATTEMPTS = sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
+    RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
+)
+JOBS = sa.select(JOB).where(JOB.c.run_id == OF_RUN, JOB.c.repository_id == OF_REPOSITORY).order_by(JOB.c.id)
+FACTS = sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
+    REPOSITORY.c.repository_id == OF_REPOSITORY
+)
+LISTING = sa.select(ci_listing).where(
+    ci_listing.c.repository_id == OF_REPOSITORY,
+    ci_listing.c.run_id == OF_RUN,
+    ci_listing.c.run_attempt == OF_ATTEMPT,
+)
+OF_FETCH = (
+    ci_fetch.c.repository_id == OF_REPOSITORY,
+    ci_fetch.c.kind == sa.bindparam("of_kind"),
+    ci_fetch.c.object_id == sa.bindparam("of_object"),
+)
+FETCH = sa.select(ci_fetch).where(*OF_FETCH)
+BEGIN_TRY = (
+    sa.update(ci_fetch)
+    .where(*OF_FETCH, ci_fetch.c.state.not_in(sorted(FINAL)))
+    .values(tries=ci_fetch.c.tries + 1, due_at=None)
+)
+SETTLE = sa.update(ci_fetch).where(*OF_FETCH)
 
 
 class ArtifactRow(TypedDict):
@@ -85,16 +118,13 @@ class RepositoryFacts(TypedDict):
 
 async def run(tx: Transaction, run_id: int, attempt: int) -> WorkflowRunRow | None:
     """Return an attempt of a run: GitHub's ids are unique across repositories."""
-    query = sa.select(RUN).where(RUN.c.id == run_id, RUN.c.run_attempt == attempt)
-    return await tx.row_as(WorkflowRunRow, query)
+    return await tx.row_as(WorkflowRunRow, ATTEMPT, {"of_run": run_id, "of_attempt": attempt})
 
 
 async def attempts(tx: Transaction, repository_id: int, run_id: int) -> dict[int, int | None]:
     """Return when each known attempt of a run began."""
-    query = sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
-        RUN.c.id == run_id, RUN.c.repository_id == repository_id
-    )
-    return {row.run_attempt: row.run_started_at for row in (await tx.run(query)).all()}
+    found = await tx.run(ATTEMPTS, {"of_run": run_id, "of_repository": repository_id})
+    return {row.run_attempt: row.run_started_at for row in found.all()}
 
 
 async def job(tx: Transaction, repo: str, job_id: int) -> WorkflowJobRow | None:
@@ -117,16 +147,12 @@ async def runs_of(tx: Transaction, owners: Collection[int], run_id: int) -> list
 
 async def jobs(tx: Transaction, repository_id: int, run_id: int) -> list[WorkflowJobRow]:
     """Return the jobs of all attempts of a run."""
-    query = sa.select(JOB).where(JOB.c.run_id == run_id, JOB.c.repository_id == repository_id)
-    return await tx.rows_as(WorkflowJobRow, query.order_by(JOB.c.id))
+    return await tx.rows_as(WorkflowJobRow, JOBS, {"of_run": run_id, "of_repository": repository_id})
 
 
 async def repository(tx: Transaction, repository_id: int) -> RepositoryFacts:
     """Return what is known of a repository; nothing is, where it has no record."""
-    query = sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
-        REPOSITORY.c.repository_id == repository_id
-    )
-    found = await tx.row_as(RepositoryFacts, query)
+    found = await tx.row_as(RepositoryFacts, FACTS, {"of_repository": repository_id})
     return found or RepositoryFacts(private=None, default_branch=None)
 
 
@@ -178,43 +204,41 @@ async def _count(tx: Transaction, row: ArtifactRow, workflow: str) -> None:
 
 async def listing(tx: Transaction, run_row: WorkflowRunRow) -> ListingRow | None:
     """Return the passes over an attempt's artifacts."""
-    c = ci_listing.c
-    key = (c.repository_id == run_row["repository_id"], c.run_id == run_row["id"])
-    query = sa.select(ci_listing).where(*key, c.run_attempt == run_row["run_attempt"])
-    return await tx.row_as(ListingRow, query)
+    key = {"of_repository": run_row["repository_id"], "of_run": run_row["id"]}
+    return await tx.row_as(ListingRow, LISTING, key | {"of_attempt": run_row["run_attempt"]})
 
 
 async def record_listing(
     tx: Transaction, run_row: WorkflowRunRow, state: str, *, artifacts: int = 0, error: str | None = None
 ) -> int:
     """Record a pass over an attempt's artifacts; returns how many there were."""
-    insert = tx.insert(ci_listing).values(
-        repository_id=run_row["repository_id"],
-        run_id=run_row["id"],
-        run_attempt=run_row["run_attempt"],
-        passes=1,
-        artifacts=artifacts,
-        state=state,
-        error=error,
-        at=tx.now,
-    )
-    again = {
-        "passes": ci_listing.c.passes + 1,
-        "artifacts": insert.excluded.artifacts,
-        "state": insert.excluded.state,
-        "error": insert.excluded.error,
-        "at": insert.excluded.at,
+    row = {
+        "repository_id": run_row["repository_id"],
+        "run_id": run_row["id"],
+        "run_attempt": run_row["run_attempt"],
+        "passes": 1,
+        "artifacts": artifacts,
+        "state": state,
+        "error": error,
+        "at": tx.now,
     }
+    return int((await tx.run(_pass(sqlite=tx.sqlite), row)).scalar_one())
+
+
+@functools.cache
+def _pass(*, sqlite: bool) -> Any:
+    """Return the statement that records a pass, and counts it where there was one before."""
+    insert = insert_into(ci_listing, sqlite=sqlite)
+    new = insert.excluded
+    again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
+    again["passes"] = ci_listing.c.passes + new.passes
     keys = ["repository_id", "run_id", "run_attempt"]
-    done = await tx.run(
-        insert.on_conflict_do_update(index_elements=keys, set_=again).returning(ci_listing.c.passes)
-    )
-    return int(done.scalar_one())
+    return insert.on_conflict_do_update(index_elements=keys, set_=again).returning(ci_listing.c.passes)
 
 
 async def fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
     """Return the fetching of a log or an artifact."""
-    return await tx.row_as(FetchRow, sa.select(ci_fetch).where(*_is(repository_id, kind, object_id)))
+    return await tx.row_as(FetchRow, FETCH, _key(repository_id, kind, object_id))
 
 
 async def fetches_of_run(tx: Transaction, repository_id: int, run_id: int, kind: str) -> dict[int, FetchRow]:
@@ -241,12 +265,7 @@ async def try_again(tx: Transaction, repository_id: int, kind: str, object_ids: 
 
 async def begin_try(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
     """Count a try and return the fetch; None where it is over."""
-    open_ = ci_fetch.c.state.not_in(sorted(FINAL))
-    done = await tx.run(
-        sa.update(ci_fetch)
-        .where(*_is(repository_id, kind, object_id), open_)
-        .values(tries=ci_fetch.c.tries + 1, due_at=None)
-    )
+    done = await tx.run(BEGIN_TRY, _key(repository_id, kind, object_id))
     return await fetch(tx, repository_id, kind, object_id) if done.rowcount else None
 
 
@@ -254,11 +273,9 @@ async def settle(tx: Transaction, row: FetchRow, state: State, **values: Any) ->
     """Set the state of a fetch, and what goes with it."""
     done_at = tx.now if state in FINAL else None
     changed = {"error": None, "due_at": None, "done_at": done_at} | values | {"state": state.value}
-    await tx.run(
-        sa.update(ci_fetch).where(*_is(row["repository_id"], row["kind"], row["object_id"])).values(changed)
-    )
+    key = _key(row["repository_id"], row["kind"], row["object_id"])
+    await tx.run(SETTLE, changed | key)
 
 
-def _is(repository_id: int, kind: str, object_id: int) -> tuple[sa.ColumnElement[bool], ...]:
-    c = ci_fetch.c
-    return c.repository_id == repository_id, c.kind == kind, c.object_id == object_id
+def _key(repository_id: int, kind: str, object_id: int) -> dict[str, object]:
+    return {"of_repository": repository_id, "of_kind": kind, "of_object": object_id}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
+DEFAULT = sa.select(ci_default.c.value).where(ci_default.c.name == "ci")
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 
@@ -54,7 +55,7 @@ def _named(chosen: Sequence[str]) -> str:
 
 async def _default(tx: Transaction) -> tuple[str, ...]:
     """Return what an unset CI means on this database."""
-    stored = await tx.run(sa.select(ci_default.c.value).where(ci_default.c.name == "ci"))
+    stored = await tx.run(DEFAULT)
     return () if stored.scalar() == "off" else (UPSTREAM, BACKENDS)
 
 

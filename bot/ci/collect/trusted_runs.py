@@ -21,6 +21,17 @@ HEADS = "refs/heads/"
 BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the runs that a dispatch starts
 PUSH, REPORTED = records["push"].c, oot_workflow_job.c
 
+REPORTED_ON = (  # what a backend's run is about, as it says
+    sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number)
+    .where(
+        REPORTED.run_id == sa.bindparam("of_run"),
+        REPORTED.run_attempt == sa.bindparam("of_attempt"),
+        sa.func.lower(REPORTED.downstream_repo) == sa.bindparam("of_repo"),
+    )
+    .distinct()
+    .limit(2)
+)
+
 
 async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
     """Whether a run may feed baselines.
@@ -28,12 +39,8 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
     A backend's run that it reported counts for what it was reported on: a push to a trusted branch of upstream, never
     a pull request. One that a dispatch may have started, and of which no report is known, does not count.
     """
-    of_run = sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number).where(
-        REPORTED.run_id == str(run["id"]),
-        REPORTED.run_attempt == run["run_attempt"],
-        sa.func.lower(REPORTED.downstream_repo) == run["repo"].lower(),
-    )
-    if reported := (await tx.run(of_run.distinct().limit(2))).all():
+    of_run = {"of_run": str(run["id"]), "of_attempt": run["run_attempt"], "of_repo": run["repo"].lower()}
+    if reported := (await tx.run(REPORTED_ON, of_run)).all():
         one = reported[0]
         about_one = len(reported) == 1 and one.pr_number is None and one.head_sha is not None
         return about_one and await was_pushed(tx, settings, one.upstream_repo, one.head_sha)

@@ -102,11 +102,18 @@ async def failed(tx: Transaction, upload: UploadRow) -> bool | None:
     return False if ended else None
 
 
+OPEN = sa.and_(
+    FETCH.repository_id == UPLOAD.repository_id, FETCH.kind == "upload", FETCH.object_id == UPLOAD.id,
+    FETCH.state == "wanted",
+)  # fmt: skip
+WAITING = (
+    sa.select(UPLOAD.id)
+    .join(ci_fetch, OPEN)
+    .where(UPLOAD.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
+    .order_by(UPLOAD.id)
+)
+
+
 async def waiting_for(tx: Transaction, dispatch_ids: Collection[str]) -> list[int]:
     """Return the uploads for some dispatches that have not been read."""
-    open_ = sa.and_(
-        FETCH.repository_id == UPLOAD.repository_id, FETCH.kind == "upload", FETCH.object_id == UPLOAD.id,
-        FETCH.state == "wanted",
-    )  # fmt: skip
-    query = sa.select(UPLOAD.id).join(ci_fetch, open_).where(UPLOAD.dispatch_id.in_(sorted(dispatch_ids)))
-    return list((await tx.run(query.order_by(UPLOAD.id))).scalars())
+    return list((await tx.run(WAITING, {"dispatches": sorted(dispatch_ids)})).scalars())

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bot.ci.test_results import crashed_files, disabled_changed, pulls_concerned, store_part
 from bot.ci.test_results.rows import JobKey
 from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
-from bot.db.transaction import among
+from bot.db.transaction import among_given
 from bot.ingest.tables import repository_name
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
 @functools.cache
 def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
     """Return the query for the jobs of these keys whose reports are stored."""
-    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
-    return sa.select(*KEY).where(among(KEY, wanted, sqlite=sqlite)).distinct().limit(MOST)
+    return sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST)
 
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.utilization.tables import utilization_job
-from bot.db.transaction import among
+from bot.db.transaction import among_given
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -133,10 +133,8 @@ async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> lis
 @functools.cache
 def _measured_runs(*, sqlite: bool) -> sa.Select[Any]:
     """Return the query for runs by their keys: it runs before the commit of every job's event."""
-    wanted: sa.BindParameter[Any] = sa.bindparam("wanted", expanding=not sqlite)
-    return sa.select(J.repository_id, J.run_id).where(
-        among((J.repository_id, J.run_id), wanted, sqlite=sqlite)
-    )
+    key = (J.repository_id, J.run_id)
+    return sa.select(*key).where(among_given(key, "wanted", sqlite=sqlite))
 
 
 async def keys_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[tuple[int, ...]]:

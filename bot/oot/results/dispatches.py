@@ -83,8 +83,7 @@ def identity(delivery_id: str, backend: str) -> str:
 
 async def add(tx: Transaction, row: Mapping[str, object]) -> bool:
     """Record a dispatch before it is sent; returns False when it was recorded already."""
-    done = await tx.run(tx.insert(oot_dispatch).values(row).on_conflict_do_nothing())
-    return bool(done.rowcount)
+    return bool((await tx.upsert(oot_dispatch, [row])).rowcount)
 
 
 async def get(tx: Transaction, identifier: str | None) -> DispatchRow | None:
@@ -144,11 +143,16 @@ async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
     return bool((await tx.run(BEGIN_ATTEMPT, intent)).rowcount)
 
 
+SETTLE = (
+    sa.update(oot_dispatch)
+    .where(oot_dispatch.c.id == sa.bindparam("of_id"), oot_dispatch.c.state == "pending")
+    .returning(*COUNTED_BY)
+)
+
+
 async def settle(tx: Transaction, identifier: str, *, state: str, **values: Any) -> bool:
     """Record the outcome of sending a dispatch; returns False when it has been dropped."""
-    pending = (oot_dispatch.c.id == identifier, oot_dispatch.c.state == "pending")
-    change_of = sa.update(oot_dispatch).where(*pending).values(state=state, **values)
-    settled = [dict(row) for row in (await tx.run(change_of.returning(*COUNTED_BY))).mappings()]
+    settled = await tx.rows(SETTLE, {"of_id": identifier, "state": state} | values)
     tx.note_changed("oot_dispatch", settled)
     return bool(settled)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.transaction import among_given
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.rows import JobRow, RunRow, RunStatusRow
@@ -186,14 +188,16 @@ async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
     return await tx.rows_as(JobRow, query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
+OF_RUN = sa.select(oot_workflow_job).where(
+    oot_workflow_job.c.run_id == sa.bindparam("of_run"),
+    sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
+    oot_workflow_job.c.dispatch_id.is_not(None),
+)
+
+
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     """Return the jobs of one run of a backend, every attempt."""
-    query = sa.select(oot_workflow_job).where(
-        oot_workflow_job.c.run_id == run_id,
-        sa.func.lower(oot_workflow_job.c.downstream_repo) == backend.lower(),
-        oot_workflow_job.c.dispatch_id.is_not(None),
-    )
-    return await tx.rows_as(JobRow, query)
+    return await tx.rows_as(JobRow, OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
 
 
 ANY_REPORT = (
@@ -232,15 +236,20 @@ async def run_statuses(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunS
     if not runs:
         return []
     recorded = await tx.rows_as(_RecordedRun, RECORDED_RUNS, {"numbers": numbers})
-    asked = await tx.rows_as(
-        RunRow, sa.select(oot_run).where(tx.among((oot_run.c.backend_key, oot_run.c.run_id), sorted(runs)))
-    )
+    asked = await tx.rows_as(RunRow, _asked_about(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(runs))})
     found = [_status(row, row["run_id"]) for row in asked]
     found += [
         _status(row, str(row["run_id"]), conclusion=row["conclusion"], event=row["event"]) for row in recorded
     ]
     known = [row for row in found if (row["backend_key"], row["run_id"]) in runs]
     return sorted(known, key=_weight)
+
+
+@functools.cache
+def _asked_about(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for runs, by backend and id, that GitHub was asked about."""
+    key = (oot_run.c.backend_key, oot_run.c.run_id)
+    return sa.select(oot_run).where(among_given(key, "wanted", sqlite=sqlite))
 
 
 async def run_status(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:

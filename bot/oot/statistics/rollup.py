@@ -7,6 +7,7 @@ stale day is counted from its rows on each read, so reads are always exact, when
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.db.transaction import Slot
+from bot.db.transaction import Slot, among_given
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
@@ -38,6 +39,9 @@ STALE: Slot[set[Place]] = Slot("stale days", set)
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
 SILENT = sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
     DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+)
+JOBS_OF = sa.select(JOB.received_at, JOB.downstream_repo).where(
+    JOB.dispatch_id.in_(sa.bindparam("ids", expanding=True))
 )
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
 
@@ -103,11 +107,16 @@ async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
     stale = tx.slot(STALE)
     stale |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
     same = {(row["run_id"], row["job_name"], row["workflow_name"], row["delivery_id"]) for row in rows}
-    overtaken = sa.select(JOB.received_at, JOB.downstream_repo).where(tx.among(SAME_JOB, sorted(same)))
-    stale |= {(at // DAY, backend.casefold()) for at, backend in await tx.run(overtaken)}
+    overtaken = await tx.run(_overtaken(sqlite=tx.sqlite), {"same": tx.keys(sorted(same))})
+    stale |= {(at // DAY, backend.casefold()) for at, backend in overtaken}
     dispatches = sorted({dispatch for row in rows if (dispatch := row.get("dispatch_id"))})
     if dispatches:
         stale |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
+
+
+@functools.cache
+def _overtaken(*, sqlite: bool) -> sa.Select[Any]:
+    return sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
 
 
 async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
@@ -116,10 +125,8 @@ async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) ->
         return
     stale = tx.slot(STALE)
     stale |= {(row["created_at"] // DAY, row["backend_key"]) for row in rows}
-    jobs = sa.select(JOB.received_at, JOB.downstream_repo).where(
-        JOB.dispatch_id.in_([row["id"] for row in rows])
-    )
-    stale |= {(at // DAY, backend.casefold()) for at, backend in await tx.run(jobs)}
+    jobs = await tx.run(JOBS_OF, {"ids": [row["id"] for row in rows]})
+    stale |= {(at // DAY, backend.casefold()) for at, backend in jobs}
 
 
 async def mark_days(tx: Transaction, places: Collection[Place]) -> None:
@@ -233,20 +240,26 @@ async def last_reports(
     return dict((await tx.run(query.group_by(key))).all())
 
 
+STALE_DAY = oot_stale_day.c
+OF_DAY: sa.BindParameter[int] = sa.bindparam("of_day")
+OF_BACKEND: sa.BindParameter[str] = sa.bindparam("of_backend")
+UNMARK = sa.delete(oot_stale_day).where(
+    STALE_DAY.day == OF_DAY, STALE_DAY.backend_key == OF_BACKEND, STALE_DAY.mark == sa.bindparam("mark")
+)
+CLEAR = sa.delete(oot_day).where(oot_day.c.day == OF_DAY, oot_day.c.backend_key == OF_BACKEND)
+INSERT = sa.insert(oot_day)
+
+
 async def write(tx: Transaction, place: Place, mark: int, found: Iterable[Day]) -> bool:
     """Store a day as counted under this mark; returns False when it was marked again meanwhile."""
     day, backend = place
-    same = (
-        oot_stale_day.c.day == day,
-        oot_stale_day.c.backend_key == backend,
-        oot_stale_day.c.mark == mark,
-    )
-    if not (await tx.run(sa.delete(oot_stale_day).where(*same))).rowcount:
+    here = {"of_day": day, "of_backend": backend}
+    if not (await tx.run(UNMARK, here | {"mark": mark})).rowcount:
         return False
-    await tx.run(sa.delete(oot_day).where(oot_day.c.day == day, oot_day.c.backend_key == backend))
+    await tx.run(CLEAR, here)
     rows = [_row(one, tx.now) for one in found]
     if rows:
-        await tx.run(sa.insert(oot_day), rows)
+        await tx.run(INSERT, rows)
     return True
 
 
