@@ -82,7 +82,10 @@ def configure(*, fmt: str, level: str) -> None:
         last = structlog.processors.JSONRenderer()
     else:
         shared.append(_without_control_characters)
-        last = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # where rich is installed, tracebacks would take seconds and show what the variables hold
+        last = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     structlog.configure(
         processors=[*shared, last],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
