@@ -17,6 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import sqlalchemy as sa
+import structlog
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.core.errors import RetryLater
@@ -32,6 +33,13 @@ except ImportError:  # not there on every platform
     from asyncio import new_event_loop
 
 memoized.install()
+# as `ootbot` logs where only what it requires is installed: rich takes seconds for a traceback
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 # otherwise every worker, and every process that a test starts, compiles all it imports again: seconds each
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
