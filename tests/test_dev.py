@@ -31,6 +31,8 @@ def project(tmp_path, monkeypatch):
     spec.loader.exec_module(dev)
     monkeypatch.setattr(dev, "ROOT", tmp_path)
     monkeypatch.setattr(dev, "environment", lambda *_: None)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # most of a run's time would be reading them
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist")
     (tmp_path / "pytest.ini").write_text(PYTEST)
     tests = tmp_path / "tests"
     tests.mkdir()
