@@ -145,12 +145,12 @@ async def sign_in(bot, tab):
 
 
 async def check(bot, tab, pages):
-    """Return what troubles a reader; a page follows the colours that are asked for while it is open."""
+    """Return what troubles a reader; a page follows width and colours while it is open."""
     found = []
-    for width in SIZES:
-        for name, path in pages.items():
-            await tab.look(width=width, dark=False)
-            await tab.open(bot.url + path)
+    for name, path in pages.items():
+        await tab.look(width=SIZES[0], dark=False)
+        await tab.open(bot.url + path)
+        for width in SIZES:
             for dark in (False, True):
                 await tab.look(width=width, dark=dark)
                 where = f"{name}, {width} px, {'dark' if dark else 'light'}"
