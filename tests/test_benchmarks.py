@@ -28,7 +28,9 @@ SECONDS = 300  # one that takes longer hangs
             "collect", "--rounds 1 --seconds 0.5 --jobs 4 --megabytes 0.1", marks=pytest.mark.nightly
         ),
         ("tasks", "--rounds 1 --events 5"),
-        ("ingest", "--only half_load --rounds 1 --seconds 0.3 --settled 0"),
+        pytest.param(
+            "ingest", "--only half_load --rounds 1 --seconds 0.3 --settled 0", marks=pytest.mark.nightly
+        ),
         pytest.param(
             "ingest",
             "--rounds 1 --seconds 0.3 --deliveries 500 --backlog 300 --view-rows 500 --rows 1000 --settled 0",
