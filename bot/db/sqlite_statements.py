@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Processor = Callable[[Any], Any]
 
 MOST_SHAPES = 100  # of one statement: which columns are given, and how many values each of its lists has
+MOST_VALUES = 1_000  # of a list; SQLite takes 32,766 parameters in all
 KINDS = (sa.Select, sa.CompoundSelect, sa.Insert, sa.Update, sa.Delete)
 Shape = tuple[
     bool, tuple[str, ...], tuple[int, ...]
@@ -71,9 +72,10 @@ class Prepared:
             self._constants.append(None)
             if name in lists:
                 whole, at = lists[name]
-                key = compiled.binds[whole].key
-                if key not in given:
-                    raise Unprepared
+                if (key := compiled.binds[whole].key) not in given:
+                    value = state.additional_parameters[name]
+                    self._constants[place] = processor(value) if processor else value
+                    continue
                 width = len(given[key][0]) if isinstance(given[key][0], tuple) else 0
                 row, column = divmod(at, width) if width else (at, None)
                 self._lists.append((place, key, row, column, processor))
@@ -126,47 +128,70 @@ def _needs_more(compiled: SQLCompiler) -> bool:
     )
 
 
-# None: left to SQLAlchemy. A statement that is run only once is never compiled here
-_known: WeakKeyDictionary[Any, dict[Shape, Prepared | None]] = WeakKeyDictionary()
+class Known:
+    """A statement that was run before."""
+
+    def __init__(self) -> None:
+        self._lists: tuple[str, ...] | None = None  # names of parameters that are lists of any length
+        self._shapes: dict[Shape, Prepared | None] = {}  # None: left to SQLAlchemy
+
+    def filled(self, dialect: sa.Dialect, statement: Any, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the parameters, lists made longer by their last value: so there are few lengths to compile for.
+
+        That is the same for IN, the only use of lists. Raises Unprepared for a very long one.
+        """
+        if self._lists is None:
+            found = statement.compile(dialect=dialect)
+            several = getattr(found, "post_compile_params", ())
+            self._lists = tuple(one.key for one in several if one.expanding)
+        if not self._lists:
+            return given
+        whole = dict(given)
+        for name in self._lists:
+            if values := list(given.get(name, ())):
+                if len(values) > MOST_VALUES:
+                    raise Unprepared
+                length = 1 << (len(values) - 1).bit_length()
+                whole[name] = values + values[-1:] * (length - len(values))
+        return whole
+
+    def prepared(
+        self, dialect: sa.Dialect, statement: Any, given: Mapping[str, Any], *, many: bool
+    ) -> Prepared:
+        """Return what to run for parameters as `filled` returns them; raises Unprepared."""
+        lengths = tuple(len(given.get(name, ())) for name in self._lists or ())
+        shape = (many, tuple(given), lengths)
+        if shape not in self._shapes:
+            if len(self._shapes) >= MOST_SHAPES:
+                raise Unprepared
+            try:
+                self._shapes[shape] = _prepare(dialect, statement, given, many=many)
+            except Unprepared:
+                self._shapes[shape] = None
+        if (found := self._shapes[shape]) is None or (many and self._lists):
+            raise Unprepared
+        return found
+
+
+_known: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
 
 
 def execute(conn: sa.Connection, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
     """Execute a statement on a connection to SQLite, as `sqlalchemy.Connection.execute` does."""
-    shapes = _known.get(statement) if isinstance(statement, KINDS) else None
-    if shapes is None or conn.dispatch.before_cursor_execute:
+    known = _known.get(statement) if isinstance(statement, KINDS) else None
+    if known is None or conn.dispatch.before_cursor_execute:
         if isinstance(statement, KINDS):
-            _known.setdefault(statement, {})
+            _known.setdefault(statement, Known())
         return conn.execute(statement, parameters)
     many = isinstance(parameters, list)
     first = (parameters[0] if parameters else {}) if many else parameters or {}
     try:
-        prepared = _prepared(conn.dialect, statement, shapes, first, many=many)
-        bound = [prepared.bound(row) for row in parameters] if many else prepared.bound(first)
+        given = known.filled(conn.dialect, statement, first)
+        prepared = known.prepared(conn.dialect, statement, given, many=many)
+        bound = [prepared.bound(row) for row in parameters] if many else prepared.bound(given)
     except (Unprepared, LookupError):  # where a value is missing, SQLAlchemy says which
         return conn.execute(statement, parameters)
     return cast("sa.CursorResult[Any]", _run(conn, prepared, bound, many=many))
-
-
-def _prepared(
-    dialect: sa.Dialect,
-    statement: Any,
-    shapes: dict[Shape, Prepared | None],
-    given: Mapping[str, Any],
-    *,
-    many: bool,
-) -> Prepared:
-    lengths = tuple(len(value) for value in given.values() if type(value) is list)
-    shape = (many, tuple(given), lengths)
-    if shape not in shapes:
-        if len(shapes) >= MOST_SHAPES:
-            raise Unprepared
-        try:
-            shapes[shape] = _prepare(dialect, statement, given, many=many)
-        except Unprepared:
-            shapes[shape] = None
-    if (found := shapes[shape]) is None:
-        raise Unprepared
-    return found
 
 
 def _prepare(dialect: sa.Dialect, statement: Any, given: Mapping[str, Any], *, many: bool) -> Prepared:

@@ -34,6 +34,8 @@ READS = {
         sa.select(J.name).where(sa.tuple_(J.id, J.name).in_(IDS)).order_by(J.id),
         [{"ids": [(1, "build")]}, {"ids": [(2, "test"), (3, "lint"), (1, "no")]}, {"ids": [(9, "x"), (3, "lint")]}],
     ),
+    "a list of constants": (sa.select(J.name).where(J.name.in_(["lint", "test"]), J.id > sa.bindparam("after")),
+        [{"after": 0}, {"after": 2}, {"after": 9}]),
     "a parameter beside a constant": (
         sa.select(J.id, (J.seen + 5).label("sum")).where(J.name == sa.bindparam("named")),
         [{"named": "test"}, {"named": "lint"}, {"named": "no"}],
@@ -150,10 +152,24 @@ def test_whoever_listens_hears_every_statement(conn):
     assert heard == [(3,)]
 
 
-def test_lists_of_more_lengths_than_are_kept_are_still_found(conn):
-    statement = sa.select(sa.func.count()).select_from(job).where(J.id.in_(IDS))
-    counts = [
-        sqlite_statements.execute(conn, statement, {"ids": list(range(length))}).scalar_one()
-        for length in range(sqlite_statements.MOST_SHAPES + 20)
-    ]
-    assert counts == [min(max(length - 1, 0), 3) for length in range(len(counts))]
+@pytest.mark.parametrize("kind", [list, tuple, set, frozenset])
+def test_lists_of_every_length_and_kind_are_whole(conn, kind):
+    there = sa.select(J.id).where(J.id.in_(IDS)).order_by(J.id)
+    others = sa.select(J.id).where(J.id.not_in(IDS)).order_by(J.id)
+    for length in (2, 5, 3, 0, 1, 4, 1_500, 7, 5):
+        ids = kind(range(2, 2 + length))
+        expected = [number for number in (1, 2, 3) if number in ids]
+        assert list(sqlite_statements.execute(conn, there, {"ids": ids}).scalars()) == expected
+        rest = [number for number in (1, 2, 3) if number not in ids]
+        assert list(sqlite_statements.execute(conn, others, {"ids": ids}).scalars()) == rest
+
+
+def test_each_of_several_changes_has_a_list_of_its_own(conn):
+    statement = sa.update(job).where(J.id.in_(IDS)).values(name=sa.bindparam("named"))
+    for names in ("abc", "xyz"):
+        lists = zip(([1], [2, 3], []), names, strict=True)
+        rows = [{"ids": ids, "named": name} for ids, name in lists]
+        for row in rows:
+            sqlite_statements.execute(conn, statement, row)
+        found = list(sqlite_statements.execute(conn, sa.select(J.name).order_by(J.id)).scalars())
+        assert found == [names[0], names[1], names[1]]
