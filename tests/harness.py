@@ -32,6 +32,13 @@ from bot.queue.tables import task
 from tests import secret_markers
 
 PERIODIC = frozenset(timetable(SimpleNamespace(pulls=False), FEATURES))  # kinds of tasks
+DUE = (
+    sa.select(delivery.c.due_at)
+    .where(delivery.c.state == "stored")
+    .union_all(
+        sa.select(task.c.due_at).where(task.c.state == "waiting", task.c.kind.not_in(sorted(PERIODIC)))
+    )
+)
 UPSTREAM = "pytorch/pytorch"
 UPSTREAM_ID = 1_000_003  # at the simulated GitHub: a name of the settings means this repository
 SECRET = "a webhook secret"
@@ -92,12 +99,8 @@ class Bot:
 
     async def _due(self):
         """When each stored delivery and each waiting task is due."""
-        stored = sa.select(delivery.c.due_at).where(delivery.c.state == "stored")
-        waiting = sa.select(task.c.due_at).where(
-            task.c.state == "waiting", task.c.kind.not_in(list(PERIODIC))
-        )
         async with self.store.read() as tx:
-            return [row["due_at"] for row in await tx.rows(stored.union_all(waiting))]
+            return [row["due_at"] for row in await tx.rows(DUE)]
 
     async def wait(self, seconds: float) -> None:
         """Let that much time pass, working all the way."""
