@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
 from bot.ci.trunk.tables import ci_column
-from bot.db.transaction import Slot
+from bot.db.transaction import Slot, among_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,12 +86,17 @@ async def of(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) -> Mapping
 
 
 async def _read(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
-    columns = [COLUMN[name] for name in KEY]
-    query = sa.select(*columns, COLUMN.id, COLUMN.seen).where(tx.among(columns, sorted(wanted)))
+    rows = await tx.run(_of_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
     return {
-        (repository, workflow, job): _Column(found, seen)
-        for repository, workflow, job, found, seen in await tx.run(query)
+        (repository, workflow, job): _Column(found, seen) for repository, workflow, job, found, seen in rows
     }
+
+
+@cache
+def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
+    columns = [COLUMN[name] for name in KEY]
+    query = sa.select(*columns, COLUMN.id, COLUMN.seen)
+    return query.where(among_given(columns, "wanted", sqlite=sqlite))
 
 
 def _row(key: Key, day: int, name: Named) -> Mapping[str, Any]:
