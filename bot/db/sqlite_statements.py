@@ -2,8 +2,8 @@
 
 SQLAlchemy takes about 100 us to run a statement that SQLite runs in ten: it looks the compiled form up, makes a
 context, binds the parameters anew and describes the columns of the result. For a statement that is run a second time,
-all that is found out once and kept. What is returned is SQLAlchemy's own `Result`, what is raised are its errors.
-Statements that need more of it, such as defaults computed in Python, and those that somebody listens to, are its own.
+all that is found out once and kept. What is returned is SQLAlchemy's own `Result`, what is raised are its errors. It
+still runs what needs more of it, such as defaults computed in Python, and whatever somebody listens to.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 from sqlalchemy.sql.compiler import SQLCompiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     Processor = Callable[[Any], Any]
 
 MOST_SHAPES = 100  # of one statement: which columns are given, and how many values each of its lists has
 MOST_VALUES = 1_000  # of a list; SQLite takes 32,766 parameters in all
 KINDS = (sa.Select, sa.CompoundSelect, sa.Insert, sa.Update, sa.Delete)
-Shape = tuple[
-    bool, tuple[str, ...], tuple[int, ...]
-]  # many rows, names of the parameters, lengths of the lists
+# whether there are many rows, the names of the parameters, the lengths of the lists
+Shape = tuple[bool, tuple[str, ...], tuple[int, ...]]
 
 
 class Unprepared(Exception):
@@ -45,10 +44,8 @@ NOTHING = SimpleResultMetaData(())
 class Prepared:
     """The SQL of a statement for parameters of one shape, and what is done with their values and with its rows."""
 
-    def __init__(
-        self, statement: Any, dialect: sa.Dialect, names: Sequence[str], given: Mapping[str, Any]
-    ) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=list(names) or None)
+    def __init__(self, statement: Any, dialect: sa.Dialect, given: Mapping[str, Any]) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=_column_keys(statement, given))
         if not isinstance(compiled, SQLCompiler) or _needs_more(compiled):
             raise Unprepared
         try:
@@ -118,6 +115,11 @@ class Prepared:
         return made
 
 
+def _column_keys(statement: Any, given: Mapping[str, Any]) -> list[str] | None:
+    """Return which columns the parameters give; None: what the statement itself says."""
+    return list(given) or None if isinstance(statement, sa.Insert | sa.Update) else None
+
+
 def _needs_more(compiled: SQLCompiler) -> bool:
     return bool(
         compiled.literal_execute_params
@@ -141,7 +143,7 @@ class Known:
         That is the same for IN, the only use of lists. Raises Unprepared for a very long one.
         """
         if self._lists is None:
-            found = statement.compile(dialect=dialect)
+            found = statement.compile(dialect=dialect, column_keys=_column_keys(statement, given))
             several = getattr(found, "post_compile_params", ())
             self._lists = tuple(one.key for one in several if one.expanding)
         if not self._lists:
@@ -197,8 +199,7 @@ def execute(conn: sa.Connection, statement: Any, parameters: Any = None) -> sa.C
 def _prepare(dialect: sa.Dialect, statement: Any, given: Mapping[str, Any], *, many: bool) -> Prepared:
     if isinstance(statement, sa.Insert):
         statement = statement.inline()  # no RETURNING of a key that nobody asked for
-    names = tuple(given) if isinstance(statement, sa.Insert | sa.Update) else ()
-    made = Prepared(statement, dialect, names, given)
+    made = Prepared(statement, dialect, given)
     if many and made.rows:
         raise Unprepared
     return made

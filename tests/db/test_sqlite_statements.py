@@ -18,6 +18,11 @@ job = sa.Table(
     sa.Column("steps", Json),
     sa.Column("seen", sa.Integer, nullable=False, server_default="0"),
 )  # fmt: skip
+label = sa.Table(
+    "label", metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("colour", sa.Text, nullable=False),
+)  # fmt: skip
 J = job.c
 ROWS = [
     {"id": 1, "name": "build", "green": True, "steps": [{"a": 1}]},
@@ -109,6 +114,13 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
         made = sqlite_statements.execute(conn, statement, given)
         got = made.rowcount if returned is None else made.all()
         assert (got, conn.execute(everything).all()) == expected
+
+
+def test_a_row_whose_key_is_a_name_is_inserted_each_time(conn):
+    statement = sa.insert(label)
+    for name in "abc":
+        sqlite_statements.execute(conn, statement, {"name": name, "colour": "red"})
+    assert list(sqlite_statements.execute(conn, sa.select(label.c.name)).scalars()) == ["a", "b", "c"]
 
 
 def test_rows_are_read_by_name_and_by_column_and_one_by_one(conn):
