@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from bot.ci.collect import api, job_names, job_reads, rows, storage_page, uploads
+from bot.ci.collect import api, job_names, job_reads, rows, storage_page, unstarted, uploads
 from bot.core.links import web_url
 from bot.oot.results import dispatches
 from bot.web import access, blocks, html, parameters
@@ -73,6 +73,7 @@ async def run(request: web.Request) -> web.Response:
         most=MOST_JOBS,
         tone_of=job_reads.tone,
         seconds=job_reads.seconds,
+        unstarted=unstarted.words,
         listing=listing,
         blocks=added,
         json_url=f"/api/ci/artifacts/{newest['repo']}?run_id={newest['id']}",

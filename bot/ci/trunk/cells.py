@@ -71,6 +71,7 @@ class Run:
     failed_tests: str | None = None  # some of these: see `failed_tests`
     failure_kind: str | None = None  # infra, test, ..., where its log was read
     url: str | None = None  # where a backend's job is shown
+    run_id: int = 0  # of upstream's workflow run
 
     @property
     def outcome(self) -> str:

@@ -98,6 +98,7 @@ def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
         tests_failed=row.tests_failed,
         failed_tests=row.failed_tests,
         failure_kind=row.failure_kind,
+        run_id=row.run_id,
     )
 
 

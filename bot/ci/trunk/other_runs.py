@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bot.ci.collect import job_names
+from bot.ci.collect import job_names, unstarted
 from bot.ci.trunk import name_patterns
 from bot.ci.trunk.cells import Run
 from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.trunk.grid import Facts
-    from bot.ci.trunk.rows import BackendJobRow
+    from bot.ci.trunk.rows import BackendJobRow, RunRow
     from bot.ci.trunk.settings import TrunkSettings
 
 Source = Literal["actions", "oot", "check"]
@@ -44,13 +44,25 @@ def found(facts: Facts, settings: TrunkSettings, *, shards: bool) -> Iterator[Fo
 def _unstarted(facts: Facts, settings: TrunkSettings) -> Iterator[Found]:
     """Yield runs that ended before GitHub made their jobs: nothing else would show them."""
     for run in facts.runs:
-        if run["conclusion"] == "startup_failure" and run["event"] not in FOREIGN_EVENTS:
+        if run["unstarted"] and run["event"] not in FOREIGN_EVENTS:
             workflow = run["name"] or "workflow"
             if name := name_patterns.shown_name(workflow, f"{workflow} / {DID_NOT_START}", settings):
-                made = Run(
-                    id="", status="completed", conclusion="startup_failure", attempt=run["run_attempt"]
-                )
-                yield OtherCell(run["head_sha"], name, workflow, "actions"), made
+                yield OtherCell(run["head_sha"], name, workflow, "actions"), _of_run(run)
+
+
+def _of_run(run: RunRow) -> Run:
+    conclusion = run["conclusion"] or ""
+    return Run(
+        id="",
+        run_id=run["id"],
+        status="completed",
+        conclusion=conclusion,
+        attempt=run["run_attempt"],
+        event=run["event"] or "",
+        actor=run["triggering_actor_login"] or "",
+        completed_at=run["updated_at"],
+        line=unstarted.words(conclusion, run["path"]),
+    )
 
 
 def _of_backends(facts: Facts, *, shards: bool) -> Iterator[Found]:

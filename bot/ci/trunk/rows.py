@@ -71,6 +71,9 @@ class RunRow(TypedDict):
     triggering_actor_login: str | None
     status: str | None
     conclusion: str | None
+    path: str | None
+    updated_at: int | None
+    unstarted: bool  # it ended before GitHub made its jobs
 
 
 class BackendJobRow(TypedDict):
@@ -171,10 +174,24 @@ _STORED_OUTLINES = sa.select(STORED.head_sha, STORED.mark, STORED.outline).where
 )
 _ALL_COLUMNS = sa.select(ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
 _COLUMNS = _ALL_COLUMNS.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True)))
-_RUNS = sa.select(*(RUN[name] for name in RunRow.__annotations__)).where(
-    RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY
+# of a file that it cannot read GitHub knows no name, and says no more than that the run failed
+_UNSTARTED = sa.case(
+    (RUN.conclusion == "startup_failure", sa.true()),
+    (
+        sa.and_(RUN.conclusion == "failure", RUN.name == RUN.path),
+        ~sa.exists().where(
+            CELL.repository_id == RUN.repository_id,
+            CELL.head_sha == RUN.head_sha,
+            CELL.run_id == RUN.id,
+            CELL.attempt == RUN.run_attempt,
+        ),
+    ),
+    else_=sa.false(),
 )
-_TELLING_RUNS = _RUNS.where(RUN.status.is_distinct_from("completed") | (RUN.conclusion == "startup_failure"))
+_RUNS = sa.select(
+    *(RUN[name] for name in RunRow.__annotations__ if name in RUN), _UNSTARTED.label("unstarted")
+).where(RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY)
+_TELLING_RUNS = _RUNS.where(RUN.status.is_distinct_from("completed") | _UNSTARTED)
 _BACKEND_JOBS = sa.select(*(JOB[name] for name in BackendJobRow.__annotations__), JOB.flags).where(
     JOB.head_sha.in_(_SHAS),
     sa.func.lower(JOB.upstream_repo).in_(sa.bindparam("names", expanding=True)),

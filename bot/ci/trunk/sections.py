@@ -211,6 +211,8 @@ def _of_commit(name: str, before: Before, url: str, *, first: Cell) -> BlockLine
     told = f"{_short(name)}: {cells.WORDS[first.character]}"
     if before.since is not None:
         return BlockLine(text=f"{told}, already since {_named(before.since)}", url=url, tone="warn")
+    if first.job is None and first.line:  # a run without jobs: nothing else on the page tells of it
+        told += f" ({first.line})"
     new = "passed on the commit before" if before.results else "no earlier result is known"
     return BlockLine(text=f"{told}, {new}", url=url, tone="bad")
 
