@@ -117,9 +117,9 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
 
 
 def test_a_row_whose_key_is_a_name_is_inserted_each_time(conn):
-    statement = sa.insert(label)
+    statement = sa.insert(label).values(colour="red")
     for name in "abc":
-        sqlite_statements.execute(conn, statement, {"name": name, "colour": "red"})
+        sqlite_statements.execute(conn, statement, {"name": name})
     assert list(sqlite_statements.execute(conn, sa.select(label.c.name)).scalars()) == ["a", "b", "c"]
 
 
