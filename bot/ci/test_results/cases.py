@@ -110,6 +110,16 @@ class Group:
         self.declared: dict[str, Declared] = {}
         self.properties: dict[str, dict[str, str]] = {}  # of cases that failed, as a run report has them
 
+    def add_passed(self, name: str, time: int | None, suite: int) -> bool:
+        """Add a case that passed at its first attempt; returns whether it is new, otherwise nothing changes."""
+        times = self.times
+        new = len(times)
+        if self.names.setdefault(name, new) != new:
+            return False
+        times.append(NO_TIME if time is None else time)
+        self.suites.append(suite)
+        return True
+
     def add(self, name: str, attempts: Sequence[Attempt], time: int | None, suite: int) -> int:
         """Add attempts of a case after those it has; returns its position."""
         times, suites = self.times, self.suites

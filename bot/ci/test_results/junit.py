@@ -138,20 +138,19 @@ class _Reader:
         self._child: tuple[str, dict[str, str]] | None = None
         self._text: KeptText | None = None
         self._text_depth = 0
+        self._has_children = False  # that say something of it
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth > DEPTH_MOST:
+        depth = self._depth = self._depth + 1
+        if depth > DEPTH_MOST:
             raise Refused(f"elements nested over {DEPTH_MOST} deep")
-        if attributes:
+        if len(attributes) > ATTRIBUTES_MOST or len("".join(attributes.values())) > ATTRIBUTE_MOST:
             self._check(attributes)
-        if ":" in tag:
-            tag = tag.rpartition(":")[2]
-        if tag == "testcase":
+        if tag == "testcase" or (":" in tag and (tag := tag.rpartition(":")[2]) == "testcase"):
             if self._case is not None:
                 self._finish(self._case)
+            self._case, self._case_depth = attributes, depth
             self.is_report = True
-            self._case, self._case_depth = attributes, self._depth
         elif self._text is not None:
             self.parser.CharacterDataHandler = self._text.add if tag == "stackTrace" else None
         elif self._case is not None:
@@ -159,7 +158,7 @@ class _Reader:
                 self._start_child(tag, attributes)
         else:
             self._start_outside(tag, attributes)
-        if self._depth == 1:
+        if depth == 1:
             self.root = tag
 
     @staticmethod
@@ -172,9 +171,11 @@ class _Reader:
 
     def _start_child(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in OUTPUTS:
+            self._has_children = True
             self._output = self._output or KeptText()
             self._collect(self._output)
         elif tag in FINAL or tag in EARLIER:
+            self._has_children = True
             self._child = (tag, attributes)
             self._collect(KeptText())
 
@@ -253,15 +254,22 @@ class _Reader:
         time = milliseconds(said)
         if time is None and is_too_long(said):
             self.cases.too_long += 1
+        if not self._has_children and "status" not in case and "result" not in case:
+            if not group.add_passed(name, time, suite.number):
+                self._add_again(group, name, JUST_PASSED, time)
+            return
         attempts = self._attempts(case)
-        if suite.pytest and name in group.names and group.repeated_in(name, suite.number):
-            group.newest_failed(name)
-        position = group.add(name, attempts, time, suite.number)
+        position = self._add_again(group, name, attempts, time)
         if attempts is not JUST_PASSED:
             suite.failed = (group, position) if attempts[-1].outcome in FAILING else None
-            self._begin_case()
-        elif self._output is not None:
-            self._begin_case()
+        self._begin_case()
+
+    def _add_again(self, group: Group, name: str, attempts: Sequence[Attempt], time: int | None) -> int:
+        """Add attempts of a case that may be known; returns its position."""
+        suite = self._open[-1]
+        if suite.pytest and group.repeated_in(name, suite.number):
+            group.newest_failed(name)
+        return group.add(name, attempts, time, suite.number)
 
     def _attempts(self, case: dict[str, str]) -> Sequence[Attempt]:
         final = self._final
