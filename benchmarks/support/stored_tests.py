@@ -32,6 +32,7 @@ from bot.queue.tables import WAITING, task
 
 DAY = 86_400_000
 REPOSITORY = 7
+SUITES = 5_068
 KINDS = ("test_results", "test_days", "test_verdicts")  # those without a timetable: they come to an end
 FAILURE = '<failure message="AssertionError: Tensor-likes are not close!">Traceback: line 3\n</failure>'
 
@@ -185,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=610_000)
     parser.add_argument("--artifacts", type=int, default=120)
-    parser.add_argument("--suites", type=int, default=5_068)
+    parser.add_argument("--suites", type=int, default=SUITES)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     print(json.dumps(asyncio.run(measure(options.cases, options.artifacts, options.suites))))
