@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Raw, Struct
 
-from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading, trouble
+from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading, suspects, trouble
 from bot.ci.trunk import last_good as last_good_commit
 from bot.ci.trunk.cells import FAILED, SUCCESS, WORDS
 from bot.ci.trunk.settings import TrunkSettings
@@ -21,8 +21,11 @@ from bot.web.app_keys import CONTEXT
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column
+    from bot.ci.trunk.suspects import Broken
 
 OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # /oot/{org}/{repo} is somebody else's page
 
@@ -63,12 +66,35 @@ class HudLine(Struct, frozen=True, kw_only=True):
     cells: dict[str, HudCell]
 
 
+class HudSuspect(Struct, frozen=True, kw_only=True):
+    """A commit that may have broken a job"""
+
+    sha: str
+    title: Annotated[str | None, Meta(description="null until GitHub has listed the commit")]
+    author: str | None
+    pr: int | None
+    pushed_with: Annotated[str | None, Meta(description="the head that it came with, null where it is one")]
+
+
+class HudBroken(Struct, frozen=True, kw_only=True):
+    """A broken job: its first failure in a row, its last pass before, and what came between them"""
+
+    name: str
+    first_bad: str
+    last_good: str | None
+    failures: int
+    same: Annotated[bool, Meta(description="false where the failures are known to differ")]
+    suspects: list[HudSuspect]
+    more_suspects: int
+
+
 class Hud(Answer, frozen=True, kw_only=True):
     """A branch, newest commit first; `next` is the `before` of the page after, null at the end"""
 
     branch: str
     columns: list[HudColumn]
     lines: list[HudLine]
+    broken: Annotated[list[HudBroken], Meta(description="the first of the columns that are broken")]
     next: str | None
 
 
@@ -82,8 +108,11 @@ async def hud(request: web.Request) -> web.Response:
         branch = await reading.find(tx, hidden, repo, name)
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
         facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
-    found = grid.build(facts, context.settings.of(TrunkSettings), shards=chosen.shards)
-    return send(answer(found, chosen, branch.name, commits[-1]["sha"] if more and commits else None))
+        found = grid.build(facts, context.settings.of(TrunkSettings), shards=chosen.shards)
+        wanted = sorted(chosen.columns(found))
+        broken = await suspects.of(tx, branch, found, wanted)
+    following = commits[-1]["sha"] if more and commits else None
+    return send(answer(found, wanted, broken, branch.name, following))
 
 
 class LastGood(Answer, frozen=True, kw_only=True):
@@ -115,9 +144,10 @@ async def last_good(request: web.Request) -> web.Response:
     return send(LastGood(sha=commit["sha"], at=time(commit["at"]) or "", columns=found.columns))
 
 
-def answer(found: grid.Grid, chosen: hud_filter.Filter, branch: str, following: str | None) -> Hud:
-    """Return the JSON of a grid, with the columns that were asked for."""
-    wanted = sorted(chosen.columns(found))
+def answer(
+    found: grid.Grid, wanted: Sequence[int], broken: Sequence[Broken], branch: str, following: str | None
+) -> Hud:
+    """Return the JSON of a grid, with the columns that were asked for, by their places."""
     cells_of: dict[int, trouble.Column] = {place: found.column(place) for place in wanted}
     return Hud(
         branch=branch,
@@ -127,7 +157,29 @@ def answer(found: grid.Grid, chosen: hud_filter.Filter, branch: str, following: 
             {place: str(new) for new, place in enumerate(wanted)},
             _lone(found, cells_of),
         ),
+        broken=[_broken(one) for one in broken[: suspects.BROKEN_MOST]],
         next=following,
+    )
+
+
+def _broken(one: Broken) -> HudBroken:
+    return HudBroken(
+        name=one.name,
+        first_bad=one.first_bad["sha"],
+        last_good=one.last_good["sha"] if one.last_good else None,
+        failures=one.breakage.failures,
+        same=one.breakage.same,
+        suspects=[
+            HudSuspect(
+                sha=each.sha,
+                title=each.title,
+                author=each.author,
+                pr=each.pr_number,
+                pushed_with=each.pushed_with,
+            )
+            for each in one.suspects
+        ],
+        more_suspects=one.more,
     )
 
 

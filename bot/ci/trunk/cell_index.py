@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches, column_ids, runner_labels, stale_days, stored_cells
+from bot.ci.trunk import branches, column_ids, folded_commits, runner_labels, stale_days, stored_cells
 from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.stale_days import DAY
@@ -175,11 +175,10 @@ async def _write_commits(tx: Transaction, pushes: Sequence[_Push]) -> None:
 
 
 async def _fold(tx: Transaction, push: _Push) -> None:
-    """Take away the lines of commits that came with a push, but were listed before it was heard of."""
+    """Fold the commits that came with a push under its head."""
     reference, came = push["ref"] or "", set(push["commits"] or ()) - {push["after"]}
     if came and reference.startswith(HEADS):
-        here = (COMMIT.repository_id == push["repository_id"], COMMIT.branch == reference.removeprefix(HEADS))
-        await tx.run(sa.delete(branch_commit).where(*here, COMMIT.sha.in_(sorted(came)), COMMIT.listed))
+        await folded_commits.fold_lines(tx, push["repository_id"], reference.removeprefix(HEADS), came)
 
 
 def _greater(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

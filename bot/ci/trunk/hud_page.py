@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, rows
+from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, rows, suspects
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.core.links import web_url
@@ -96,6 +96,7 @@ async def hud(request: web.Request) -> web.Response:
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
         facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
         found = grid.build(facts, settings, shards=chosen.shards)
+        broken = await suspects.of(tx, branch, found, sorted(chosen.columns(found)))
         opened = await _opened(tx, context, branch, found, chosen)
         deleted = await branches.deleted_at(tx, branch.repository["repository_id"], branch.name)
         known = [] if commits else await rows.branches(tx, branch.repository["repository_id"])
@@ -112,7 +113,9 @@ async def hud(request: web.Request) -> web.Response:
         home=home,
         chosen=chosen,
         groups=list(dict.fromkeys(column.group for column in found.columns)),
-        view=hud_view.view(found, chosen, home),
+        view=hud_view.view(found, chosen, home, {one.place for one in broken}),
+        broken=broken,
+        most_broken=suspects.BROKEN_MOST,
         columns=len(found.columns),
         opened=opened,
         following=commits[-1]["sha"] if more and commits else None,

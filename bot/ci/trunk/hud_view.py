@@ -14,13 +14,12 @@ from bot.core import escaping
 from bot.core.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column, Grid, Line
     from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.rows import CommitRow
-    from bot.ci.trunk.trouble import Breakage
 
 COLUMNS_MOST = 300
 FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
@@ -96,34 +95,20 @@ class ShownLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
-    """A column that is broken, for the box above the grid."""
-
-    name: str
-    breakage: Breakage
-    first_bad: CommitRow
-    last_good: CommitRow | None
-    suspects: int  # commits pushed between them
-    line: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class View:
     """Everything the page shows of the grid."""
 
     columns: tuple[Shown, ...]
     groups: tuple[Group, ...]
     lines: tuple[ShownLine, ...]
-    broken: tuple[Broken, ...]
     left_out: int  # columns beyond the limit
     links: str  # the address of a cell without its row and column
 
 
-def view(grid: Grid, chosen: Filter, base: str) -> View:
-    """Return the page's view of a grid; `base` is its address without parameters."""
+def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View:
+    """Return the page's view of a grid; `base` is its address without parameters, `broken` are places of columns."""
     wanted = chosen.columns(grid)
     cells_of: dict[int, trouble.Column] = {place: grid.column(place) for place in sorted(wanted)}
-    broken = {place: found for place, column in cells_of.items() if (found := trouble.breakage(column))}
     shown, left_out = _columns(grid, cells_of, chosen, broken)
     links = f"{base}{chosen.query(cell='')}"
     links += "&cell=" if "?" in links else "?cell="
@@ -141,7 +126,6 @@ def view(grid: Grid, chosen: Filter, base: str) -> View:
         columns=shown,
         groups=_groups(shown),
         lines=lines,
-        broken=tuple(_broken(grid, place, found) for place, found in broken.items()),
         left_out=left_out,
         links=links,
     )
@@ -165,7 +149,7 @@ def _columns(
     grid: Grid,
     cells_of: Mapping[int, trouble.Column],
     chosen: Filter,
-    broken: dict[int, Breakage],
+    broken: Collection[int],
 ) -> tuple[tuple[Shown, ...], int]:
     """Return the columns to show: those with trouble or asked for, the others folded group by group."""
     folded: dict[str, list[int]] = {}
@@ -263,16 +247,3 @@ def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[tuple[str, str],
     places = sorted(at for at, cell in line.cells.items() if at in wanted and cell.broken)
     names = [grid.columns[place].name for place in places[:FAILING_MOST]]
     return tuple((name, key_of(name)) for name in names)
-
-
-def _broken(grid: Grid, place: int, found: Breakage) -> Broken:
-    newest = next(cell for cell in grid.column(place) if cell is not None and cell.broken)
-    good = None if found.last_good is None else grid.lines[found.last_good].commit
-    return Broken(
-        name=grid.columns[place].name,
-        breakage=found,
-        first_bad=grid.lines[found.first_bad].commit,
-        last_good=good,
-        suspects=sum(1 + grid.lines[at].commit["folded"] for at in found.suspects),
-        line=newest.line,
-    )

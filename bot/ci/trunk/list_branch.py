@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import budget, scope
-from bot.ci.trunk import branches, cell_index, required_checks, rows, stale_days
+from bot.ci.trunk import branches, cell_index, folded_commits, required_checks, rows, stale_days
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.stale_days import DAY, Place
 from bot.ci.trunk.tables import branch_commit
@@ -107,6 +107,8 @@ async def store(
     ]
     if made:
         await tx.run(tx.insert(branch_commit).on_conflict_do_nothing(), made)
+    came = [one for one in found if one.sha in folded and one.at >= since]
+    await folded_commits.add(tx, [_folded_row(repository_id, branch, one) for one in came])
     here = (COMMIT.repository_id == repository_id, COMMIT.branch == branch)
     await tx.run(sa.update(branch_commit).where(*here, COMMIT.sha.in_(sorted(shas))).values(gone=False))
     if newest:
@@ -145,6 +147,17 @@ def _row(repository_id: int, branch: str, one: Listed, parent: str | None) -> di
         "folded": 0,
         "gone": False,
         "listed": True,
+    }
+
+
+def _folded_row(repository_id: int, branch: str, one: Listed) -> dict[str, Any]:
+    return {
+        "repository_id": repository_id,
+        "branch": branch,
+        "sha": one.sha,
+        "at": one.at,
+        "title": one.title,
+        "author": one.author,
     }
 
 

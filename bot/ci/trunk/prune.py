@@ -17,6 +17,7 @@ from bot.ci.trunk.tables import (
     ci_line,
     ci_runner_day,
     ci_stale_day,
+    folded_commit,
     trunk_branch,
     trunk_event,
 )
@@ -38,7 +39,12 @@ async def prune(context: Context) -> dict[str, int]:
     return {
         "cells": await _cells(context, before),
         "columns": await delete_rows(context, ci_column, COLUMN.seen.between(1, first - MARGIN - 1)),
-        "commits of branches": await delete_rows(context, branch_commit, COMMIT.at < before),
+        "commits of branches": sum(
+            [
+                await delete_rows(context, table, table.c.at < before)
+                for table in (branch_commit, folded_commit)
+            ]
+        ),
         "branches": sum(
             [await delete_rows(context, table, ~_known(table)) for table in (ci_broken, trunk_branch)]
         ),

@@ -79,6 +79,18 @@ branch_commit = sa.Table(  # a line of the grid: the head of a push, or a commit
     sa.Index("ix_branch_commit_sha", "sha", "repository_id"),
 )
 
+folded_commit = sa.Table(  # a commit that came with the push of another one, as GitHub lists it
+    "folded_commit",
+    metadata,
+    must("repository_id", Big),
+    must("branch", sa.Text),
+    must("sha", sa.Text),
+    must("at", Big),
+    must("title", sa.Text),
+    column("author", sa.Text),
+    sa.PrimaryKeyConstraint("repository_id", "branch", "sha", name="pk_folded_commit"),
+)
+
 ci_day = sa.Table(  # what a column showed on the commits of one day of a branch
     "ci_day",
     metadata,

@@ -39,7 +39,7 @@ def push(bot, name, *, parent=None, branch="main", at=0, forced=False, commits=1
             "forced": forced,
             "deleted": False,
             "created": parent is None,
-            "commits": [{"id": f"{number:040x}"} for number in range(commits)],
+            "commits": [*({"id": f"{number:040x}"} for number in range(commits - 1)), {"id": sha}],
             "head_commit": {
                 "id": sha,
                 "message": title or f"Change {name} (#{ord(name[0])})\n\nbody",
