@@ -106,6 +106,7 @@ class Nursery:
             return True
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
+        await until(lambda: one not in processes.children(self.pid), what="its end")
         return False
 
     async def stop(self):

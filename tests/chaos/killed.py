@@ -39,11 +39,12 @@ async def run(
                 if authors and (number >= trial.n or trial.chance.random() < STAYING):
                     await one_more_report(stage.town)
             await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
-            if family and not await stage.bot.kill_one(trial.chance):
-                trial.counts["others killed"] += 1
-                continue
             if not family:
                 await stage.bot.kill()
+            elif not await stage.bot.kill_one(trial.chance):
+                trial.counts["others killed"] += 1
+                await stage.audit.doubts()
+                continue
             await stage.audit.doubts()
             stage.bot.start()
             trial.say(f"{number + 1} kills, {len(stage.github.deliveries)} deliveries")
