@@ -29,6 +29,7 @@ FEATURE = Feature(
     },
     prune="bot.ci.trunk.prune:prune",
     metrics="bot.ci.trunk.gauge:measure",
+    doctor="bot.ci.trunk.doctor:check",
     home="bot.ci.trunk.hud_page:home",
     openapi="bot.ci.trunk.openapi:OPERATIONS",
     settings="bot.ci.trunk.settings:TrunkSettings",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from bot.ci.trunk.cells import Run
     from bot.ci.trunk.commit_cells import ByColumn
+    from bot.ci.trunk.groups import Named
     from bot.ci.trunk.other_runs import OtherCell, Source
     from bot.ci.trunk.rows import BackendJobRow, CellRow, CheckRow, ColumnRow, CommitRow, RunRow
     from bot.ci.trunk.settings import TrunkSettings
@@ -85,6 +86,7 @@ class Facts:
     checks: Sequence[CheckRow] = ()
     unstable: frozenset[str] = frozenset()  # names in issues
     required: frozenset[str] = frozenset()  # names of checks that GitHub requires
+    groups: Named = ()  # of the repository's columns
 
 
 @dataclass(kw_only=True, eq=False)
@@ -132,7 +134,7 @@ def build(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -> Gri
         jobs = commit_cells.made(facts.jobs, commit_cells.foreign(facts.runs), shards=True)
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
     gathered = _gather(facts, settings, jobs, shown, shards=shards)
-    columns = _columns(gathered, settings)
+    columns = _columns(gathered, facts.groups, settings)
     places = {column.name: place for place, column in enumerate(columns)}
     place_of = {key: places[name] for key, name in shown.items() if name in places}
     by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
@@ -211,8 +213,8 @@ def _name_job(
     )
 
 
-def _columns(gathered: _Gathered, settings: TrunkSettings) -> tuple[Column, ...]:
-    order = {name: place for place, (name, _) in enumerate(settings.ci_groups)}
+def _columns(gathered: _Gathered, groups: Named, settings: TrunkSettings) -> tuple[Column, ...]:
+    order = {name: place for place, (name, _) in enumerate(groups)}
     order |= {
         name: len(order) + place for place, name in enumerate((OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE))
     }
@@ -220,16 +222,16 @@ def _columns(gathered: _Gathered, settings: TrunkSettings) -> tuple[Column, ...]
     named = bool(settings.ci_blocking) or any(
         one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
     )
-    made = [_column(name, known, settings, named=named) for name, known in gathered.named.items()]
+    made = [_column(name, known, groups, settings, named=named) for name, known in gathered.named.items()]
     return tuple(sorted(made, key=lambda one: (order[one.group], one.workflow, one.name)))
 
 
-def _column(name: str, known: _Named, settings: TrunkSettings, *, named: bool) -> Column:
+def _column(name: str, known: _Named, groups: Named, settings: TrunkSettings, *, named: bool) -> Column:
     group = {"oot": BACKENDS, "check": CHECKS}.get(known.source)
     if group is None and (known.unstable or known.rerun):
         group = UNSTABLE if known.unstable else RERUNS
     elif group is None:
-        group = name_patterns.first(settings.ci_groups, name) or OTHER
+        group = name_patterns.first(groups, name) or OTHER
     if group == UNSTABLE:
         blocking = False
     elif named:

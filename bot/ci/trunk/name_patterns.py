@@ -22,10 +22,15 @@ NAMES_MOST = 20_000  # whose place on the grid is remembered
 
 def check(patterns: Sequence[str]) -> None:
     """Raise ValueError, naming the pattern, if one of them cannot be used."""
-    if len(patterns) > PATTERNS_MOST:
-        raise ValueError(f"{len(patterns)} patterns, at most {PATTERNS_MOST} are allowed")
+    check_count(len(patterns))
     for pattern in patterns:
         compiled(pattern)
+
+
+def check_count(patterns: int) -> None:
+    """Raise ValueError if there are too many patterns."""
+    if patterns > PATTERNS_MOST:
+        raise ValueError(f"{patterns} patterns, at most {PATTERNS_MOST} are allowed")
 
 
 def check_replacement(pattern: str, replacement: str) -> None:

@@ -120,6 +120,7 @@ async def facts(
         checks=await rows.checks(tx, identifier, shas, ours=settings.app_id) if shows_checks else (),
         unstable=await unstable.of(tx, identifier),
         required=await required_checks.of(tx, identifier, branch.name),
+        groups=options.ci_groups.of(branch.names),
     )
 
 

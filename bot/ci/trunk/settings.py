@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 
 import msgspec
 
-from bot.ci.trunk import name_patterns
-from bot.core import package_files, setting_types
+from bot.ci.trunk import groups, name_patterns
+from bot.core import setting_types
 from bot.core.settings import option
 
 NamedPatterns = tuple[tuple[str, str], ...]
@@ -22,13 +21,6 @@ def table(text: str) -> dict[str, str]:
         return msgspec.json.decode(text, type=dict[str, str])
     except msgspec.MsgspecError as error:
         raise ValueError(f'write a table of texts, as in {{"Linux": "linux"}}: {error}') from None
-
-
-def groups(text: str) -> NamedPatterns:
-    """Read groups: name -> pattern."""
-    found = tuple(table(text).items())
-    name_patterns.check([pattern for _, pattern in found])
-    return found
 
 
 def aliases(text: str) -> NamedPatterns:
@@ -58,10 +50,6 @@ def costs(text: str) -> tuple[tuple[str, float], ...]:
     if any(not 0 <= money < 1e6 for money in found.values()):
         raise ValueError("money an hour is a number from 0 to 1,000,000")
     return tuple(found.items())
-
-
-def _shipped_groups() -> NamedPatterns:
-    return tuple(tomllib.loads(package_files.config("ci_groups.toml").read_text()).items())
 
 
 def _as_json(pairs: tuple[tuple[str, object], ...]) -> str:
@@ -99,11 +87,12 @@ class TrunkSettings:
         default=(),
         show=_as_json,
     )
-    ci_groups: NamedPatterns = option(  # noqa: RUF009 - a field, as the others
-        "Groups of the grid's columns, name to pattern (RE2): a TOML table, or JSON; the first that matches.",
-        groups,
-        default=_shipped_groups(),
-        show=_as_json,
+    ci_groups: groups.Groups = option(  # noqa: RUF009 - a field, as the others
+        "Groups of the grid's columns, name to pattern (RE2): a TOML table, or JSON; the first that matches. "
+        'A table in it that is named as a repository, `[ci_groups."org/npu"]`, comes first there.',
+        groups.read,
+        default=groups.shipped(),
+        show=groups.as_json,
     )
     ci_aliases: NamedPatterns = option(  # noqa: RUF009 - the same
         "Names that jobs had before, pattern (RE2) to replacement: a TOML table, or JSON.",
