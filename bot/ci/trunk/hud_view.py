@@ -117,7 +117,7 @@ def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View
             line=line,
             markup=_markup(at, line, shown, links),
             failing=_failing(grid, line, wanted),
-            outage=trouble.is_outage(line.cells.values()),
+            outage=trouble.is_outage(_failing_workflows(grid, line)),
             green_before=green,
         )
         for at, (line, green) in enumerate(zip(grid.lines, grid.greens_before(), strict=True))
@@ -241,6 +241,11 @@ def _linked(one: Shown, cell: Cell, address: str, *, lone: bool) -> str:
 
 def _count(cell: Cell) -> str:
     return f"<sub>{cell.count[0]}/{cell.count[1]}</sub>" if cell.count else ""
+
+
+def _failing_workflows(grid: Grid, line: Line) -> list[str]:
+    columns = [grid.columns[at] for at, cell in line.cells.items() if cell.broken]
+    return [trouble.workflow_of(column.name, column.workflow) for column in columns]
 
 
 def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[tuple[str, str], ...]:

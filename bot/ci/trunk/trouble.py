@@ -7,6 +7,7 @@ and T are evidence: what was cancelled, skipped or is still running says nothing
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +26,9 @@ SAME_TEST_AFTER = 2  # failures in a row, if a test fails in all of them that th
 OUTAGE_FROM = 10  # columns failing on one commit
 STALE_AFTER = 3  # commits without a result
 EVIDENCE = PASSED | FAILED
-_FLAKE = re.compile(f"(?<={SUCCESS})[{''.join(sorted(FAILED))}](?={SUCCESS})|{FLAKY}")
+NAMED_BY = {"backends": 3, "checks": 2}  # parts of a column's name that say whose it is
+# a failure between two passes; or two that differ, each then alone of its kind
+_FLAKE = re.compile(f"(?<={SUCCESS})[{''.join(sorted(FAILED))}]{{1,{BROKEN_AFTER - 1}}}(?={SUCCESS})|{FLAKY}")
 
 
 class State(StrEnum):
@@ -79,20 +82,28 @@ class Reliability:
         return self.runs - self.passed
 
 
-def outages(columns: Sequence[Column]) -> frozenset[int]:
-    """Return the commits on which so many columns failed that it was hardly the code."""
-    lines = max((len(column) for column in columns), default=0)
-    failing = [0] * lines
-    for column in columns:
+def outages(columns: Iterable[tuple[str, Column]]) -> frozenset[int]:
+    """Return the commits on which so many columns failed that it was hardly the code; columns by their workflow."""
+    failing: defaultdict[int, list[str]] = defaultdict(list)
+    for workflow, column in columns:
         for place, cell in enumerate(column):
             if cell is not None and cell.character in FAILED:
-                failing[place] += 1
-    return frozenset(place for place, count in enumerate(failing) if count >= OUTAGE_FROM)
+                failing[place].append(workflow)
+    return frozenset(place for place, workflows in failing.items() if is_outage(workflows))
 
 
-def is_outage(commit: Iterable[Cell]) -> bool:
-    """Whether so many columns failed on a commit, given by its cells, that it was hardly the code."""
-    return len([cell for cell in commit if cell.character in FAILED]) >= OUTAGE_FROM
+def is_outage(workflows: Sequence[str]) -> bool:
+    """Whether so much failed on a commit that it was hardly the code, given by the workflow of each failing column.
+
+    Where all of them are of one workflow, it may well be: what these jobs have in common is broken.
+    """
+    return len(workflows) >= OUTAGE_FROM and len(set(workflows)) > 1
+
+
+def workflow_of(name: str, workflow: str) -> str:
+    """Return the workflow that a column's jobs fail together with: that of a backend is in the column's name."""
+    parts = NAMED_BY.get(workflow, 0)
+    return " / ".join(name.split(" / ")[:parts]) if parts else workflow
 
 
 def breakage(column: Column) -> Breakage | None:
@@ -112,12 +123,20 @@ def breakage(column: Column) -> Breakage | None:
 
 
 def flakes(column: Column) -> frozenset[int]:
-    """Return the commits on which it was a flake: a pass on a second try, or a lone failure between two passes."""
+    """Return the commits on which it was a flake: a pass on a second try, or a lone failure between two passes.
+
+    Two failures in a row that are known to differ are both alone.
+    """
     seen = [
         (place, cell.character) for place, cell in enumerate(column) if cell and cell.character in EVIDENCE
     ]
     text = "".join([character for _, character in seen])
-    return frozenset(seen[found.start()][0] for found in _FLAKE.finditer(text))
+    flakes: set[int] = set()
+    for found in _FLAKE.finditer(text):
+        places = [place for place, _ in seen[found.start() : found.end()]]
+        if len(places) == 1 or not _same([cell for at in places if (cell := column[at])]):
+            flakes.update(places)
+    return frozenset(flakes)
 
 
 def state(column: Column) -> State:
@@ -147,13 +166,16 @@ def changes(column: Column) -> Iterator[Change]:
     """Yield every change of a column's state, oldest first. A pass on a second try mends nothing that is broken.
 
     Failures in a row with a test in common, which the pass before them had not, need no third one to be a breakage.
+    One that is known to differ from the one before it is suspected of its own: a change from suspect to suspect.
     """
     if not any(cell is not None and cell.character in FAILED for cell in column):
         return  # nearly all columns
     failures: list[int] = []
     now, good, before_streak = State.OK, None, None
     common: frozenset[str] = frozenset()  # tests that failed in all of these
+    began, signature = 0, None  # the first of those that may be alike, and how these failed
     for place, cell in reversed(list(_evidence(column))):
+        differs = False
         if cell.broken:
             before_streak = good if not failures else before_streak
             failures.append(place)
@@ -162,17 +184,22 @@ def changes(column: Column) -> Iterator[Change]:
             same_test = common and before_streak is not None and len(failures) >= SAME_TEST_AFTER
             broken = now is State.BROKEN or same_test or len(failures) >= BROKEN_AFTER
             after = State.BROKEN if broken else State.SUSPECT
+            differs = not broken and bool(signature and cell.signature and cell.signature != signature)
+            signature = cell.signature or signature
+            if broken or len(failures) == 1:
+                began = failures[0]
+            elif differs:
+                began = place
         elif cell.character == "F" and now is State.BROKEN:
             good = place
             continue
         else:
             after, good = State.OK, place
-        if after is not now:
-            first = failures[0]
-            yield Change(place=place, before=now, after=after, first_bad=first, last_good=before_streak)
+        if after is not now or differs:
+            yield Change(place=place, before=now, after=after, first_bad=began, last_good=before_streak)
         now = after
         if after is State.OK:
-            failures = []
+            failures, signature = [], None
 
 
 def reliability(column: Column, outage: Collection[int] = ()) -> Reliability:

@@ -170,7 +170,9 @@ def reliability(
         name: _cells("".join(cells.get(each, "").ljust(sizes[each], NOTHING) for each in days))
         for name, cells in shown.items()
     }
-    outage = trouble.outages(list(columns.values()))
+    outage = trouble.outages(
+        (trouble.workflow_of(name, workflows[name]), column) for name, column in columns.items()
+    )
     found = [
         _reliability(name, workflows[name], trouble.reliability(column, outage), seconds[name])
         for name, column in columns.items()

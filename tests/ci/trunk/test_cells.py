@@ -166,16 +166,47 @@ def test_failures_that_look_different_are_not_one_breakage():
     assert not trouble.breakage([failure("a"), failure("b"), failure(None)]).same
 
 
-def test_an_outage_needs_many_columns():
-    columns = [column("OX") for _ in range(trouble.OUTAGE_FROM)]
-    assert trouble.outages(columns[:-1]) == frozenset()
+def failed(*signatures):
+    """A column with a pass, then failures with these signatures, oldest first; None: its log was not read."""
+    made = [
+        cell([Run(id="1", status="completed", conclusion="failure", signature=signature)])
+        for signature in signatures
+    ]
+    return [*reversed(made), *column("O")]
+
+
+@pytest.mark.parametrize(
+    ("signatures", "expected"),
+    [
+        (("a", "a"), [(State.SUSPECT, 1)]),
+        (("a", None), [(State.SUSPECT, 1)]),
+        (("a", "b"), [(State.SUSPECT, 1), (State.SUSPECT, 0)]),
+        (("a", "b", "b"), [(State.SUSPECT, 2), (State.SUSPECT, 1), (State.BROKEN, 2)]),
+        (("a", None, "b"), [(State.SUSPECT, 2), (State.BROKEN, 2)]),
+    ],
+)
+def test_a_failure_that_looks_different_is_suspected_of_its_own(signatures, expected):
+    found = list(trouble.changes(failed(*signatures)))
+    assert [(each.after, each.first_bad) for each in found] == expected
+    assert {each.last_good for each in found} == {len(signatures)}
+    (mended,) = list(trouble.changes([*column("O"), *failed(*signatures)]))[len(expected) :]
+    assert (mended.before, mended.first_bad) == (expected[-1][0], expected[-1][1] + 1)
+
+
+def test_an_outage_needs_many_columns_of_more_than_one_workflow():
+    columns = [("pull" if at else "docs", column("OX")) for at in range(trouble.OUTAGE_FROM)]
     assert trouble.outages(columns) == {0}
+    assert trouble.outages(columns[:-1]) == frozenset()
+    assert trouble.outages([("pull", one) for _, one in columns]) == frozenset()
     assert trouble.outages([]) == frozenset()
 
 
 def test_a_lone_failure_between_passes_is_a_flake():
     assert trouble.flakes(column("OXO")) == {1}
     assert trouble.flakes(column("OXX")) == frozenset()
+    assert trouble.flakes(column("OXXO")) == frozenset()
+    assert trouble.flakes([*column("O"), *failed("a", "b")]) == {1, 2}  # each alone of its kind
+    assert trouble.flakes([*column("O"), *failed("a", "a")]) == frozenset()
     assert trouble.flakes(column("OF")) == {0}
     assert isinstance(column("O")[0], Cell)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+from bot.ci.trunk import failing_lines
 from tests.ci.trunk.branch import COMMITS, job, push, run, told
 from tests.ci.trunk.test_hud import API, HUD, shown
+from tests.harness import UPSTREAM
 from tests.oot.pages.page_checks import page_text
 from tests.serving import SQLITE
 
@@ -42,6 +44,40 @@ async def test_a_job_without_a_result_on_the_newest_commits_is_not_called_green(
     assert 'class="stale"' in (await bot.get(f"{HUD}?groups=0"))[1]
     await told(bot, job(bot, "build twice", "A"))
     assert "2 green, 2 without news" in await page_text(bot, HUD)
+
+
+async def outage(bot, *workflows):
+    """Ten jobs that fail on one commit; the words on its line, and how the first job's failure counts."""
+    await told(bot, push(bot, "A"), *(job(bot, f"job {at}", "A", "failure", workflow=workflows[at % len(workflows)])
+                                      for at in range(10)))  # fmt: skip
+    await bot.wait(60)
+    (one, *_) = (await bot.get(f"/api/ci/reliability/{UPSTREAM}"))[1]["jobs"]
+    return "many failed at once" in await page_text(bot, HUD), one["infra"], one["flaky"]
+
+
+@SQLITE
+async def test_jobs_of_different_workflows_that_fail_at_once_are_an_outage(bot):
+    assert await outage(bot, "pull", "docs") == (True, 1, 0)
+
+
+@SQLITE
+async def test_one_workflow_of_which_all_jobs_fail_is_none(bot):
+    assert await outage(bot, "pull") == (False, 0, 1)
+
+
+@SQLITE
+async def test_a_second_failure_for_another_reason_is_a_change_of_its_own(bot):
+    await history(bot, "success", "failure", "failure")
+    for row in await bot.rows("ci_cell"):
+        if row["head_sha"] != COMMITS["A"]:
+            async with bot.store.transaction() as tx:
+                await failing_lines.write(tx, row["repository_id"], row["job_id"], kind="test",
+                                          signature=row["head_sha"][:2], line="it broke")  # fmt: skip
+    await bot.wait(60)
+    changes = (await bot.get(f"/api/ci/metrics/{UPSTREAM}"))[1]["changes"]
+    assert [(one["before"], one["after"], one["first_bad"], one["last_good"]) for one in changes] == [
+        ("suspect", "suspect", COMMITS["C"], COMMITS["A"]), ("ok", "suspect", COMMITS["B"], COMMITS["A"]),
+    ]  # fmt: skip
 
 
 @SQLITE
