@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, rows, suspects
+from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, reruns, rows, suspects
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.core.links import web_url
@@ -48,6 +48,7 @@ class Opened:
     runs: tuple[Run, ...]
     more: int
     beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
+    reruns: Mapping[str, str]  # pages of GitHub where they can be repeated, by their ids
 
 
 async def home(tx: Transaction, settings: Settings, hidden: Hidden) -> str | None:
@@ -144,7 +145,8 @@ async def _opened(
     facts = await reading.facts(tx, settings, branch, [line.commit], jobs=True)
     runs = grid.runs_of(facts, settings.of(TrunkSettings), column.name, shards=chosen.shards)
     more = max(0, len(runs) - RUNS_MOST)
-    runs = runs[:RUNS_MOST]
+    known, runs = runs, runs[:RUNS_MOST]
+    on_github = f"{web_url(settings.github_api_url)}/{branch.repository['full_name']}"
     return Opened(
         line=line,
         column=column,
@@ -152,6 +154,7 @@ async def _opened(
         runs=runs,
         more=more,
         beside=await _beside(tx, context, branch, line, runs) if column.source == "actions" else {},
+        reruns=reruns.pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import folded_commits, trouble
+from bot.ci.trunk import folded_commits, hud_view, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,9 +41,15 @@ class Broken:
     breakage: Breakage
     first_bad: CommitRow
     last_good: CommitRow | None
-    line: str | None  # why it failed last
+    newest: CommitRow  # on which it failed last
+    line: str | None  # why it did
     suspects: tuple[Suspect, ...]  # the newest first, and each head before what came with it
     more: int  # suspects beyond these
+
+    @property
+    def key(self) -> str:
+        """The column in the addresses of its cells."""
+        return hud_view.key_of(self.name)
 
     @property
     def count(self) -> int:
@@ -74,7 +80,9 @@ def _broken(
     lines: Sequence[CommitRow],
     folded: Mapping[str, Sequence[FoldedRow]],
 ) -> Broken:
-    newest = next(cell for cell in grid.column(place) if cell is not None and cell.broken)
+    at, newest = next(
+        (at, cell) for at, cell in enumerate(grid.column(place)) if cell is not None and cell.broken
+    )
     good = None if breakage.last_good is None else grid.lines[breakage.last_good].commit
     suspects = tuple(_suspects(lines, folded))[:SUSPECTS_MOST]
     return Broken(
@@ -83,6 +91,7 @@ def _broken(
         breakage=breakage,
         first_bad=grid.lines[breakage.first_bad].commit,
         last_good=good,
+        newest=grid.lines[at].commit,
         line=newest.line,
         suspects=suspects,
         more=max(0, sum(1 + line["folded"] for line in lines) - len(suspects)),

@@ -80,6 +80,32 @@ async def test_a_second_failure_for_another_reason_is_a_change_of_its_own(bot):
     ]  # fmt: skip
 
 
+def rerun(bot, number):
+    return f'href="{bot.github.url}/{UPSTREAM}/actions/runs/77/job/{number}"'
+
+
+@SQLITE
+async def test_a_failed_job_leads_to_where_github_runs_it_again(bot):
+    deliveries = [job(bot, "build", name, "failure", number=at + 1) for at, name in enumerate("ABC")]
+    deliveries.append(job(bot, "build", "C", "failure", number=9, attempt=2))
+    await told(
+        bot, push(bot, "A"), push(bot, "B", parent="A", at=1), push(bot, "C", parent="B", at=2), *deliveries
+    )
+    link = (await bot.get(HUD))[1].partition('">its last failure')[0].rpartition('href="')[2]
+    opened = (await bot.get(link.partition("#")[0]))[1]
+    assert rerun(bot, 9) in opened
+    assert rerun(bot, 3) not in opened  # it was run again already
+    bot.clock.advance(31 * 86_400)
+    assert rerun(bot, 9) not in (await bot.get(link.partition("#")[0]))[1]  # GitHub does not any more
+
+
+@SQLITE
+async def test_a_job_that_passed_need_not_run_again(bot):
+    await history(bot, "success")
+    key = (await bot.get(f"{HUD}?groups=0"))[1].partition('data-key="')[2].partition('"')[0]
+    assert "Re-run" not in await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")
+
+
 @SQLITE
 async def test_a_pass_on_a_second_try_mends_nothing(bot):
     await history(bot, "success", "failure", "failure", "failure", "failure")
