@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ pytestmark = [
 FINDINGS = (Path(__file__).parent / "findings.js").read_text()
 REACHABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
 SIZES = (390, 1440)
+LINK = re.compile(r'href="(/[^"#]*)')
+OF_A_SHAPE = 2
 PAGES = {
     "health": "/oot",
     "health-24h": "/oot?days=1&level=4",
@@ -61,6 +66,7 @@ PAGES = {
     "backend-tests": f"/oot/{L3}/tests",
     "sign-in": "/admin",
 }
+EXPECTED = {PAGES["error"]: {400}, PAGES["nowhere"]: {404}, "/admin": {401}}  # of pages: their status
 SIGNED_IN = {"admin": "/admin", "admin-tasks": "/admin/tasks", "admin-deliveries": "/admin/deliveries"}
 
 
@@ -207,3 +213,23 @@ async def test_the_widest_age_fits_its_column_of_the_health_page(bot, tab):
         return text.getBoundingClientRect().right - cell.closest(".scroll").getBoundingClientRect().right;
     }).filter((over) => over > -4)""")
     assert clipped == []
+
+
+async def test_links_between_pages_lead_somewhere(bot):
+    """Followed from every page of the story; of addresses that differ in numbers and hashes only, a few."""
+    waiting = [*(await addresses(bot)).values()]
+    seen, of_shape, lost = set(), Counter(), []
+    while waiting:
+        path = waiting.pop(0)
+        shape = re.sub(r"[0-9a-f]{12,}|\d+", "#", path.partition("?")[0])
+        if path in seen or of_shape[shape] >= OF_A_SHAPE:
+            continue
+        seen.add(path)
+        of_shape[shape] += 1
+        status, shown = await bot.get(path)
+        if status not in EXPECTED.get(path, {200}) and "Look for it on GitHub" not in str(shown):
+            lost.append((status, path))
+        if isinstance(shown, str):
+            waiting += [html.unescape(found) for found in LINK.findall(shown)]
+    assert lost == [], "\n".join(map(str, lost))
+    assert len(seen) > len(PAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows, scope, upload_rows
+from bot.ci.collect import rows, run_of_jobs, scope, upload_rows
 from bot.ci.collect.states import State, reason
 from bot.core.errors import Rejected
 from bot.core.json_fields import Kind, read
@@ -95,10 +95,13 @@ async def upload(request: web.Request, tx: Transaction) -> UploadRow:
 async def run(request: web.Request, tx: Transaction) -> list[WorkflowRunRow]:
     """Return the attempts of the run in the path, newest first; raises Rejected 404."""
     repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
-    found = await rows.runs_of(tx, await visible(request, tx, repo), identifier)
-    if not found:
-        raise not_known("run")
-    return found
+    owners = await visible(request, tx, repo)
+    if found := await rows.runs_of(tx, owners, identifier):
+        return found
+    for owner in sorted(owners):
+        if jobs := await rows.jobs(tx, owner, identifier):
+            return run_of_jobs.attempts(jobs, identifier)
+    raise not_known("run")
 
 
 async def log_state(request: web.Request, tx: Transaction, of: WorkflowJobRow) -> LogState:

@@ -67,7 +67,7 @@ async def run(request: web.Request) -> web.Response:
     return render(
         request,
         "run.html",
-        fresh=parameters.of(request, default=RUNNING if newest["status"] != "completed" else 0),
+        fresh=parameters.of(request, default=RUNNING if newest["status"] not in ("completed", None) else 0),
         run=newest,
         attempts=[(one, _by_urgency(jobs, one["run_attempt"])) for one in found],
         most=MOST_JOBS,

@@ -70,6 +70,11 @@ class Logs(NamedTuple):
     rows: list[SearchableRow]
     whole: int  # of these commits: how many have all their logs among the rows
 
+    @property
+    def unknown(self) -> bool:
+        """Whether no commit of the branch is known in the time that is asked for."""
+        return not self.shas and self.of.cursor.sha is None
+
 
 async def page(request: web.Request) -> web.Response:
     """Show the lines that match."""
@@ -81,13 +86,14 @@ async def page(request: web.Request) -> web.Response:
 async def _page(request: web.Request) -> web.Response:
     pattern = parameters.given(request, "q")
     logs = await _logs(request)
-    answer = await _search(request, logs, pattern) if pattern else None
+    answer = await _search(request, logs, pattern) if pattern and not logs.unknown else None
     chosen = {"q": pattern, "branch": logs.of.branch, "commits": logs.of.commits, "days": logs.of.days or ""}
     return html.render(
         request,
         "branch_search.html",
         repo=logs.of.repo,
         of=logs.of,
+        unknown=logs.unknown,
         most=COMMITS_MOST,
         days_most=DAYS_MOST,
         pattern=pattern,
@@ -101,8 +107,10 @@ async def _page(request: web.Request) -> web.Response:
 
 async def as_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
-    pattern = parameters.needed(request, "q")
-    return send(await _search(request, await _logs(request), pattern))
+    pattern, logs = parameters.needed(request, "q"), await _logs(request)
+    if logs.unknown:
+        raise Rejected(404, "not_found", f"no commit of {logs.of.branch} is known here in that time")
+    return send(await _search(request, logs, pattern))
 
 
 async def _search(request: web.Request, logs: Logs, pattern: str) -> BranchLogSearch:
@@ -145,8 +153,8 @@ async def _logs(request: web.Request) -> Logs:
         since = tx.now - of.days * DAY if of.days else 0
         left = max(of.commits - of.cursor.commits, 0)
         shas = await search_rows.commits(tx, own, of.branch, since=since, limit=left, start=of.cursor.sha)
-        if not shas and of.cursor.sha is None:
-            raise Rejected(404, "not_found", f"no commit of {of.branch} is known here in that time")
+        if not shas:
+            return Logs(of, [], [], 0)
         return await _gathered(request, tx, of, own, shas)
 
 

@@ -203,7 +203,7 @@ async def run(request: web.Request) -> web.Response:
         for owner in sorted(owners):
             measured += await rows.of_run(tx, owner, run_id, limit=JOBS_MOST)
             jobs += await collected.jobs(tx, owner, run_id)
-    if not attempts and not measured:
+    if not attempts and not measured and not jobs:
         raise Rejected(404, "not_found", "no run of that id may be shown here")
     known = {one["job_id"] for one in measured}
     return render(
@@ -212,7 +212,7 @@ async def run(request: web.Request) -> web.Response:
         fresh=parameters.of(request),
         repo=repo,
         run_id=run_id,
-        title=attempts[0]["name"] if attempts else measured[0]["workflow_name"],
+        title=attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"],
         sort=sort,
         sorts=RUN_SORTS,
         jobs=sorted(measured, key=lambda one: _place(one, sort)),

@@ -71,7 +71,7 @@ async def commit(request: web.Request) -> web.Response:
     wanted = request.query.get("backend", "")
     found = await _find(request, repo, sha)
     if found is None:
-        return unknown(request, repo, f"commit {sha[:12]}")
+        return unknown(request, repo, f"commit {sha[:12]}", f"commit/{sha}")
     if found.pull and not found.backends:
         where = f"/{found.pull['repo']}/pull/{found.pull['number']}?sha={found.sha}"
         return web.Response(status=302, headers={"Location": where})
@@ -123,9 +123,11 @@ async def upstream_ci(tx: Transaction, repo: str, sha: str, *, ours: int) -> lis
     return upstream_checks.merge_checks(jobs, checks, ours=ours)
 
 
-def unknown(request: web.Request, repo: str, what: str) -> web.Response:
-    """Answer the same for what is private and for what is unknown."""
-    return render(request, "unknown.html", status=404, repo=repo, what=what)
+def unknown(request: web.Request, repo: str, what: str, path: str) -> web.Response:
+    """Answer the same for what is private and for what is unknown; `path` is where GitHub would have it."""
+    github = web_url(request.app[CONTEXT].settings.github_api_url)
+    url = f"{github}/{repo}/{path}"
+    return render(request, "unknown.html", status=404, repo=repo, what=what, url=url)
 
 
 async def _backends(tx: Transaction, repo: str, sha: str) -> list[BackendOnCommit]:

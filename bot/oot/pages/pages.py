@@ -129,7 +129,8 @@ async def pull(request: web.Request) -> web.Response:
     except Rejected as refusal:
         if refusal.code != "unknown_pull_request":
             raise
-        return unknown(request, repo, f"pull request #{request.match_info['number'][:20]}")
+        named = f"pull request #{request.match_info['number'][:20]}"
+        return unknown(request, repo, named, f"pull/{number}")
     unfinished = found.unfinished or (found.current and upstream_checks.running(theirs))
     return render(
         request,

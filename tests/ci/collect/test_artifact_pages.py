@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bot.demo.github.payloads import workflow_job
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 
@@ -165,6 +166,24 @@ async def test_nothing_of_a_private_repository_is_shown(bot, github):
         unknown = path.replace("secret-backend", "unknown-backend")
         assert (await bot.get(unknown))[0] == 404
     assert (await bot.get(f"/{UPSTREAM}/job/{job.id}"))[0] == 404
+
+
+def queued(github):
+    repo = github.state.repo(UPSTREAM)
+    return github.queued_run(repo, workflow=github.state.workflow(repo, "CI"), event="push", actor="octocat")
+
+
+async def test_a_run_of_which_only_jobs_are_known_shows_them(bot, github):
+    run = queued(github)
+    for number, conclusion in ((1, "failure"), (2, "success")):
+        run.run_attempt = number
+        job = github.past_job(run, "linux / test", (), conclusion=conclusion, times=(1, 2, 3))
+        await github.emit(workflow_job(github.state, job, "completed"))
+    await told(bot, github)
+    status, page = await bot.get(f"/{UPSTREAM}/run/{run.id}")
+    assert status == 200
+    for words in ("Attempt 2", "Attempt 1", "failure", f"/actions/runs/{run.id}", f"/commit/{run.head_sha}"):
+        assert words in page, words
 
 
 @pytest.mark.parametrize("path", ["job/0", "job/99999999999999999999", "run/1", "job/x", "run/-1"])

@@ -61,6 +61,14 @@ async def test_a_backend_beside_upstream(bot, tested):
 
 
 @SQLITE
+async def test_of_a_backend_that_has_not_run_yet_the_page_says_so(bot):
+    status, page = await bot.get(f"/oot/{L3}/tests")
+    assert status == 200
+    assert "No commit is known on which" in page
+    assert (await bot.get(f"/api/ci/parity/{L3}"))[1]["error"] == "no_comparison"
+
+
+@SQLITE
 async def test_of_a_private_backend_there_is_nothing(bot, github, tested):
     about = {
         "id": github.state.repo(L3).id,

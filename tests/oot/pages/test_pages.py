@@ -207,7 +207,11 @@ async def test_a_commit_leads_to_its_pull_request(bot, pull):
         answer = await bot.http.get(f"{bot.url}/{UPSTREAM.upper()}/commit/{sha}", allow_redirects=False)
         assert answer.status == 302
         assert answer.headers["Location"] == f"/{UPSTREAM}/pull/{pull.number}?sha={pull.head_sha}"
-    assert "Nothing is known of commit" in await page_text(bot, f"/{UPSTREAM}/commit/{'0' * 40}", status=404)
+    for path, what in ((f"commit/{'0' * 40}", "commit"), ("pull/999", "pull request #999")):
+        unknown = await page_text(bot, f"/{UPSTREAM}/{path}", status=404)
+        assert f"Nothing is known of {what}" in unknown
+        _, markup = await bot.get(f"/{UPSTREAM}/{path}")
+        assert f'/{UPSTREAM}/{path}" rel=' in markup  # at GitHub
 
 
 @pytest.mark.logic

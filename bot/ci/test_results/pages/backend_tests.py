@@ -116,10 +116,12 @@ async def _find(request: web.Request, tx: Transaction) -> _Found:
     listed = await allowlists.in_force(tx)
     entry = listed.find(repo) if listed else None
     owners = await job_reads.visible(request, tx, entry.repo if entry else repo)
-    if not owners:
-        raise Rejected(404, "unknown_backend", f"nothing of {repo} may be shown here")
     settings = request.app[CONTEXT].settings
     upstream = settings.upstream_repo[0]
+    if not owners and (entry is None or (await access.hidden_from(request, tx, entry.repo)).has(entry.repo)):
+        raise Rejected(404, "unknown_backend", f"nothing of {repo} may be shown here")
+    if not owners:  # as long as nobody has said that it is public
+        return _Found(repo=repo, upstream=upstream, both=None, parity=None, only_here=[])
     hidden = (await access.hidden_from(request, tx, *settings.upstream_repo)).ids
     both = await parity_reads.sides(tx, owners, sha, device, hidden)
     if both is None:
