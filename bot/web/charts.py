@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 560, 150  # of the plot, in units of the drawing
 MOST_TICKS = 4
+DASH = 6  # width of a lone day in a line of 90
 NOTHING = "–"  # noqa: RUF001 - a dash stands for no value
 NICE_SECONDS = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 86_400)
 
@@ -53,17 +54,26 @@ class Chart:
 
 
 def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 18) -> str:
-    """Return the path of pass rates, 0 at the bottom; days without a rate leave a gap, a lone day is a dot."""
+    """Return the path of pass rates, 0 at the bottom; days without a rate leave a gap.
+
+    A lone day is a dash at its height, and where there is no other one it stands on a stem.
+    """
     step = width / max(len(rates) - 1, 1)
+    drawn = [
+        None if rate is None else (round(at * step), round((1 - rate) * height))
+        for at, rate in enumerate(rates)
+    ]
+    only = sum(point is not None for point in drawn) == 1
     parts: list[str] = []
-    pen_down = False
-    for at, rate in enumerate(rates):
-        if rate is None:
-            pen_down = False
+    for before, point, after in zip([None, *drawn], drawn, [*drawn[1:], None], strict=False):
+        if point is None:
             continue
-        x, y = round(at * step), round((1 - rate) * height)
-        parts.append(f"{'L' if pen_down else 'M'}{x} {y}" + ("" if pen_down else "h1"))
-        pen_down = True
+        x, y = point
+        if before is None and after is None:
+            start = min(max(x - DASH // 2, 0), width - DASH)
+            parts.append((f"M{x} {height}V{y}" if only else "") + f"M{start} {y}h{DASH}")
+        else:
+            parts.append(f"{'M' if before is None else 'L'}{x} {y}")
     return "".join(parts)
 
 

@@ -51,6 +51,25 @@ async def test_what_turned_red_or_green_since_yesterday_comes_first(bot):
 
 
 @SQLITE
+@pytest.mark.parametrize(
+    ("days", "path"),
+    [
+        ({0: "success"}, "M90 18V0M84 0h6"),  # today, at the top
+        ({29: "failure"}, "M3 18V18M0 18h6"),
+        ({5: "failure", 0: "success"}, "M72 18h6M84 0h6"),
+        ({2: "failure", 1: "success", 0: "success"}, "M84 18L87 0L90 0"),
+        ({}, None),
+    ],
+)
+async def test_a_single_day_can_be_seen_among_thirty(bot, days, path):
+    bot.clock.advance(12 * HOUR)
+    for ago, conclusion in days.items():
+        await ran(bot, L2, conclusion, hours_ago=24 * ago)
+    page = (await bot.get("/oot"))[1]
+    assert re.findall(r'class="spark"[^>]*><path d="([^"]*)"', page) == ([path] if path else [])
+
+
+@SQLITE
 @pytest.mark.parametrize(("hours_ago", "turned"), [(2, "red"), (23, "red"), (25, ""), (8 * 24 + 2, "")])
 async def test_the_last_24_hours_are_held_against_the_week_before(bot, hours_ago, turned):
     """A failure, and a success 50 hours before it: only where one is in the day and the other in the week."""
