@@ -80,6 +80,7 @@ async def test_every_listed_backend_is_shown_before_anybody_reported_and_l1_only
         < text.index("L1 Only")
     )
     assert text.count("no data yet") == 3
+    assert text.count("no data") == 3  # once for each
     page = (await bot.get("/oot"))[1]
     assert f'/{L1}" rel="noopener noreferrer nofollow">{L1}</a>' in page
     assert f"/oot/{L1}" not in page
