@@ -36,6 +36,7 @@ NEXT = {  # what to do about a file the system refuses
     errno.EROFS: LET_IN,
     errno.ENOSPC: "make room on its disk",
 }
+SETTINGS_NEXT = "docs/settings.md lists every option; `ootbot init` writes those that are required"
 
 config_option = click.option(
     "--config",
@@ -63,7 +64,7 @@ def load_settings(config: Path | None) -> Settings:
     try:
         chosen, warnings = load(os.environ, config, features=feature_settings())
     except Misconfigured as error:
-        refuse(error, "docs/settings.md lists every option; `ootbot init` writes those that are required")
+        refuse(error, SETTINGS_NEXT)
     for warning in warnings:
         click.echo(f"ootbot: warning: {warning}", err=True)
     log_output.configure(fmt=chosen.log_format, level=chosen.log_level)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, feature_settings, features, run
+from bot.console.common import SETTINGS_NEXT, config_option, feature_settings, features, run
 from bot.core import log_output, settings_loading
 from bot.core.errors import Misconfigured
 from bot.core.finding import Finding, error
@@ -41,9 +41,8 @@ def doctor(config: Path | None, *, as_json: bool) -> None:
     try:
         chosen, warnings = settings_loading.load(os.environ, config, features=feature_settings())
     except Misconfigured as problem:
-        todo = "docs/settings.md lists every option"
         _end(
-            [_shown(error("settings", each, todo), quiet=as_json) for each in problem.problems],
+            [_shown(error("settings", each, SETTINGS_NEXT), quiet=as_json) for each in problem.problems],
             as_json=as_json,
         )
         return

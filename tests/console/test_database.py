@@ -111,6 +111,10 @@ def test_what_cannot_be_read_is_said_once_without_what_follows_from_it(tmp_path,
         "ootbot: --config none.toml: there is no such file",
         next_step,
     ]
+    code, out, _ = forks.ended("doctor", "--config", "none.toml", cwd=tmp_path, env=dict(os.environ))
+    assert code == 1
+    assert "--config none.toml: there is no such file" in out
+    assert "`ootbot init`" in out
     (tmp_path / "wrong.toml").write_text("app_id = [")
     first, last = run({}, "--config", "wrong.toml")
     assert first.startswith("ootbot: wrong.toml cannot be read: it is not TOML")
