@@ -26,6 +26,7 @@ NEUTRAL, SKIPPED, QUEUED, PENDING, OTHER = "N", "S", "Q", "?", "U"
 NONE_YET = "~"  # no such job yet, while its run is unfinished
 BLANK = ""
 PASSED, FAILED = frozenset((SUCCESS, FLAKY)), frozenset((FAILURE, TIMED_OUT))
+GREEN = PASSED | {NEUTRAL, SKIPPED}  # what the jobs of a green commit may show
 UNFINISHED = frozenset((QUEUED, PENDING, NONE_YET))
 WORDS = {
     SUCCESS: "success", FLAKY: "success after a failure", FAILURE: "failure", TIMED_OUT: "timed out",

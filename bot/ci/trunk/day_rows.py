@@ -40,6 +40,11 @@ _STARTED = (
     )
     .limit(sa.bindparam("most"))
 )
+_SIGNALS = sa.select(LINE.sha, LINE.signal_seconds).where(
+    LINE.repository_id == sa.bindparam("repository"),
+    LINE.branch == sa.bindparam("branch"),
+    LINE.day.in_(sa.bindparam("days", expanding=True)),
+)
 
 
 class ColumnDayRow(TypedDict):
@@ -175,6 +180,16 @@ async def line_days(tx: Transaction, repository_id: int, branch: str, first: int
         LINE.repository_id == repository_id, LINE.branch == branch, LINE.day >= first
     )
     return await tx.rows_as(LineRow, query.order_by(LINE.day, LINE.place))
+
+
+async def signal_seconds(
+    tx: Transaction, repository_id: int, branch: str, commits: Sequence[CommitRow]
+) -> dict[str, int]:
+    """Return how long the full result of commits took, by SHA, where it was counted."""
+    days = sorted({row["at"] // DAY for row in commits})
+    values = {"repository": repository_id, "branch": branch, "days": days}
+    found = (await tx.run(_SIGNALS, values)).all() if days else ()
+    return {sha: seconds for sha, seconds in found if seconds is not None}
 
 
 async def runner_days(tx: Transaction, repository_id: int, first: int) -> list[RunnerDayRow]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from bot.ci.trunk import branches, grid, hud_filter, hud_view, reading, reruns, rows, suspects
+from bot.ci.trunk import branches, day_rows, grid, hud_filter, hud_view, reading, reruns, rows, suspects
 from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.core.links import web_url
@@ -97,6 +97,7 @@ async def hud(request: web.Request) -> web.Response:
         commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
         facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
         found = grid.build(facts, settings, shards=chosen.shards)
+        took = await day_rows.signal_seconds(tx, branch.repository["repository_id"], branch.name, commits)
         broken = await suspects.of(tx, branch, found, sorted(chosen.columns(found)))
         opened = await _opened(tx, context, branch, found, chosen)
         deleted = await branches.deleted_at(tx, branch.repository["repository_id"], branch.name)
@@ -116,6 +117,7 @@ async def hud(request: web.Request) -> web.Response:
         groups=list(dict.fromkeys(column.group for column in found.columns)),
         view=hud_view.view(found, chosen, home, {one.place for one in broken}),
         broken=broken,
+        took=took,
         most_broken=suspects.BROKEN_MOST,
         columns=len(found.columns),
         opened=opened,

@@ -104,9 +104,8 @@ async def test_the_page_shows_lines_cells_and_what_is_broken(bot):
     opened = await page_text(bot, f"{HUD}?cell={cell}")
     assert "failure in 1 of 2 shards" in opened
     assert "(no name)" not in opened  # of who started a run: nobody has said
-    assert (
-        page.count(f"cell={cell}#cell") == 2
-    )  # narrow screens have no cells, but the names of jobs that failed
+    # the cell; narrow screens have none, but the names of jobs that failed; and the box of what is broken
+    assert page.count(f"cell={cell}#cell") == 3
     assert "61" in opened
     assert "That cell is not" in await page_text(bot, f"{HUD}?cell=ffffff.00")
 

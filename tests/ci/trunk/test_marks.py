@@ -107,6 +107,26 @@ async def test_a_job_that_passed_need_not_run_again(bot):
 
 
 @SQLITE
+async def test_an_outcome_that_nobody_knows_makes_no_commit_green(bot):
+    await told(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "lint", "A", "stale"),
+               push(bot, "B", parent="A", at=1), job(bot, "build", "B"), job(bot, "lint", "B", "skipped"))  # fmt: skip
+    assert [line["verdict"] for line in (await bot.get(API))[1]["lines"]] == ["green", "none"]
+    assert "no verdict" in (await bot.get(HUD))[1]
+
+
+@SQLITE
+async def test_a_line_says_how_long_its_full_result_took(bot):
+    await history(bot, "success", "")
+    await told(bot, job(bot, "lint", "A", at=2))
+    await bot.wait(60)
+    text = await page_text(bot, HUD)
+    assert text.count("full result in") == 1  # one still runs
+    assert "full result in 7 min" in text
+    await told(bot, job(bot, "docs", "A", "", at=3))
+    assert "full result in" not in await page_text(bot, HUD)
+
+
+@SQLITE
 async def test_a_pass_on_a_second_try_mends_nothing(bot):
     await history(bot, "success", "failure", "failure", "failure", "failure")
     await told(bot, job(bot, "build", "E", attempt=2, number=10**9))
