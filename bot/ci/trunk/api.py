@@ -61,6 +61,8 @@ class HudLine(Struct, frozen=True, kw_only=True):
     author: str | None
     pr: int | None
     at: Time
+    folded: Annotated[int, Meta(description="further commits that were pushed with it")]
+    gone: Annotated[bool, Meta(description="no longer on the branch")]
     verdict: Literal["green", "red", "running", "none"]
     green_before: str | None  # of a red one: the newest green commit before it, where the answer has one
     cells: dict[str, HudCell]
@@ -239,6 +241,8 @@ def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) 
                 author=commit["author"],
                 pr=commit["pr_number"],
                 at=time(commit["at"]) or "",
+                folded=commit["folded"],
+                gone=line.gone,
                 verdict=line.verdict,
                 green_before=green,
                 cells=cast("dict[str, HudCell]", _cells(line.cells, places, lone.get(at, set()))),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 RUNNING = 30  # seconds until a page on which something runs is reloaded
 RUNS_MOST = 100  # of an open cell
+SUSPECTS_MOST = 30  # of a broken job; its JSON has more
 BRANCH_MOST = 255  # characters
 
 
@@ -119,6 +120,7 @@ async def hud(request: web.Request) -> web.Response:
         broken=broken,
         took=took,
         most_broken=suspects.BROKEN_MOST,
+        most_suspects=SUSPECTS_MOST,
         columns=len(found.columns),
         opened=opened,
         following=commits[-1]["sha"] if more and commits else None,

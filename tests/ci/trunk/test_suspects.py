@@ -55,6 +55,8 @@ async def test_what_came_with_a_push_is_among_the_suspects(bot):
 @SQLITE
 async def test_a_commit_that_a_forced_push_took_away_is_no_suspect(bot):
     await told(bot, *breakage(bot, forced=True))
+    lines = (await bot.get(API))[1]["lines"]
+    assert [line["gone"] for line in lines] == [False, False, False, True, False]
     assert [each["sha"] for each in (await broken(bot))["suspects"]] == [COMMITS["C"]]
 
 
@@ -65,7 +67,8 @@ async def test_many_suspects_are_counted(bot):
     assert (len(one["suspects"]), one["more_suspects"]) == (100, 201)
     text = await page_text(bot, HUD)
     assert "301 suspects" in text
-    assert "more are not shown" in text
+    assert "271 more are not shown" in text
+    assert [line["folded"] for line in (await bot.get(API))[1]["lines"]] == [0, 0, 299, 0, 0]
 
 
 @SQLITE
