@@ -12,6 +12,7 @@ MEASURED = usage_logs.LENGTH * 1000  # milliseconds
 
 if TYPE_CHECKING:
     from bot.demo.environment import Environment
+    from bot.demo.github.models import Artifact
     from bot.demo.scenario import Scenario
 
 
@@ -62,6 +63,23 @@ async def disable(scenario: Scenario) -> None:
     )
 
 
+async def flake(scenario: Scenario) -> None:
+    """Let a test be flaky in three jobs of a periodic run: enough for a suggestion to disable it."""
+    environment = scenario.environment
+    github, left = environment.github, []
+    run = await github.start_run(participants.UPSTREAM, event="schedule", name="periodic")
+    for shard in (1, 2, 3):
+        name = participants.OWN_JOB.replace("default, 1, 2", f"slow, {shard}, 3")
+        job = await github.start_job(run, name, ("linux.g5.4xlarge",))
+        reports = test_reports.junit("cuda", flaky=(test_reports.FLAKY,))
+        left.append(github.add_artifact(run, f"test-reports_{job.id}", reports))
+        await github.finish_job(job, "success")
+    await github.finish_run(run, "success")
+    await scenario.expect(
+        "the test reports of a periodic run are collected", lambda: _were_fetched(environment, left)
+    )
+
+
 async def measure(scenario: Scenario) -> list[int]:
     """Let jobs on machines with accelerators leave usage logs, and wait until they are collected; returns their ids.
 
@@ -94,9 +112,13 @@ async def measure(scenario: Scenario) -> list[int]:
 
 def _usage_was_fetched(environment: Environment, jobs: list[int]) -> bool:
     kept = environment.github.state.repo(participants.UPSTREAM).artifacts.values()
-    wanted = {f"/blobs/artifacts/{one.id}.zip" for one in kept if one.name.startswith("usage-log")}
+    logs = [one for one in kept if one.name.startswith("usage-log")]
+    return len(logs) >= len(jobs) and _were_fetched(environment, logs)
+
+
+def _were_fetched(environment: Environment, artifacts: list[Artifact]) -> bool:
     fetched = {request.path for request in environment.github.blob_host.requests}
-    return len(wanted) >= len(jobs) and wanted <= fetched
+    return all(f"/blobs/artifacts/{one.id}.zip" in fetched for one in artifacts)
 
 
 def _was_listed(environment: Environment, run_id: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from bot.demo import own_ci, participants, trunk_history
+from bot.demo import own_ci, participants, test_reports, trunk_history
 from bot.demo.participants import GATE, MATMUL, NPU, SCATTER, TPU
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Scenario:
         await self.rerun()
         await self.second_pull_request()
         await own_ci.disable(self)
+        await own_ci.flake(self)
         measured = await own_ci.measure(self)
         self.own_jobs = [await own_ci.fail(self), *measured]
 
@@ -281,6 +282,7 @@ async def findings(environment: Environment, pulls: list[Pull], own_jobs: Iterab
         ),
         (f"/api/oot/backends/{participants.TPU}", (first.head_sha, second.head_sha)),
         (f"/{participants.UPSTREAM}/disabled", (participants.DISABLED_TEST, "no write access")),
+        (f"/{participants.UPSTREAM}/disabled/suggestions", (test_reports.FLAKY, "slow, 3, 3")),
         (f"/hud/{participants.UPSTREAM}/main", hud),
         ("/readyz", ()),
         ("/metrics", ("ootbot",)),

@@ -65,6 +65,7 @@ def environment() -> jinja2.Environment:
     }
     made.globals |= {"SIGNS": SIGNS, "version": bot.__version__, "style_version": STYLE_VERSION}
     made.globals["script_version"] = SCRIPT_VERSION
+    made.globals["TABS"] = {}
     made.globals["cached_line"] = functools.lru_cache(CACHED_LINES)(functools.partial(_line, made))
     return made
 
@@ -82,6 +83,12 @@ def add_templates(
     loader.searchpath.append(str(folder))
     made.filters |= filters or {}
     made.globals |= values or {}
+
+
+def add_tab(app: web.Application, group: str, name: str, path: str, *, place: int) -> None:
+    """Add a page to the navigation that a group of a repository's pages share; `path` is that below the repository."""
+    groups = cast("dict[str, list[tuple[int, str, str]]]", app[TEMPLATES].globals["TABS"])
+    groups[group] = sorted([*groups.get(group, []), (place, name, path)])
 
 
 def render(

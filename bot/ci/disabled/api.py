@@ -178,6 +178,7 @@ async def _content(
 def setup(app: web.Application) -> None:
     """Add the page, the lists and their templates."""
     html.add_templates(app, page.TEMPLATES)
+    html.add_tab(app, "tests", "Disabled", "/disabled", place=10)
     app[SENT_LISTS] = BytesCache()
     app.add_routes(
         [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from bot.ci.disabled import rows, sent_lists
 from bot.ci.disabled.lists import LISTS
-from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.trunk import reading
 from bot.web import access, parameters
 from bot.web.app_keys import CONTEXT
@@ -60,7 +59,6 @@ async def disabled(request: web.Request) -> web.Response:
         jobs=[one for one in effective if one["kind"] == "job"],
         refused=[one for one in found.issues if not one["listed"]],
         most=ENTRIES_SHOWN,
-        suggests=request.app[CONTEXT].settings.of(DisabledSettings).ci_disable == "suggest",
         lists=[(name, f"/api/ci/{found.repo}/{name}.json") for name in LISTS],
         json_url=f"/api/ci/disabled/{found.repo}",
     )

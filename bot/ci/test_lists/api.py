@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled import sent_lists
 from bot.ci.disabled.list_cache import BytesCache
+from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.test_lists import shards, suggestions_page, times
 from bot.ci.test_lists.make import NAMES
 from bot.ci.trunk import reading
@@ -157,6 +158,8 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 def setup(app: web.Application) -> None:
     """Add the lists, and the page of suggestions."""
     html.add_templates(app, suggestions_page.TEMPLATES)
+    if app[CONTEXT].settings.of(DisabledSettings).ci_disable == "suggest":
+        html.add_tab(app, "tests", "Suggestions", "/disabled/suggestions", place=11)
     app[TIMES] = BytesCache()
     path = "/api/ci/{owner}/{repo}/shards.json"
     app.add_routes(

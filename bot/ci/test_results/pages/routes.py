@@ -29,6 +29,8 @@ DIGEST = r"{digest:[0-9a-f]{16}}"
 def setup(app: web.Application) -> None:
     """Add pages and JSON."""
     html.add_templates(app, TEMPLATES, values=failing.VALUES | VALUES)
+    for place, (name, path) in enumerate((("Tests", "/tests"), ("Flaky", "/flaky"), ("Lost", "/tests/lost"))):
+        html.add_tab(app, "tests", name, path, place=place)
     app.add_routes(
         [
             web.get(f"/{OWNER}/{{repo}}/commit/{{sha}}/tests", head_pages.commit),
