@@ -92,26 +92,26 @@ async def write(tx: Transaction, changed: Changed) -> None:
     """Before a commit: write the cells of changed jobs and the commits of new pushes."""
     jobs = cast("Sequence[_Job]", changed.get("workflow_job", ()))
     runs = cast("Sequence[_Run]", changed.get("workflow_run", ()))
-    named = [job for job in jobs if job["head_sha"] and job["name"]]
-    if named:
-        await _write_cells(tx, named)
+    on_commits = [job for job in jobs if job["head_sha"]]
+    if on_commits:
+        await _write_cells(tx, on_commits)
     await stored_cells.changed(
-        tx, [(one["repository_id"], sha) for one in (*named, *runs) if (sha := one["head_sha"])]
+        tx, [(one["repository_id"], sha) for one in (*on_commits, *runs) if (sha := one["head_sha"])]
     )
     if pushes := cast("Sequence[_Push]", changed.get("push", ())):
         await _write_commits(tx, pushes)
         await branches.note(tx, pushes)
     checks = cast("Sequence[_Check]", changed.get("check_run", ()))
     reported = cast("Sequence[_Reported]", changed.get("oot_workflow_job", ()))
-    shas = {one["head_sha"] for one in (*named, *runs)} | {push["after"] for push in pushes}
+    shas = {one["head_sha"] for one in (*on_commits, *runs)} | {push["after"] for push in pushes}
     shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
-    runners = {(job["repository_id"], job["created_at"] // DAY) for job in named if job["created_at"]}
+    runners = {(job["repository_id"], job["created_at"] // DAY) for job in on_commits if job["created_at"]}
     await stale_days.mark_commits(tx, {sha for sha in shas if sha}, runners)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:
-    names = [column_ids.named(job["workflow_name"] or "", job["name"] or "") for job in jobs]
+    names = [column_ids.named(job["workflow_name"] or "", job["name"] or escaping.NAMELESS) for job in jobs]
     both = list(zip(jobs, names, strict=True))
     days = [(job["repository_id"], name, (job["created_at"] or tx.now) // DAY) for job, name in both]
     ids = await column_ids.of(tx, days)

@@ -211,14 +211,15 @@ def _outcome(status: str, conclusion: str) -> str:
     return "queued" if status in {"queued", "waiting"} else "pending"
 
 
-def _order(run: Run) -> tuple[int, str, str, str]:
-    """The greatest numeric id decides; one without loses; of equals the greatest text."""
-    return (int(run.id) if _is_number(run.id) else -1, run.id, run.event, run.conclusion)
+def _order(run: Run) -> tuple[int, str, int, int, str, str, str]:
+    """The greatest numeric id decides; one without loses; of equals the last attempt, then the greatest text."""
+    number = int(run.id) if _is_number(run.id) else -1
+    return (number, run.id, run.run_id, run.attempt, run.event, run.conclusion, run.url or "")
 
 
-def _detail_order(run: Run) -> tuple[bool, int, str, str, str]:
-    number, *texts = _order(run)
-    return (not run.failed, -number, texts[0], texts[1], texts[2])
+def _detail_order(run: Run) -> tuple[bool, int, str, int, int, str, str, str]:
+    number, text, run_id, attempt, *texts = _order(run)
+    return (not run.failed, -number, text, -run_id, -attempt, texts[0], texts[1], texts[2])
 
 
 def _job(text: str) -> int | str | None:

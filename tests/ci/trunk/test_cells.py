@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.ci.trunk import trouble
-from bot.ci.trunk.cells import Cell, Run, cell
+from bot.ci.trunk.cells import Cell, Run, cell, details
 from bot.ci.trunk.trouble import State
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "ci.md"
@@ -117,6 +117,18 @@ def test_who_decides_does_not_depend_on_the_order_of_the_runs():
 def test_several_runs_make_one_character(runs, character):
     made = cell(Run(id=str(n), status="in_progress", conclusion=each) for n, each in enumerate(runs))
     assert made.character == character
+
+
+def test_of_attempts_without_an_id_of_their_own_the_last_one_decides():
+    """As of a backend's job, which has its run's id, and of a run that never had a job."""
+    runs = [
+        Run(id="", run_id=7, status="completed", conclusion="failure", attempt=attempt, completed_at=attempt)
+        for attempt in (1, 2, 3)
+    ]
+    runs.append(Run(id="", run_id=7, status="completed", conclusion="failure", attempt=3, url="https://b.c"))
+    for order in itertools.permutations(runs):
+        found = details(order)
+        assert found.runs == (runs[3], runs[2], runs[1], runs[0])
 
 
 def test_a_job_that_waits_is_queued_and_not_running():

@@ -279,6 +279,13 @@ async def test_names_from_outside_are_inert(bot):
 
 
 @SQLITE
+async def test_a_job_without_a_name_is_shown(bot):
+    await told(bot, push(bot, "A"), job(bot, None, "A", "failure"), job(bot, "", "A", workflow=None))
+    names = [column["name"] for column in (await bot.get(API))[1]["columns"]]
+    assert sorted(names) == ["(no name)", "pull / (no name)"]
+
+
+@SQLITE
 async def test_a_merge_leads_to_its_pull_request(bot):
     await told(
         bot,
