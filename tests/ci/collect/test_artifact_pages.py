@@ -182,7 +182,14 @@ async def test_a_run_of_which_only_jobs_are_known_shows_them(bot, github):
     await told(bot, github)
     status, page = await bot.get(f"/{UPSTREAM}/run/{run.id}")
     assert status == 200
-    for words in ("Attempt 2", "Attempt 1", "failure", f"/actions/runs/{run.id}", f"/commit/{run.head_sha}"):
+    for words in (
+        "Only its jobs are known",
+        "Attempt 2",
+        "Attempt 1",
+        "failure",
+        f"/actions/runs/{run.id}",
+        f"/commit/{run.head_sha}",
+    ):
         assert words in page, words
 
 
