@@ -151,9 +151,13 @@ def answer(
 ) -> Hud:
     """Return the JSON of a grid, with the columns that were asked for, by their places."""
     cells_of: dict[int, trouble.Column] = {place: found.column(place) for place in wanted}
+    standing = found.on_branch()
     return Hud(
         branch=branch,
-        columns=[_column(found.columns[place], cells_of[place]) for place in wanted],
+        columns=[
+            _column(found.columns[place], cells_of[place] if standing is found else standing.column(place))
+            for place in wanted
+        ],
         lines=_lines(
             found,
             {place: str(new) for new, place in enumerate(wanted)},

@@ -67,6 +67,11 @@ class Grid:
                 green = line.commit["sha"]
         return found[::-1]
 
+    def on_branch(self) -> Grid:
+        """Return the grid without lines that left the branch: what they show is no evidence of how it stands."""
+        kept = tuple(line for line in self.lines if not line.gone)
+        return self if len(kept) == len(self.lines) else Grid(columns=self.columns, lines=kept)
+
     def column(self, place: int) -> list[Cell | None]:
         """Return one column's cells, newest first."""
         return [line.cells.get(place) for line in self.lines]

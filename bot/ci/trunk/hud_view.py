@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from bot.ci.trunk import cells, hud_filter, trouble
+from bot.ci.trunk.grid import Grid
 from bot.core import escaping
 from bot.core.text import plural
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.trunk.cells import Cell
-    from bot.ci.trunk.grid import Column, Grid, Line
+    from bot.ci.trunk.grid import Column, Line
     from bot.ci.trunk.hud_filter import Filter
     from bot.ci.trunk.rows import CommitRow
 
@@ -108,8 +109,10 @@ class View:
 def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View:
     """Return the page's view of a grid; `base` is its address without parameters, `broken` are places of columns."""
     wanted = chosen.columns(grid)
+    newest = Grid(columns=grid.columns, lines=grid.on_branch().lines[: trouble.STALE_AFTER])
     cells_of: dict[int, trouble.Column] = {place: grid.column(place) for place in sorted(wanted)}
-    shown, left_out = _columns(grid, cells_of, chosen, broken)
+    stale = frozenset(place for place in cells_of if trouble.is_stale(newest.column(place)))
+    shown, left_out = _columns(grid, cells_of, chosen, broken, stale)
     links = f"{base}{chosen.query(cell='')}"
     links += "&cell=" if "?" in links else "?cell="
     lines = tuple(
@@ -150,6 +153,7 @@ def _columns(
     cells_of: Mapping[int, trouble.Column],
     chosen: Filter,
     broken: Collection[int],
+    stale: frozenset[int],
 ) -> tuple[tuple[Shown, ...], int]:
     """Return the columns to show: those with trouble or asked for, the others folded group by group."""
     folded: dict[str, list[int]] = {}
@@ -164,7 +168,7 @@ def _columns(
                     group=column.group,
                     blocking=column.blocking,
                     broken=place in broken,
-                    stale=trouble.is_stale(of_column),
+                    stale=place in stale,
                     flakes=trouble.flakes(of_column) if troubled else frozenset(),
                 )
             )
@@ -178,7 +182,7 @@ def _columns(
             name=grid.columns[places[0]].name,
             group=group,
             folded=len(places) > 1,
-            stale=sum(trouble.is_stale(cells_of[place]) for place in places),
+            stale=len(stale.intersection(places)),
         )
         for group, places in folded.items()
     ]

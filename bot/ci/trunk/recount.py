@@ -172,7 +172,7 @@ def _changes(
     branch: Branch, facts: grid.Facts, options: TrunkSettings
 ) -> tuple[list[dict[str, object]], dict[str, int]]:
     """Return the rows of changes, and how many columns of each group are broken."""
-    found = grid.build(facts, options)
+    found = grid.build(facts, options).on_branch()
     made = [
         _event(branch, found, place, change)
         for place in range(len(found.columns))

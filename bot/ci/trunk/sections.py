@@ -135,6 +135,7 @@ async def _read(
     if failing:
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
         past = grid.build(await reading.facts(tx, settings, branch, history, only=only), options)
+        past = past.on_branch()
     return _Found(verdict=_verdict(here), jobs=len(found), failing=failing, history=past)
 
 

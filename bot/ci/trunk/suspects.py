@@ -59,6 +59,7 @@ class Broken:
 
 async def of(tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int]) -> list[Broken]:
     """Return the columns that are broken, of some places; beyond the first of them without suspects."""
+    grid = grid.on_branch()
     found = {place: one for place in places if (one := trouble.breakage(grid.column(place)))}
     told = dict(list(found.items())[:BROKEN_MOST])
     lines = {place: _lines(grid, one) for place, one in told.items()}
@@ -69,8 +70,8 @@ async def of(tx: Transaction, branch: Branch, grid: Grid, places: Iterable[int])
 
 
 def _lines(grid: Grid, breakage: Breakage) -> list[CommitRow]:
-    """Return the lines among which the culprit is; none that a forced push took away."""
-    return [line.commit for at in breakage.suspects if not (line := grid.lines[at]).gone]
+    """Return the lines among which the culprit is."""
+    return [grid.lines[at].commit for at in breakage.suspects]
 
 
 def _broken(

@@ -123,3 +123,20 @@ class TestTitles:
         ]  # fmt: skip
         assert all(each["author"] for each in suspects)
         check_escaped((await bot.get(HUD))[1])
+
+
+@SQLITE
+async def test_what_failed_on_a_commit_that_a_forced_push_took_away_is_no_evidence(bot):
+    pushes = [push(bot, name, parent=parent, at=at, forced=name == "C")
+              for at, (name, parent) in enumerate(zip("ABCDE", (None, *"ABCD"), strict=True))]  # fmt: skip
+    await told(bot, *pushes, job(bot, "build", "A"), *(job(bot, "build", name, "failure") for name in "BCD"))
+    body = (await bot.get(API))[1]
+    assert (body["columns"][0]["state"], body["broken"]) == ("suspect", [])
+    await told(bot, job(bot, "build", "E", "failure"))
+    one = await broken(bot)
+    assert (one["first_bad"], one["last_good"], one["failures"]) == (COMMITS["C"], COMMITS["A"], 3)
+    assert [each["sha"] for each in one["suspects"]] == [COMMITS["C"]]
+    await bot.wait(60)
+    changes = (await bot.get(f"/api/ci/metrics/{UPSTREAM}"))[1]["changes"]
+    assert {each["first_bad"] for each in changes} == {COMMITS["C"]}
+    assert f"already since {COMMITS['C'][:8]}" in await page_text(bot, f"/{UPSTREAM}/commit/{COMMITS['D']}")
