@@ -162,12 +162,14 @@ def runs_of(facts: Facts, settings: TrunkSettings, name: str, *, shards: bool = 
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
     jobs = commit_cells.resolved(facts.jobs, commit_cells.foreign(facts.runs), shards=shards)
     known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
+    # every attempt has the event of its run, but who asked for it is not known of an attempt that nobody told of
+    other: dict[int, RunRow] = {run["id"]: {**run, "triggering_actor_login": None} for run in facts.runs}
     runs = [
-        commit_cells.run(row, known.get((row.run_id, row.attempt)))
+        commit_cells.run(row, known.get((row.run_id, row.attempt)) or other.get(row.run_id))
         for column, row in jobs
         if shown.get(column) == name
     ]
-    runs += [run for other, run in other_runs.found(facts, settings, shards=shards) if other.name == name]
+    runs += [run for cell, run in other_runs.found(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
 
 

@@ -80,6 +80,19 @@ async def test_a_second_failure_for_another_reason_is_a_change_of_its_own(bot):
     ]  # fmt: skip
 
 
+@SQLITE
+async def test_an_attempt_of_a_run_that_nobody_told_of_was_started_by_the_same_event(bot):
+    """GitHub lists a run's last attempt only: this is how what was before the App is read."""
+    await history(bot, "failure")
+    again = run(bot, "A", attempt=2)
+    again[1]["workflow_run"]["triggering_actor"] = {"login": "octocat"}
+    await told(bot, again, job(bot, "build", "A", attempt=2, number=2))
+    key = (await bot.get(HUD))[1].partition('data-key="')[2].partition('"')[0]
+    text = await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")
+    assert "success – attempt 2 by octocat 4 min" in text
+    assert "failure – push 4 min" in text
+
+
 def rerun(bot, number):
     return f'href="{bot.github.url}/{UPSTREAM}/actions/runs/77/job/{number}"'
 
