@@ -209,17 +209,15 @@ def _unpushed(branch: Branch, sha: str) -> rows.CommitRow:
 
 
 def _of_commit(name: str, before: Before, url: str, *, first: Cell) -> BlockLine:
-    told = f"{_short(name)}: {cells.WORDS[first.character]}"
+    told = _told(name, first)
     if before.since is not None:
         return BlockLine(text=f"{told}, already since {_named(before.since)}", url=url, tone="warn")
-    if first.job is None and first.line:  # a run without jobs: nothing else on the page tells of it
-        told += f" ({first.line})"
     new = "passed on the commit before" if before.results else "no earlier result is known"
     return BlockLine(text=f"{told}, {new}", url=url, tone="bad")
 
 
 def _of_pull(name: str, cell: Cell, before: Before, base: str, home: str) -> BlockLine:
-    told = f"{_short(name)}: {cells.WORDS[cell.character]}"
+    told = _told(name, cell)
     column = f"{home}?{urlencode({'name': name[: hud_filter.TEXT_MOST]})}"
     if before.since is not None:
         theirs = before.cell.signature if before.cell else None
@@ -234,6 +232,12 @@ def _of_pull(name: str, cell: Cell, before: Before, base: str, home: str) -> Blo
         else ""
     )
     return BlockLine(text=f"{told}, passes on {base}{often}", url=column, tone="bad")
+
+
+def _told(name: str, cell: Cell) -> str:
+    """Return how a job ended; of a run without jobs also why, since nothing else on the page tells of it."""
+    why = f" ({cell.line})" if cell.job is None and cell.line else ""
+    return f"{_short(name)}: {cells.WORDS[cell.character]}{why}"
 
 
 def _count(failing: int, jobs: int) -> str:

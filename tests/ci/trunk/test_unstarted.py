@@ -66,6 +66,14 @@ async def test_the_pages_of_the_run_and_the_commit_say_so_too(bot):
 
 
 @SQLITE
+async def test_the_page_of_a_pull_request_says_so_too(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await told(bot, push(bot, "A"), unstarted(bot, pull.head_sha))
+    text = await page_text(bot, f"/{UPSTREAM}/pull/{pull.number}")
+    assert f"pull / (did not start): failure (startup failure: {SAYS_WHY}), no result on main" in text
+
+
+@SQLITE
 async def test_a_hostile_path_is_inert(bot):
     event, body = unstarted(bot, "A")
     body["workflow_run"] |= {"path": "<script>x</script>" + "p" * 1_000, "html_url": "javascript:x"}
