@@ -5,8 +5,8 @@
 Reports are in PyTorch's layout, one case in a thousand fails. Peers only count cases and failures of each file; ours
 also merges attempts, names places and keeps messages. Figures are of processor time and of the most memory resident,
 each in a process of its own. Then a run of many artifacts goes through parser child and database: processor seconds of
-the server and growth of its database and memory, with its tests new, and known. Last, `ootbot serve` is asked for the
-lists that CI fetches, as large as PyTorch's.
+the server and growth of its database and memory, with its tests new, and known; and `ootbot serve` is asked for pages
+about these tests. Last, it is asked for the lists that CI fetches, as large as PyTorch's.
 """  # fmt: skip
 
 from __future__ import annotations

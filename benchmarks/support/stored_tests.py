@@ -20,6 +20,7 @@ import structlog
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from benchmarks.support import test_pages
 from bot.app import make_context, make_worker
 from bot.ci.collect import fetching
 from bot.ci.collect import rows as collect_rows
@@ -27,12 +28,15 @@ from bot.ci.collect.fetching import Wanted
 from bot.ci.collect.receiving import Fetched
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.settings import Settings
-from bot.ingest.tables import records
+from bot.ingest.tables import records, repository_name
 from bot.queue.tables import WAITING, task
 
 DAY = 86_400_000
 REPOSITORY = 7
 SUITES = 5_068
+UPSTREAM = "example-org/project"
+RUNS = {"new": 100, "next_day": 101, "same_day": 102}  # their ids, and what their tests are by then
+REQUESTS = 40  # for each kind of page
 KINDS = ("test_results", "test_days", "test_verdicts")  # those without a timetable: they come to an end
 FAILURE = '<failure message="AssertionError: Tensor-likes are not close!">Traceback: line 3\n</failure>'
 
@@ -41,7 +45,7 @@ class Clock:
     """Time passes only where somebody sleeps: what is measured is work."""
 
     def __init__(self) -> None:
-        self.at = 1_790_000_000_000
+        self.at = round(time.time() * 1000) - 2 * DAY
 
     def now(self) -> int:
         return self.at
@@ -49,6 +53,10 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         self.at += round(seconds * 1000)
         await asyncio.sleep(0)
+
+
+def head_of(run_id: int) -> str:
+    return f"{run_id:040x}"
 
 
 def artifact(path: Path, number: int, artifacts: int, cases: int, suites: int) -> None:
@@ -74,8 +82,8 @@ def artifact(path: Path, number: int, artifacts: int, cases: int, suites: int) -
 async def store_run(context, worker, folder: Path, run_id: int, artifacts: int) -> None:
     """Store a run whose artifacts lie in a folder."""
     now = context.clock.now()
-    run = {"repository_id": REPOSITORY, "repo": "example-org/project", "received_at": now, "id": run_id,
-           "run_attempt": 1, "name": "pull", "event": "push", "head_branch": "main", "head_sha": f"{run_id:040x}",
+    run = {"repository_id": REPOSITORY, "repo": UPSTREAM, "received_at": now, "id": run_id,
+           "run_attempt": 1, "name": "pull", "event": "push", "head_branch": "main", "head_sha": head_of(run_id),
            "head_repository_id": REPOSITORY, "run_started_at": now, "merge_state": {}}  # fmt: skip
     async with context.store.transaction() as tx:
         await tx.run(sa.insert(records["workflow_run"]).values(run))
@@ -138,39 +146,38 @@ def resident() -> float:
     return 0.0
 
 
-async def measure(cases: int, artifacts: int, suites: int) -> dict:
+async def measure(folder: Path, cases: int, artifacts: int, suites: int) -> dict:
     """Store the same run three times: its tests new, then known, for the first time on a day and once more."""
     found: dict = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for number in range(artifacts):
-            artifact(folder / f"{number}.zip", number, artifacts, cases, suites)
-        settings = Settings(
-            app_id=1, webhook_secret=("x" * 20,), private_key=make_key(), upstream_repo=("example-org/project",),
-            allowlist="", data_dir=folder, oidc_issuers=(),
-        )  # fmt: skip
-        async with make_context(settings, clock=Clock()) as context:
-            worker = make_worker(context)
-            async with context.store.transaction() as tx:
-                known = {"repository_id": REPOSITORY, "repo": "example-org/project", "received_at": 1, "id": REPOSITORY,
-                         "full_name": "example-org/project", "private": False, "default_branch": "main",
-                         "merge_state": {}}  # fmt: skip
-                await tx.run(sa.insert(records["repository"]).values(known))
-            for number, what in enumerate(("new", "next_day", "same_day")):
-                context.clock.at += DAY if what == "next_day" else 60_000
-                await flush(context)
-                before, size, memory = used(resource.RUSAGE_SELF), size_of(folder), resident()
-                wall = time.monotonic()
-                await store_run(context, worker, folder, 100 + number, artifacts)
-                await flush(context)
-                found[what] = {
-                    "cpu_seconds": round(used(resource.RUSAGE_SELF) - before, 1),
-                    "wall_seconds": round(time.monotonic() - wall, 1),
-                    "database_mb": round((size_of(folder) - size) / 1e6, 2),
-                    "server_mb": round(resident() - memory, 1),
-                    "server_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-                }
-        found["child_cpu_seconds"] = round(used(resource.RUSAGE_CHILDREN), 1)
+    for number in range(artifacts):
+        artifact(folder / f"{number}.zip", number, artifacts, cases, suites)
+    settings = Settings(
+        app_id=1, webhook_secret=("x" * 20,), private_key=make_key(), upstream_repo=(UPSTREAM,),
+        allowlist="", data_dir=folder, oidc_issuers=(),
+    )  # fmt: skip
+    async with make_context(settings, clock=Clock()) as context:
+        worker = make_worker(context)
+        async with context.store.transaction() as tx:
+            known = {"repository_id": REPOSITORY, "repo": UPSTREAM, "received_at": 1, "id": REPOSITORY,
+                     "full_name": UPSTREAM, "private": False, "default_branch": "main",
+                     "merge_state": {}}  # fmt: skip
+            await tx.run(sa.insert(records["repository"]).values(known))
+            await tx.run(sa.insert(repository_name).values(repository_id=REPOSITORY, name=UPSTREAM))
+        for what, run_id in RUNS.items():
+            context.clock.at += DAY if what == "next_day" else 60_000
+            await flush(context)
+            before, size, memory = used(resource.RUSAGE_SELF), size_of(folder), resident()
+            wall = time.monotonic()
+            await store_run(context, worker, folder, run_id, artifacts)
+            await flush(context)
+            found[what] = {
+                "cpu_seconds": round(used(resource.RUSAGE_SELF) - before, 1),
+                "wall_seconds": round(time.monotonic() - wall, 1),
+                "database_mb": round((size_of(folder) - size) / 1e6, 2),
+                "server_mb": round(resident() - memory, 1),
+                "server_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            }
+    found["child_cpu_seconds"] = round(used(resource.RUSAGE_CHILDREN), 1)
     return found
 
 
@@ -189,7 +196,12 @@ def main() -> None:
     parser.add_argument("--suites", type=int, default=SUITES)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    print(json.dumps(asyncio.run(measure(options.cases, options.artifacts, options.suites))))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = asyncio.run(measure(folder, options.cases, options.artifacts, options.suites))
+        heads = [head_of(run_id) for run_id in RUNS.values()]
+        found["pages"] = test_pages.measure(folder, UPSTREAM, heads, REQUESTS)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
