@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -57,6 +55,8 @@ def parse(body: str) -> tuple[Command, ...]:
 
 def _plain_lines(body: str) -> Iterator[str]:
     """Yield the lines of the comment's own paragraphs, markup left out."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - most processes never see a command
+
     # quotes and lists are not parsed: nothing in them is a command, and deep nesting takes long
     blocks = MarkdownIt("commonmark", {"maxNesting": 1}).disable("inline")
     spans = MarkdownIt("commonmark").disable(["escape", "entity"])
