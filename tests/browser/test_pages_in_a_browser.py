@@ -190,6 +190,7 @@ async def test_everything_can_be_reached_by_keyboard_in_order(bot, tab):
         assert order == list(range(len(order))), path
 
 
+@pytest.mark.nightly
 async def test_without_javascript_the_same_is_shown(bot, tab):
     await tab.look(width=1440, dark=False)
     for path in (await addresses(bot)).values():

@@ -10,11 +10,11 @@ from tests.chaos import killed
 from tests.chaos.scenario import Trial
 from tests.serving import POSTGRES, SQLITE
 
-pytestmark = [pytest.mark.alone, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @SQLITE
-@pytest.mark.parametrize("kills", [15, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [8, pytest.param(60, marks=pytest.mark.nightly)])
 async def test_kills_lose_nothing_and_nothing_is_said_twice(tmp_path, database_url, kills):
     trial = Trial(n=kills, seed="sixty", folder=tmp_path, database_url=database_url, quiet=True)
     await killed.run(trial, authors=1, talkers=4, longest=0.25, deliveries=8 * kills, reports=kills // 3)
@@ -23,7 +23,7 @@ async def test_kills_lose_nothing_and_nothing_is_said_twice(tmp_path, database_u
 
 @POSTGRES
 async def test_kills_lose_no_acknowledged_delivery_of_postgresql(tmp_path, database_url):
-    trial = Trial(n=6, seed="six", folder=tmp_path, database_url=database_url, quiet=True)
+    trial = Trial(n=4, seed="four", folder=tmp_path, database_url=database_url, quiet=True)
     # without authors: tasks would wait for the leases of the dead
     await killed.run(trial, authors=0, talkers=4, longest=0.25, deliveries=50)
     assert trial.failures == []

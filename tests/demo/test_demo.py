@@ -31,6 +31,7 @@ def run(*options, env):
     )
 
 
+@pytest.mark.nightly  # .ci/run plays it before the tests
 def test_the_scenario_runs_from_the_first_webhook_to_a_clean_end(variables, tmp_path):
     done = run("--once", env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
