@@ -12,8 +12,11 @@ from bot.ingest import record_writer
 from bot.queue import tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.core.clock import Clock
     from bot.core.feature import Features
+    from bot.db.transaction import BeforeCommit, Changed, Transaction
 
 
 def make_store(
@@ -34,7 +37,8 @@ def make_store(
             importlib.import_module(feature.tables)
     background = frozenset(kind for feature in features for kind in feature.background)
     queueing = partial(tasks.write_requests, background=background)
-    hooks = (record_writer.write, *load_each(features, "before_commit"), queueing)
+    of_features = partial(_run_each, tuple(load_each(features, "before_commit")))
+    hooks = (record_writer.write, of_features, queueing)
     return Store(
         url,
         clock=clock,
@@ -43,3 +47,10 @@ def make_store(
         lost_after=lost_after,
         inline=inline,
     )
+
+
+async def _run_each(hooks: Sequence[BeforeCommit], tx: Transaction, changed: Changed) -> None:
+    """Run the features' hooks in turn: only where a row has changed, since most transactions change none of theirs."""
+    if changed:
+        for hook in hooks:
+            await hook(tx, changed)

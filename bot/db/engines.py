@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import sqlalchemy as sa
 
 from bot.db import connection_watchdog, sqlite_inline, sqlite_threads
+from bot.db.sqlite_session import Session
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -84,21 +84,13 @@ def _sqlite(url: sa.URL, busy_timeout: float, cache: int, **driver: Any) -> sa.E
 
 def configure_sqlite(connection: Any, cache: int = SQLITE_CACHE) -> None:
     """Set up one connection of SQLite's driver with a page cache of `cache` KB."""
-    connection.isolation_level = None  # only _begin_sqlite begins transactions
+    connection.isolation_level = None  # only a Session begins transactions
     for pragma in ("journal_mode=WAL", "synchronous=FULL", f"cache_size=-{cache}"):
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _begin_sqlite(connection: sa.Connection) -> None:
-    reads = connection.get_execution_options().get("ootbot_read")
-    # a transaction that reads first and writes later would fail where another wrote in between
-    driver: Any = connection.connection.dbapi_connection
-    try:
-        driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
-    except sqlite3.Error as error:
-        raise sa.exc.DBAPIError.instance(
-            "BEGIN", (), error, sqlite3.Error, dialect=connection.dialect
-        ) from error
+def _begin_sqlite(conn: sa.Connection) -> None:
+    Session(conn).begin()
 
 
 def _with_liveness_check(engine: AsyncEngine, *, ping: bool = False) -> AsyncEngine:

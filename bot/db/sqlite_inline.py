@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bot.db import sqlite_statements
+from bot.db.sqlite_session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -24,9 +24,9 @@ MOST_IDLE = 4  # connections that stay open: each has a page cache
 class Engine:
     """SQLAlchemy's synchronous engine; connections are used again as they are, since its pool takes 60 us for each."""
 
-    def __init__(self, engine: sa.Engine, stacks: list[list[sa.Connection]] | None = None) -> None:
+    def __init__(self, engine: sa.Engine, stacks: list[list[Session]] | None = None) -> None:
         self._engine = engine
-        self._idle: list[sa.Connection] = []
+        self._idle: list[Session] = []
         self._stacks = stacks or []  # of what is idle with other options, and here
         self._stacks.append(self._idle)
         self.url = engine.url
@@ -38,17 +38,17 @@ class Engine:
     @contextlib.asynccontextmanager
     async def connect(self) -> AsyncIterator[Connection]:
         """Yield a connection; what is not committed at the end is rolled back."""
-        conn = self._idle.pop() if self._idle else self._engine.connect()
+        session = self._idle.pop() if self._idle else Session(self._engine.connect())
         try:
-            yield Connection(conn)
-            conn.rollback()
+            yield Connection(session)
+            session.rollback()
         except BaseException:
-            conn.close()  # its state may be the reason
+            session.close()  # its state may be the reason
             raise
         if len(self._idle) < MOST_IDLE:
-            self._idle.append(conn)
+            self._idle.append(session)
         else:
-            conn.close()
+            session.close()
 
     async def dispose(self) -> None:
         """Close every connection that is not in use."""
@@ -61,40 +61,44 @@ class Engine:
 class Connection:
     """A connection of that engine."""
 
-    def __init__(self, conn: sa.Connection) -> None:
-        self._conn = conn
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @contextlib.asynccontextmanager
     async def begin(self) -> AsyncIterator[None]:
         """Commit at the end what was begun with the first statement, or roll it back."""
         try:
             yield
-            self._conn.commit()
+            self._session.commit()
         except BaseException:
-            self._conn.rollback()
+            self._session.rollback()
             raise
 
     @contextlib.asynccontextmanager
     async def begin_nested(self) -> AsyncIterator[None]:
         """Undo at an error what was done since here."""
-        with self._conn.begin_nested():
+        with self._session.conn.begin_nested():
             yield
 
     async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
-        return sqlite_statements.execute(self._conn, statement, parameters)
+        return self._session.execute(statement, parameters)
+
+    async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
+        """Execute a query and return its rows as dictionaries."""
+        return self._session.rows(statement, parameters)
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement in the driver's own SQL."""
-        return self._conn.exec_driver_sql(statement, parameters)
+        return self._session.conn.exec_driver_sql(statement, parameters)
 
     async def stream(self, statement: Any) -> Result:
         """Execute one statement whose rows are fetched in parts."""
-        return Result(self._conn.execute(statement))
+        return Result(self._session.conn.execute(statement))
 
     async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` returns for the connection itself."""
-        return work(self._conn)
+        return work(self._session.conn)
 
 
 class Result:

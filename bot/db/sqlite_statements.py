@@ -1,23 +1,21 @@
-"""Running statements on SQLite's driver: those that are put together once are also compiled once.
+"""Statements for SQLite's driver: those that are put together once are also compiled once.
 
 SQLAlchemy takes about 100 us to run a statement that SQLite runs in ten: it looks the compiled form up, makes a
 context, binds the parameters anew and describes the columns of the result. For a statement that is run a second time,
-all that is found out once and kept. What is returned is SQLAlchemy's own `Result`, what is raised are its errors. It
-still runs what needs more of it, such as defaults computed in Python, and whatever somebody listens to.
+all that is found out once and kept. SQLAlchemy still runs what needs more of it, such as defaults computed in Python.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
-from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
+from sqlalchemy.engine.result import SimpleResultMetaData
 from sqlalchemy.sql.compiler import SQLCompiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     Processor = Callable[[Any], Any]
 
@@ -30,15 +28,6 @@ Shape = tuple[bool, tuple[str, ...], tuple[int, ...]]
 
 class Unprepared(Exception):
     """A statement, or these parameters of it, are left to SQLAlchemy."""
-
-
-class Done(IteratorResult[Any]):
-    """The rows of a statement, if it returns any, and how many it has changed."""
-
-    rowcount: int
-
-
-NOTHING = SimpleResultMetaData(())
 
 
 class Prepared:
@@ -84,10 +73,8 @@ class Prepared:
                     raise Unprepared
                 self._constants[place] = processor(bound.value) if processor else bound.value
         columns = compiled._result_columns  # noqa: SLF001 - public only for a statement that was run
-        self.rows = bool(columns)
-        self.described = SimpleResultMetaData(
-            [one.keyname for one in columns], extra=[tuple(one.objects) for one in columns]
-        )
+        self.names = tuple(one.keyname for one in columns)  # empty: it returns no rows
+        self.described = SimpleResultMetaData(self.names, extra=[tuple(one.objects) for one in columns])
         kinds = [one.type.dialect_impl(dialect).result_processor(dialect, None) for one in columns]
         self._processors = [(place, kind) for place, kind in enumerate(kinds) if kind]
 
@@ -102,7 +89,7 @@ class Prepared:
             values[place] = value if processor is None else processor(value)
         return values
 
-    def read(self, found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def read(self, found: list[tuple[Any, ...]]) -> Sequence[Sequence[Any]]:
         """Return rows with their values as their columns' types say."""
         if not self._processors:
             return found
@@ -111,7 +98,7 @@ class Prepared:
             values = list(row)
             for place, processor in self._processors:
                 values[place] = processor(values[place])
-            made.append(tuple(values))
+            made.append(values)
         return made
 
 
@@ -178,48 +165,18 @@ class Known:
 _known: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
 
 
-def execute(conn: sa.Connection, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
-    """Execute a statement on a connection to SQLite, as `sqlalchemy.Connection.execute` does."""
-    known = _known.get(statement) if isinstance(statement, KINDS) else None
-    if known is None or conn.dispatch.before_cursor_execute:
-        if isinstance(statement, KINDS):
-            _known.setdefault(statement, Known())
-        return conn.execute(statement, parameters)
-    many = isinstance(parameters, list)
-    first = (parameters[0] if parameters else {}) if many else parameters or {}
-    try:
-        given = known.filled(conn.dialect, statement, first)
-        prepared = known.prepared(conn.dialect, statement, given, many=many)
-        bound = [prepared.bound(row) for row in parameters] if many else prepared.bound(given)
-    except (Unprepared, LookupError):  # where a value is missing, SQLAlchemy says which
-        return conn.execute(statement, parameters)
-    return cast("sa.CursorResult[Any]", _run(conn, prepared, bound, many=many))
+def known(statement: Any) -> Known | None:
+    """Return what is known of a statement that was asked for before; None for one that is new, or of another kind."""
+    found = _known.get(statement) if isinstance(statement, KINDS) else None
+    if found is None and isinstance(statement, KINDS):
+        _known[statement] = Known()
+    return found
 
 
 def _prepare(dialect: sa.Dialect, statement: Any, given: Mapping[str, Any], *, many: bool) -> Prepared:
     if isinstance(statement, sa.Insert):
         statement = statement.inline()  # no RETURNING of a key that nobody asked for
     made = Prepared(statement, dialect, given)
-    if many and made.rows:
+    if many and made.names:
         raise Unprepared
     return made
-
-
-def _run(conn: sa.Connection, prepared: Prepared, bound: list[Any], *, many: bool) -> Done:
-    if not conn.in_transaction():
-        conn.begin()
-    driver: Any = conn.connection.dbapi_connection
-    cursor = driver.cursor()
-    try:
-        if many:
-            cursor.executemany(prepared.sql, bound)
-        else:
-            cursor.execute(prepared.sql, bound)
-        found = prepared.read(cursor.fetchall()) if prepared.rows else []
-    except sqlite3.Error as error:
-        raise sa.exc.DBAPIError.instance(
-            prepared.sql, bound, error, sqlite3.Error, dialect=conn.dialect
-        ) from error
-    done = Done(prepared.described if prepared.rows else NOTHING, iter(found))
-    done.rowcount = cursor.rowcount
-    return done

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from bot.db import sqlite_inline, sqlite_statements
+from bot.db import sqlite_inline
+from bot.db.sqlite_session import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -117,7 +118,7 @@ class Engine(sqlite_inline.Engine):
         if not pool.checkedin():  # a new one opens files
             await self._threads.run(self._open_one, writes=False)
         with self._engine.connect() as conn:
-            yield Connection(conn, self._threads)
+            yield Connection(Session(conn), self._threads)
 
     def _open_one(self) -> None:
         self._engine.connect().close()
@@ -132,11 +133,11 @@ class Engine(sqlite_inline.Engine):
 class Connection(sqlite_inline.Connection):
     """A connection of that engine; a transaction begins with its first statement."""
 
-    def __init__(self, conn: sa.Connection, threads: Threads) -> None:
-        super().__init__(conn)
+    def __init__(self, session: Session, threads: Threads) -> None:
+        super().__init__(session)
         self._threads = threads
-        self._driver: Any = conn.connection.driver_connection
-        self._only_reads = bool(conn.get_execution_options().get("ootbot_read"))
+        self._driver: Any = session.conn.connection.driver_connection
+        self._only_reads = bool(session.conn.get_execution_options().get("ootbot_read"))
         self._wrote = False  # there may be something to commit
 
     @contextlib.asynccontextmanager
@@ -144,9 +145,9 @@ class Connection(sqlite_inline.Connection):
         """Commit at the end what was begun with the first statement, or roll it back."""
         try:
             yield
-            await self._end(self._conn.commit)
+            await self._end(self._session.commit)
         except BaseException:
-            await self._end(self._conn.rollback)
+            await self._end(self._session.rollback)
             raise
 
     async def _end(self, end: Callable[[], None]) -> None:
@@ -158,7 +159,7 @@ class Connection(sqlite_inline.Connection):
     @contextlib.asynccontextmanager
     async def begin_nested(self) -> AsyncIterator[None]:
         """Undo at an error what was done since here."""
-        nested = await self._run(self._conn.begin_nested)
+        nested = await self._run(self._session.conn.begin_nested)
         try:
             yield
         except BaseException:
@@ -168,16 +169,21 @@ class Connection(sqlite_inline.Connection):
 
     async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
-        work = partial(sqlite_statements.execute, self._conn, statement, parameters)
+        work = partial(self._session.execute, statement, parameters)
+        return await self._run(work, reads=statement.is_select)
+
+    async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
+        """Execute a query and return its rows as dictionaries."""
+        work = partial(self._session.rows, statement, parameters)
         return await self._run(work, reads=statement.is_select)
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement in the driver's own SQL."""
-        return await self._run(partial(self._conn.exec_driver_sql, statement, parameters))
+        return await self._run(partial(self._session.conn.exec_driver_sql, statement, parameters))
 
     async def stream(self, statement: Any) -> Result:
         """Execute one statement whose rows are fetched in parts."""
-        work = partial(self._conn.execute, statement)
+        work = partial(self._session.conn.execute, statement)
         self._driver.fetches = False
         try:
             made = await self._threads.run(self._waiting, work, writes=False)
@@ -187,7 +193,7 @@ class Connection(sqlite_inline.Connection):
 
     async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` returns for the connection itself."""
-        return await self._run(partial(work, self._conn))
+        return await self._run(partial(work, self._session.conn))
 
     async def _run(self, work: Callable[[], T], *, reads: bool = False) -> T:
         if reads:
@@ -205,8 +211,7 @@ class Connection(sqlite_inline.Connection):
         return self._begun(work)
 
     def _begun(self, work: Callable[[], T]) -> T:
-        if not self._conn.in_transaction():
-            self._conn.begin()
+        self._session.begin()
         return work()
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from bot.db.connection_watchdog import Watchdog
+    from bot.db.sqlite_inline import Connection
 
 T = TypeVar("T")
 Changed = Mapping[str, Sequence[Mapping[str, Any]]]  # rows as they are now, by table
@@ -164,6 +165,8 @@ class Transaction:
 
     async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
+        if self.sqlite:
+            return await cast("Connection", self.conn).rows(statement, parameters)
         found = await self.run(statement, parameters)
         columns = tuple(found.keys())
         return [dict(zip(columns, row, strict=True)) for row in found.all()]
@@ -188,6 +191,8 @@ class Transaction:
 
     async def row(self, statement: Any, parameters: Any = None) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
+        if self.sqlite:
+            return next(iter(await self.rows(statement, parameters)), None)
         found = (await self.run(statement, parameters)).mappings().first()
         return None if found is None else dict(found)
 

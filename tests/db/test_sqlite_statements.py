@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from bot.db import sqlite_statements
 from bot.db.columns import Json
+from bot.db.sqlite_session import Session
 
 metadata = sa.MetaData()
 job = sa.Table(
@@ -96,7 +96,7 @@ def test_rows_are_those_of_sqlalchemy(conn, name):
     statement, runs = READS[name]
     for given in runs:
         expected = conn.execute(statement, given)
-        found = sqlite_statements.execute(conn, statement, given)
+        found = Session(conn).execute(statement, given)
         assert tuple(found.keys()) == tuple(expected.keys())
         assert found.all() == expected.all()
 
@@ -111,7 +111,7 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
         returned = plain.all() if plain.returns_rows else None
         expected = (plain.rowcount if returned is None else returned, conn.execute(everything).all())
         before.rollback()
-        made = sqlite_statements.execute(conn, statement, given)
+        made = Session(conn).execute(statement, given)
         got = made.rowcount if returned is None else made.all()
         assert (got, conn.execute(everything).all()) == expected
 
@@ -119,18 +119,18 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
 def test_a_row_whose_key_is_a_name_is_inserted_each_time(conn):
     statement = sa.insert(label).values(colour="red")
     for name in "abc":
-        sqlite_statements.execute(conn, statement, {"name": name})
-    assert list(sqlite_statements.execute(conn, sa.select(label.c.name)).scalars()) == ["a", "b", "c"]
+        Session(conn).execute(statement, {"name": name})
+    assert list(Session(conn).execute(sa.select(label.c.name)).scalars()) == ["a", "b", "c"]
 
 
 def test_rows_are_read_by_name_and_by_column_and_one_by_one(conn):
     statement = sa.select(J.id, J.name.label("called"), J.green).order_by(J.id)
     for _ in range(3):
-        first, *_ = sqlite_statements.execute(conn, statement)
+        first, *_ = Session(conn).execute(statement)
         assert (first.id, first.called, first._mapping[J.green]) == (1, "build", True)
-        assert list(sqlite_statements.execute(conn, statement).scalars()) == [1, 2, 3]
-        assert sqlite_statements.execute(conn, statement).mappings().first()["called"] == "build"
-        assert sqlite_statements.execute(conn, sa.select(J.id).where(J.id == 9)).first() is None
+        assert list(Session(conn).execute(statement).scalars()) == [1, 2, 3]
+        assert Session(conn).execute(statement).mappings().first()["called"] == "build"
+        assert Session(conn).execute(sa.select(J.id).where(J.id == 9)).first() is None
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_rows_are_read_by_name_and_by_column_and_one_by_one(conn):
     ids=["a key that is there", "SQLite refuses", "a value is missing", "a list is missing"],
 )
 def test_errors_are_those_of_sqlalchemy(conn, statement, good, bad, error):
-    sqlite_statements.execute(conn, statement, good)
+    Session(conn).execute(statement, good)
     for _ in range(2):
         with pytest.raises(error) as expected:
             conn.execute(statement, bad)
         with pytest.raises(error) as found:
-            sqlite_statements.execute(conn, statement, bad)
+            Session(conn).execute(statement, bad)
         assert type(found.value) is type(expected.value)
         assert str(getattr(found.value, "orig", "")) == str(getattr(expected.value, "orig", ""))
 
@@ -158,9 +158,9 @@ def test_whoever_listens_hears_every_statement(conn):
     heard = []
     statement = sa.select(J.name).where(J.id == sa.bindparam("key"))
     for _ in range(2):
-        sqlite_statements.execute(conn, statement, {"key": 1})
+        Session(conn).execute(statement, {"key": 1})
     sa.event.listen(conn, "before_cursor_execute", lambda *told: heard.append(told[3]))
-    sqlite_statements.execute(conn, statement, {"key": 3})
+    Session(conn).execute(statement, {"key": 3})
     assert heard == [(3,)]
 
 
@@ -171,9 +171,9 @@ def test_lists_of_every_length_and_kind_are_whole(conn, kind):
     for length in (2, 5, 3, 0, 1, 4, 1_500, 7, 5):
         ids = kind(range(2, 2 + length))
         expected = [number for number in (1, 2, 3) if number in ids]
-        assert list(sqlite_statements.execute(conn, there, {"ids": ids}).scalars()) == expected
+        assert list(Session(conn).execute(there, {"ids": ids}).scalars()) == expected
         rest = [number for number in (1, 2, 3) if number not in ids]
-        assert list(sqlite_statements.execute(conn, others, {"ids": ids}).scalars()) == rest
+        assert list(Session(conn).execute(others, {"ids": ids}).scalars()) == rest
 
 
 def test_each_of_several_changes_has_a_list_of_its_own(conn):
@@ -182,6 +182,6 @@ def test_each_of_several_changes_has_a_list_of_its_own(conn):
         lists = zip(([1], [2, 3], []), names, strict=True)
         rows = [{"ids": ids, "named": name} for ids, name in lists]
         for row in rows:
-            sqlite_statements.execute(conn, statement, row)
-        found = list(sqlite_statements.execute(conn, sa.select(J.name).order_by(J.id)).scalars())
+            Session(conn).execute(statement, row)
+        found = list(Session(conn).execute(sa.select(J.name).order_by(J.id)).scalars())
         assert found == [names[0], names[1], names[1]]
