@@ -29,6 +29,24 @@ def test_a_file_is_short_and_says_what_it_answers(path):
     assert ast.get_docstring(ast.parse(text)), "the first line says which question the file answers"
 
 
+# where one thread alone decodes, before any other is started or in a process of its own
+SINGLE_THREADED = {"exchange.py", "family_health.py", "parser_pool.py", "parser_child.py", "parse_reports.py"}
+
+
+def test_types_that_are_decoded_in_threads_are_learned_when_imported():
+    """Two threads that have msgspec look at a class for the first time at the same moment crash the process."""
+    late = {
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in SOURCES
+        if path.name not in SINGLE_THREADED
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "decode"
+        for given in call.keywords
+        if given.arg == "type" and isinstance(given.value, ast.Name) and given.value.id != "Seconds"  # a dict
+    }
+    assert late == set()
+
+
 def test_files_of_tests_are_short_too():
     long = [path for path in TESTS if len(path.read_text().splitlines()) > MOST_LINES]
     assert long == []

@@ -46,6 +46,15 @@ class Kind(StrEnum):
 _decoder = msgspec.json.Decoder(float_hook=float)
 
 
+def learn(kind: Any) -> None:
+    """Have msgspec look at a type now, when its module is imported, for what is converted to it in threads later.
+
+    Where two threads have it look at the same type for the first time at the same moment, the process crashes (msgspec
+    0.22). A decoder that a module makes for itself does the same.
+    """
+    msgspec.json.Decoder(kind)
+
+
 def decode(body: bytes) -> Any:
     """Decode a webhook's body; a number beyond the range of floats is infinite. Raises Unreadable."""
     try:

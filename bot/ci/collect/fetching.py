@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
 import structlog
 
 from bot.ci.collect import budget, ranged_zip, rows
@@ -159,7 +158,7 @@ async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader,
     blob = wanted.blob if paths["blob"].exists() else None
     if blob:
         await context.resource(BLOBS).put(blob, paths["blob"])
-    answer = msgspec.msgpack.decode(paths["answer"].read_bytes(), type=receiver.answer)
+    answer = receiver.decoder.decode(paths["answer"].read_bytes())
     done = State.STORED if fetched.kind == "log" else State.PARSED
     async with context.store.transaction() as tx:
         await receiver.store(tx, context, fetched, answer, blob)

@@ -6,8 +6,10 @@ parser's answer and GitHub's own word about where the file came from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -59,3 +61,7 @@ class Receiver:
     most_written: int = 64 * MIB  # bytes of the answer, and of the blob
     members: tuple[str, ...] = ()  # globs of the members the parser reads; empty: all of them
     blob_prefix: str = ""  # first word of the blob's key; empty: the kind has no blobs
+    decoder: msgspec.msgpack.Decoder[Any] = field(init=False)  # of the answer
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", msgspec.msgpack.Decoder(self.answer))

@@ -34,6 +34,7 @@ LOOKED_AT = 100  # verdicts in one run
 SLICE = 5.0  # seconds of reading in one run
 REST = 3.0  # as long again, and twice more: at most a quarter of a core
 MIB = 1024 * 1024
+_CLASSIFIED = msgspec.msgpack.Decoder(Classified)
 
 
 async def enqueue_due(tx: Transaction, settings: Settings) -> None:
@@ -117,4 +118,4 @@ async def _classified(context: Context, one: Candidate, ruleset: Ruleset) -> Cla
         reply = await context.resource(WORKSPACE).parsers.parse(request)
         if reply.state != "parsed":
             return None
-        return msgspec.msgpack.decode(paths["answer"].read_bytes(), type=Classified)
+        return _CLASSIFIED.decode(paths["answer"].read_bytes())

@@ -35,6 +35,7 @@ HITS_OF_JOB, HITS = 20, 200
 BUDGET = 2.0  # seconds of the child's processor time
 WALL = 10.0  # seconds, after which no further log is begun, and for one log
 MIB = 1024 * 1024
+_SEARCHED = msgspec.msgpack.Decoder(Searched)
 BYTES = 1024 * MIB  # of plain logs, after which no further one is begun
 
 
@@ -118,7 +119,7 @@ async def _search_one(context: Context, log: SearchableRow, options: Options, fo
         )
         if reply.state != "parsed":
             return FoundIn(log=log, searched=None, problem=reply.reason)
-        return FoundIn(log=log, searched=msgspec.msgpack.decode(answer.read_bytes(), type=Searched))
+        return FoundIn(log=log, searched=_SEARCHED.decode(answer.read_bytes()))
     except BlobMissing:
         return FoundIn(log=log, searched=None, problem="the log has been deleted")
     finally:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bot.core import json_fields
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     number: int = 0
     started_at: str | None = None
+
+
+json_fields.learn(Step)
 
 
 def steps_of(stored: object) -> tuple[Step, ...]:

@@ -48,6 +48,9 @@ class Entry(NamedTuple):
     plain_start: int
 
 
+_ENTRIES = msgspec.json.Decoder(list[Entry])
+
+
 class Writer:
     """Writes a log block by block, and measures it."""
 
@@ -141,7 +144,7 @@ def index_start(tail: bytes, size: int) -> int:
 def parse_index(content: bytes) -> Index:
     """Return the index of a stored log."""
     try:
-        return Index(msgspec.json.decode(content, type=list[Entry]))
+        return Index(_ENTRIES.decode(content))
     except msgspec.MsgspecError:
         raise Damaged("the index of the stored log cannot be read") from None
 

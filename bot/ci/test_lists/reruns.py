@@ -53,6 +53,9 @@ class _Note(msgspec.Struct):
     num_red: int
 
 
+_NOTE = msgspec.json.Decoder(_Note)
+
+
 def counted(cases: Iterable[Case]) -> dict[Place, Reruns]:
     """Return how often each test of a job passed and failed; tests that were only skipped are left out."""
     found: dict[Place, Reruns] = {}
@@ -71,7 +74,7 @@ def _said(case: Case) -> tuple[int, int]:
     if case.code is not Code.SKIPPED:
         return (0, 1) if case.code in FAILING else (1, 0)
     try:
-        note = msgspec.json.decode(case.message.encode("utf-8", "replace"), type=_Note)
+        note = _NOTE.decode(case.message.encode("utf-8", "replace"))
     except msgspec.DecodeError:
         return 0, 0
     return _bounded(note.num_green), _bounded(note.num_red)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bot.core import json_fields
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -24,6 +26,7 @@ class Across(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     passed_on: Sequence[int] = ()
 
 
+json_fields.learn(Across)
 NOWHERE = Across()
 
 

@@ -61,6 +61,9 @@ class _Group(msgspec.Struct, array_like=True):
     rest: dict[int, tuple[int, int, int, int]]  # position -> failed, errors, flaky, skipped
 
 
+_GROUP = msgspec.msgpack.Decoder(_Group)
+
+
 Sums = dict[int, list[int]]  # position in the page -> the fields of Counts
 Changes = dict[int, dict[str, Sums]]  # page -> group -> what is added
 
@@ -112,7 +115,7 @@ def of_tests(stored: bytes, test_ids: Iterable[int]) -> Iterator[tuple[int, str,
     """Yield what a page says of some of its tests: test, group, counts."""
     wanted = [(one, one & SIZE - 1) for one in test_ids]
     for name, encoded in _groups(stored).items():
-        group = msgspec.msgpack.decode(encoded, type=_Group)
+        group = _GROUP.decode(encoded)
         positions = list(accumulate(_array("H", group.positions)))
         runs, units = _array("I", group.runs), _array("I", group.units)
         for test_id, position in wanted:
@@ -130,7 +133,7 @@ def _groups(stored: bytes | None) -> dict[str, msgspec.Raw]:
 
 
 def _decoded(encoded: msgspec.Raw) -> Sums:
-    group = msgspec.msgpack.decode(encoded, type=_Group)
+    group = _GROUP.decode(encoded)
     positions = accumulate(_array("H", group.positions))
     sums = {
         position: [runs, 0, 0, 0, 0, units]

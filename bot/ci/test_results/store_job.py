@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 MERGE = "bot.ci.test_results.parse_reports:merge"
 ANSWER_MOST = 256 * MIB
 FAILURES = 50  # rows of one transaction: their texts are long
+_MERGED = msgspec.msgpack.Decoder(Merged)
 RERUN_DISABLED = "rerun_disabled_tests"  # among the arguments of a job
 
 
@@ -108,7 +109,7 @@ async def _merge(context: Context, parts: list[PartRow], folder: Path) -> Merged
 
 
 def _decoded(answer: Path) -> Merged:
-    return msgspec.msgpack.decode(answer.read_bytes(), type=Merged)
+    return _MERGED.decode(answer.read_bytes())
 
 
 class _Job(NamedTuple):
