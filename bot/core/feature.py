@@ -26,7 +26,7 @@ class Feature:
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     routes: str = ""  # (aiohttp application): adds routes, templates and what they need
     openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
-    # async (tx, changed rows by table): before every commit; may write rows of its own and enqueue, never record
+    # async (tx, changed rows by table): before a commit that changes any; may write rows and enqueue, never record
     before_commit: str = ""
     on_start: str = ""  # async (tx): when the only worker on a database starts
     prune: str = ""  # async (context) -> {what: how many were deleted}

@@ -98,7 +98,11 @@ def test_rows_are_those_of_sqlalchemy(conn, name):
         expected = conn.execute(statement, given)
         found = Session(conn).execute(statement, given)
         assert tuple(found.keys()) == tuple(expected.keys())
-        assert found.all() == expected.all()
+        rows = expected.all()
+        assert found.all() == rows
+        assert Session(conn).rows(statement, given) == [
+            dict(zip(expected.keys(), row, strict=True)) for row in rows
+        ]
 
 
 @pytest.mark.parametrize("name", WRITES)

@@ -35,8 +35,8 @@ HITS_OF_JOB, HITS = 20, 200
 BUDGET = 2.0  # seconds of the child's processor time
 WALL = 10.0  # seconds, after which no further log is begun, and for one log
 MIB = 1024 * 1024
-_SEARCHED = msgspec.msgpack.Decoder(Searched)
 BYTES = 1024 * MIB  # of plain logs, after which no further one is begun
+_SEARCHED = msgspec.msgpack.Decoder(Searched)
 
 
 @dataclass(frozen=True, kw_only=True)
