@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]  # of COLUMNS
 MAX_ROWS = 500  # of one batch
 MAX_BYTES = 32 * 1024 * 1024  # of one batch's bodies
-PAUSE = 0.002  # seconds from one commit to the next while deliveries queue up, on SQLite
+PAUSE = 0.0005  # seconds from one commit to the next while deliveries queue up, on SQLite
 ANSWER_WITHIN = 7.0  # seconds without an answer from PostgreSQL until a batch has failed
 
 RECEIVED_AT = list(COLUMNS).index("received_at")

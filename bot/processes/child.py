@@ -6,6 +6,7 @@ Later there are threads, which a fork would not survive: whoever takes the place
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 NAMES = ("worker", "pages")  # of the processes besides the one that listens
 ROOT = Path(__file__).parent.parent.parent  # where this program was read from
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of sys/prctl.h
+NICE = 5  # where processors are short, whoever listens comes first: GitHub waits 10 s and does not try again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,9 @@ def start(name: str) -> Child:
 
 
 def belong_to(parent: int, name: str) -> None:
-    """Have Linux end this process with its parent, even while this one is stopped or hangs, and show its name."""
+    """Yield to the parent, end with it, even while stopped or hanging, and show a name: the last two on Linux only."""
+    with contextlib.suppress(OSError):  # of a system that does not allow it
+        os.nice(NICE)
     if sys.platform == "linux":
         system = ctypes.CDLL(None)
         system.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

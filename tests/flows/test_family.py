@@ -72,6 +72,11 @@ class Family:
     def others(self):
         return processes.named(self.process.pid)
 
+    def priorities(self):
+        """How nice each is to others, by name."""
+        pids = {"door": self.process.pid, **self.others()}
+        return {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items()}
+
     async def kill(self, name):
         """Kill one, and wait until another one has taken its place."""
         before = self.others()[name]
@@ -104,6 +109,13 @@ async def running(folder, app_key, **options):
     finally:
         process.kill()
         await process.ended()
+
+
+async def test_whoever_listens_comes_before_those_that_work(tmp_path, app_key):
+    async with running(tmp_path, app_key) as family:
+        await family.kill("worker")
+        usual = os.getpriority(os.PRIO_PROCESS, 0)
+        assert family.priorities() == {"door": usual, "worker": usual + 5, "pages": usual + 5}
 
 
 async def test_one_connection_is_answered_by_whoever_does_the_work(tmp_path, app_key):
