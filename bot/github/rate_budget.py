@@ -145,6 +145,7 @@ OF_ACCOUNT = (
 BLOCKED_UNTIL = sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT)
 # SQLite ignores FOR UPDATE: a writer there is the only one anyway
 LOCKED = sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update()
+CHANGE = sa.update(oot_budget).where(*OF_ACCOUNT)
 
 
 class BudgetRow(TypedDict):
@@ -175,7 +176,7 @@ class SharedBudgets:
             yield budget
             after = _values(budget)
             if after != before:
-                await tx.run(sa.update(oot_budget).where(*OF_ACCOUNT).values(after), self._of(account))
+                await tx.run(CHANGE, self._of(account) | after)
 
     async def blocked_until(self, account: str) -> int:
         """Return until when GitHub wants no calls, epoch milliseconds."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.ops.doctor.target import Target
 
 PIN = pinned_repository.c
+ALL = sa.select(PIN.name, PIN.repository_id)
 READ_AGAIN = 10.0  # seconds until another process's change is seen
 CHECK = "upstream's id"
 
@@ -40,7 +41,7 @@ class OtherRepository(Unreadable):
 
 async def of_all(tx: Transaction) -> dict[str, int]:
     """Return the ids by name, case folded."""
-    return {row.name: row.repository_id for row in await tx.run(sa.select(PIN.name, PIN.repository_id))}
+    return {row.name: row.repository_id for row in await tx.run(ALL)}
 
 
 async def pin(tx: Transaction, repo: str, repository_id: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from bot.ci.collect.tables import ci_upload
 from bot.ci.logs.rows import PUBLIC
 from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
+from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
@@ -27,6 +29,8 @@ LOGS = ci_log.outerjoin(
     records["workflow_job"], sa.and_(JOB.repository_id == LOG.repository_id, JOB.id == LOG.job_id)
 ).outerjoin(ci_upload, UPLOAD.id == -LOG.job_id)
 REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
+_REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
+NAMES = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS))
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
 
@@ -140,12 +144,9 @@ async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool]
         conditions.append(
             sa.and_(LOG.repository_id.in_(ids), LOG.run_id.in_(sorted({run for run, _ in keys})), same)
         )
-    of_run = sa.select(UPLOAD.repository_id, UPLOAD.id).where(
-        UPLOAD.backend_key.in_(sorted(reported.repos)),
-        UPLOAD.kind == "log",
-        tx.among((UPLOAD.run_id, UPLOAD.run_attempt), list(reported.runs)),
-    )
-    if uploads := [(row.repository_id, -row.id) for row in await tx.run(of_run.limit(RUNS_MOST))]:
+    of_run = {"backends": sorted(reported.repos), "runs": tx.keys(list(reported.runs))}
+    found = await tx.run(_uploads(sqlite=tx.sqlite), of_run)
+    if uploads := [(row.repository_id, -row.id) for row in found]:
         conditions.append(tx.among((LOG.repository_id, LOG.job_id), uploads))
     return sa.or_(*conditions) if conditions else None
 
@@ -153,8 +154,7 @@ async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool]
 async def _names(tx: Transaction, repos: Iterable[str]) -> dict[int, list[str]]:
     """Return by repository which of these names it has or had."""
     found: dict[int, list[str]] = {}
-    query = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(sorted(repos)))
-    for row in await tx.run(query):
+    for row in await tx.run(NAMES, {"repos": sorted(repos)}):
         found.setdefault(row.repository_id, []).append(row.name)
     return found
 
@@ -162,20 +162,47 @@ async def _names(tx: Transaction, repos: Iterable[str]) -> dict[int, list[str]]:
 async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, int]]:
     """Return which of reported runs, as id and attempt, have logs; few have any while their jobs report."""
     backends, keys = sorted(reported.repos), run_keys(reported.runs)
-    uploaded = sa.select(UPLOAD.run_id, UPLOAD.run_attempt).where(
-        UPLOAD.backend_key.in_(backends),
-        UPLOAD.kind == "log",
-        tx.among((UPLOAD.run_id, UPLOAD.run_attempt), list(reported.runs)),
-    )
-    found = {(str(row.run_id), int(row.run_attempt)) for row in await tx.run(uploaded.distinct())}
+    uploaded = {"backends": backends, "runs": tx.keys(list(reported.runs))}
+    found = {
+        (str(row.run_id), int(row.run_attempt)) for row in await tx.run(_uploaded(sqlite=tx.sqlite), uploaded)
+    }
     if keys:
-        collected = sa.select(LOG.run_id, LOG.run_attempt).where(
-            LOG.repository_id.in_(sa.select(NAMED.repository_id).where(NAMED.name.in_(backends))),
-            LOG.run_id.in_(sorted({run for run, _ in keys})),
-            tx.among((LOG.run_id, LOG.run_attempt), keys),
-        )
-        found |= {(str(row.run_id), int(row.run_attempt)) for row in await tx.run(collected.distinct())}
+        logged = {"repos": backends, "ids": sorted({run for run, _ in keys}), "runs": tx.keys(keys)}
+        rows = await tx.run(_collected(sqlite=tx.sqlite), logged)
+        found |= {(str(row.run_id), int(row.run_attempt)) for row in rows}
     return found
+
+
+@functools.cache
+def _collected(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for reported runs with logs that were collected from GitHub."""
+    return (
+        sa.select(LOG.run_id, LOG.run_attempt)
+        .where(
+            LOG.repository_id.in_(sa.select(NAMED.repository_id).where(NAMED.name.in_(_REPOS))),
+            LOG.run_id.in_(sa.bindparam("ids", expanding=True)),
+            among_given((LOG.run_id, LOG.run_attempt), "runs", sqlite=sqlite),
+        )
+        .distinct()
+    )
+
+
+@functools.cache
+def _uploaded(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for reported runs with logs that their backends uploaded."""
+    return sa.select(UPLOAD.run_id, UPLOAD.run_attempt).where(*_of_runs(sqlite=sqlite)).distinct()
+
+
+@functools.cache
+def _uploads(*, sqlite: bool) -> sa.Select[Any]:
+    """Return the query for these logs."""
+    return sa.select(UPLOAD.repository_id, UPLOAD.id).where(*_of_runs(sqlite=sqlite)).limit(RUNS_MOST)
+
+
+def _of_runs(*, sqlite: bool) -> list[sa.ColumnElement[bool]]:
+    backends: sa.BindParameter[Any] = sa.bindparam("backends", expanding=True)
+    runs = among_given((UPLOAD.run_id, UPLOAD.run_attempt), "runs", sqlite=sqlite)
+    return [UPLOAD.backend_key.in_(backends), UPLOAD.kind == "log", runs]
 
 
 async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:

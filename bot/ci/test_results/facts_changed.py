@@ -23,6 +23,22 @@ if TYPE_CHECKING:
 PART, JOB, NAME = test_part.c, test_job.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
+UNDISPATCHED = (  # parts of these runs with tests of which nobody knew the dispatch
+    sa.select(*KEY)
+    .where(
+        PART.repository_id.in_(
+            sa.select(NAME.repository_id).where(NAME.name.in_(sa.bindparam("repos", expanding=True)))
+        ),
+        PART.run_id.in_(sa.bindparam("runs", expanding=True)),
+        sa.exists().where(
+            *(JOB[name] == PART[name] for name in JOB_KEY),
+            JOB.backend.is_not(None),
+            JOB.dispatch_id.is_(None),
+        ),
+    )
+    .distinct()
+    .limit(MOST)
+)
 RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 
 
@@ -59,23 +75,12 @@ def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
     """A backend that says which dispatch a run is of, after that run's tests were stored."""
-    runs = sorted(
-        {
-            (one["downstream_repo"].casefold(), int(one["run_id"]))
-            for one in reports
-            if one.get("dispatch_id") and RUN_ID.fullmatch(one["run_id"])
-        }
-    )
-    if not runs:
-        return
-    owners = sa.select(NAME.repository_id).where(NAME.name.in_({repo for repo, _ in runs}))
-    undispatched = sa.exists().where(
-        *(JOB[name] == PART[name] for name in JOB_KEY), JOB.backend.is_not(None), JOB.dispatch_id.is_(None)
-    )
-    query = sa.select(*KEY).where(
-        PART.repository_id.in_(owners), PART.run_id.in_({run for _, run in runs}), undispatched
-    )
-    await _request(tx, query.distinct().limit(MOST))
+    told = [one for one in reports if one.get("dispatch_id") and RUN_ID.fullmatch(one["run_id"])]
+    if told:
+        repos = sorted({one["downstream_repo"].casefold() for one in told})
+        await _request(
+            tx, UNDISPATCHED, {"repos": repos, "runs": sorted({int(one["run_id"]) for one in told})}
+        )
 
 
 async def _request(tx: Transaction, query: sa.Select[Any], parameters: Any = None) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
+from bot.db.transaction import insert_into
 from bot.oot.publish.tables import oot_check, oot_comment
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ async def begin(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> 
     key = tuple(row[column.name] for column in table.primary_key)
     until = tx.now + INTENT_LASTS
     values = {**row, "writing_until": until, "lost_until": 0}
-    if (await tx.run(tx.insert(table).values(values).on_conflict_do_nothing())).rowcount:
+    if (await tx.run(_insert(table, sqlite=tx.sqlite), values)).rowcount:
         return Intent(table=table, key=key, until=until, fresh=True)
     free = (*_is(table, key), table.c.writing_until <= tx.now)
     mine = sa.update(table).where(*free).values(writing_until=until).returning(table.c.lost_until)
@@ -112,17 +114,31 @@ async def lose_all(tx: Transaction, tables: Sequence[sa.Table] = (oot_check, oot
 
 async def _end(tx: Transaction, intent: Intent) -> None:
     """Record that a call is over, whatever its outcome; a later intent of another process stays."""
-    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(writing_until=0))
+    await tx.run(_change(intent.table), _mine(intent) | {"writing_until": 0})
 
 
 async def _lose(tx: Transaction, intent: Intent) -> None:
     """Record that a call will stay unanswered although GitHub may still be executing it."""
     lost = {"writing_until": 0, "lost_until": tx.now + GITHUB_TIMEOUT}
-    await tx.run(sa.update(intent.table).where(*_mine(intent)).values(lost))
+    await tx.run(_change(intent.table), _mine(intent) | lost)
 
 
-def _mine(intent: Intent) -> list[sa.ColumnElement[bool]]:
-    return [*_is(intent.table, intent.key), intent.table.c.writing_until == intent.until]
+@functools.cache
+def _insert(table: sa.Table, *, sqlite: bool) -> Any:
+    """Return the statement that adds a row unless it is there; putting one together takes longer than running it."""
+    return insert_into(table, sqlite=sqlite).on_conflict_do_nothing()
+
+
+@functools.cache
+def _change(table: sa.Table) -> sa.Update:
+    """Return the statement that changes the row of an intent, given as `_mine` does, beside the columns to change."""
+    mine = [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
+    return sa.update(table).where(*mine, table.c.writing_until == sa.bindparam("of_until"))
+
+
+def _mine(intent: Intent) -> dict[str, Any]:
+    names = (f"of_{column.name}" for column in intent.table.primary_key)
+    return {**dict(zip(names, intent.key, strict=True)), "of_until": intent.until}
 
 
 def _is(table: sa.Table, key: tuple[Any, ...]) -> list[sa.ColumnElement[bool]]:

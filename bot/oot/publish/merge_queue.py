@@ -25,6 +25,11 @@ OF_PULL = sa.select(oot_merge_group).where(
     GROUP.pr_number == sa.bindparam("of_number"),
     GROUP.ended_at.is_(None),
 )
+WAITING = (
+    sa.select(oot_merge_group)
+    .where(GROUP.upstream_repo == sa.bindparam("of_repo"), GROUP.ended_at.is_(None))
+    .order_by(GROUP.created_at, GROUP.head_sha)
+)
 KEY = ["upstream_repo", "head_sha"]
 LONGEST = 200  # commits in a queue that build on one another
 RETENTION = 30 * DAY  # also of groups whose end was never delivered
@@ -71,8 +76,7 @@ async def end(tx: Transaction, repo: str, head_sha: str, *, number: int, merged:
 
 async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
     """Return the commits on which the queues of a repository wait, oldest first."""
-    query = sa.select(oot_merge_group).where(GROUP.upstream_repo == repo, GROUP.ended_at.is_(None))
-    return await tx.rows_as(MergeGroupRow, query.order_by(GROUP.created_at, GROUP.head_sha))
+    return await tx.rows_as(MergeGroupRow, WAITING, {"of_repo": repo})
 
 
 async def of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:

@@ -117,6 +117,12 @@ GATES_ON = (
 CHECKS_OF = sa.select(oot_check).where(*_OF_PULL).order_by(*_BY_AGE)
 UNFINISHED_HEADS = sa.select(_CHECK.head_sha).where(*_OF_PULL, _CHECK.status != "completed").distinct()
 ANY_NAMED = sa.select(_CHECK.external_id).where(*_NAMED).limit(1)
+WRITTEN = sa.update(oot_check).where(_CHECK.external_id == sa.bindparam("of_id"))
+MENTIONED = sa.select(oot_mention).where(
+    oot_mention.c.upstream_repo == _REPO,
+    oot_mention.c.pr_number == _NUMBER,
+    oot_mention.c.head_sha == sa.bindparam("of_head"),
+)
 GET_COMMENT = sa.select(oot_comment).where(
     oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
 )
@@ -165,8 +171,7 @@ async def intend_check(tx: Transaction, row: Mapping[str, object]) -> Intent:
 
 async def record_check(tx: Transaction, external_id: str, **values: Any) -> None:
     """Record what was written to a check run."""
-    change = sa.update(oot_check).where(oot_check.c.external_id == external_id)
-    await tx.run(change.values(values | {"written_at": tx.now}))
+    await tx.run(WRITTEN, {"of_id": external_id, **values, "written_at": tx.now})
 
 
 async def force_rewrite(tx: Transaction, repo: str, head_sha: str, name: str) -> None:
@@ -225,8 +230,8 @@ async def allow_comments(tx: Transaction, *, repo: str = "", account: str = "") 
 
 async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
     """Return the backends whose on-calls were mentioned on a head; true where the mention is over."""
-    query = sa.select(oot_mention).where(*_mentioned(repo, number), oot_mention.c.head_sha == head_sha)
-    return {row["backend_key"]: row["over"] for row in await tx.rows_as(MentionRow, query)}
+    of_head = {"of_repo": repo, "of_number": number, "of_head": head_sha}
+    return {row["backend_key"]: row["over"] for row in await tx.rows_as(MentionRow, MENTIONED, of_head)}
 
 
 async def record_mentions(

@@ -55,6 +55,9 @@ BY_KEY_HELD = BY_KEY.with_for_update()
 UNREPORTED_OF = (
     sa.select(oot_dispatch.c.id).where(oot_dispatch.c.id.in_(_NAMED), UNREPORTED).order_by(oot_dispatch.c.id)
 )
+HEARD = sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(_NAMED)).values(heard_at=sa.bindparam("now"))
+OF_DISPATCHES = sa.select(oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED))
+LIGHT_OF_DISPATCHES = _LIGHT.where(JOB.dispatch_id.in_(_NAMED))
 COUNTS = (
     sa.select(
         JOB.dispatch_id,
@@ -120,7 +123,7 @@ async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
     unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_OF.with_for_update()
     found = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
     if found:
-        await tx.run(sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(found)).values(heard_at=tx.now))
+        await tx.run(HEARD, {"ids": found, "now": tx.now})
 
 
 async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
@@ -168,12 +171,10 @@ async def of_dispatches(
 
     Failed tests and environment can be megabytes: only of the dispatches `tests_of` are they read.
     """
-    job = oot_workflow_job.c
     rest = sorted(set(dispatch_ids) - set(tests_of))
-    rows = await tx.rows_as(JobRow, _LIGHT.where(job.dispatch_id.in_(rest))) if rest else []
+    rows = await tx.rows_as(JobRow, LIGHT_OF_DISPATCHES, {"ids": rest}) if rest else []
     if tests_of:
-        whole = sa.select(oot_workflow_job).where(job.dispatch_id.in_(sorted(tests_of)))
-        rows += await tx.rows_as(JobRow, whole)
+        rows += await tx.rows_as(JobRow, OF_DISPATCHES, {"ids": sorted(tests_of)})
     return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
 
 

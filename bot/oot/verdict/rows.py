@@ -111,14 +111,15 @@ async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, l
     return await tx.rows_as(PastRow, ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
 
 
+COMPARED = sa.select(oot_compared).where(oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True)))
+
+
 async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
     """Return by job key what earlier comparing has found: it takes two queries per job, and the answer stays."""
     found: dict[str, ComparedRow] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
-        query = sa.select(oot_compared).where(
-            oot_compared.c.job_key.in_(keys[start : start + KEYS_PER_QUERY])
-        )
-        found |= {row["job_key"]: row for row in await tx.rows_as(ComparedRow, query)}
+        some = {"keys": keys[start : start + KEYS_PER_QUERY]}
+        found |= {row["job_key"]: row for row in await tx.rows_as(ComparedRow, COMPARED, some)}
     return found
 
 

@@ -113,13 +113,21 @@ _WITH_TEST = test_failure.join(test, test.c.id == FAILURE.test_id).join(
 )
 
 
+_REPOSITORY = records["repository"].c
+PUBLIC = sa.select(_REPOSITORY.repository_id).where(
+    _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
+)
+TESTING = (
+    sa.select(*WITHOUT_BLOCKS)
+    .where(JOB.upstream_sha == sa.bindparam("of_commit"))
+    .order_by(JOB.at, JOB.generation)
+    .limit(MOST_JOBS)
+)
+
+
 async def public(tx: Transaction, repository_ids: Collection[int]) -> set[int]:
     """Return those of these repositories that are public by GitHub's word."""
-    repository = records["repository"].c
-    query = sa.select(repository.repository_id).where(
-        repository.repository_id.in_(sorted(repository_ids)), repository.private.is_(False)
-    )
-    return set((await tx.run(query)).scalars())
+    return set((await tx.run(PUBLIC, {"ids": sorted(repository_ids)})).scalars())
 
 
 async def failing(
@@ -253,8 +261,7 @@ async def states_of(tx: Transaction, test_ids: Collection[int]) -> list[StateRow
 
 async def jobs_testing(tx: Transaction, upstream_sha: str) -> list[TestJobRow]:
     """Return what upstream's own jobs and backends tested on a commit; what may be shown, the caller decides."""
-    query = sa.select(*WITHOUT_BLOCKS).where(JOB.upstream_sha == upstream_sha)
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.at, JOB.generation).limit(MOST_JOBS))
+    return await tx.rows_as(TestJobRow, TESTING, {"of_commit": upstream_sha})
 
 
 async def usual_counts(
