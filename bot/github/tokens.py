@@ -138,6 +138,7 @@ log = structlog.get_logger("bot.github.tokens")
 TOLERANCE = 20_000  # milliseconds two clocks may differ
 LIFETIME = 9 * 60  # seconds of a JWT; GitHub allows ten minutes
 BACKDATED = 60  # seconds, for small differences between the clocks
+SIGNED_EVERY = 60  # seconds: signing takes a millisecond, and many calls may come at once
 
 
 class Identity:
@@ -148,12 +149,17 @@ class Identity:
         self._private_key = _load(private_key)  # once: validating a key takes as long as rendering a page
         self._clock = clock
         self.skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that exceeds the tolerance
+        self._signed = (0, "")  # when, in seconds by GitHub's clock, and the JWT
 
     def jwt(self) -> str:
         """Return a JWT of the App, valid now by GitHub's clock."""
         now = round(self._clock.now() + self.skew) // 1000
-        claims = {"iat": now - BACKDATED, "exp": now + LIFETIME, "iss": str(self._app_id)}
-        return jwt.encode(claims, self._private_key, algorithm="RS256")
+        signed_at, token = self._signed
+        if not 0 <= now - signed_at < SIGNED_EVERY:
+            claims = {"iat": now - BACKDATED, "exp": now + LIFETIME, "iss": str(self._app_id)}
+            token = jwt.encode(claims, self._private_key, algorithm="RS256")
+            self._signed = (now, token)
+        return token
 
     def correct_clock(self, date: str) -> None:
         """Compare GitHub's clock (an HTTP date) with ours, and correct for the difference."""
@@ -168,6 +174,7 @@ class Identity:
             "this machine's clock is wrong: set it, callers' tokens are judged by it", seconds=-skew / 1000
         )
         self.skew = skew
+        self._signed = (0, "")
 
 
 def _load(private_key: str) -> RSAPrivateKey:

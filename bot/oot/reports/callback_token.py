@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hmac
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,17 @@ if TYPE_CHECKING:
 
 LIFE = 35 * 24 * 3600  # seconds: as long as GitHub lets a workflow run live
 ALGORITHM = "HS256"
+RECENT = 1_000  # tokens that are remembered: every job of a run sends the same one
 
 
 def make(dispatch: Mapping[str, Any], key: bytes) -> str:
     """Return the dispatch's token; the same dispatch always has the same one."""
     issued = dispatch["created_at"] // 1000
-    claims = {**_bound(dispatch), "iat": issued, "exp": issued + LIFE}
+    return _signed(key, iat=issued, exp=issued + LIFE, **_bound(dispatch))
+
+
+@functools.lru_cache(RECENT)
+def _signed(key: bytes, **claims: Any) -> str:
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 

@@ -138,14 +138,13 @@ class SizeQuota:
     tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
 
     @classmethod
-    async def of(cls, tx: Transaction, new: Collection[Job]) -> SizeQuota:
-        """Return what is stored where these reports belong."""
-        failing = [job for job in new if job.report.failed_tests]
+    async def of(cls, tx: Transaction, reported: Collection[Job], *, known: Collection[str]) -> SizeQuota:
+        """Return what is stored where these reports belong; of jobs with a `known` key there will not be more."""
+        new = [job for job in reported if job.key not in known]
+        failing = [job for job in reported if job.report.failed_tests]
         sizes = cls()
-        for dispatch, found in (
-            await jobs.counts(tx, _dispatches(new), tests_of=_dispatches(failing))
-        ).items():
-            sizes.jobs[dispatch], sizes.tests[dispatch] = found
+        sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
+        sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))
         sizes.jobs.update(await verify_commit.counts(tx, _commits(new)))
         sizes.tests.update(await verify_commit.lengths_of_tests(tx, _commits(failing)))
         return sizes

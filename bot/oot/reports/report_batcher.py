@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.reports")
 MAX_REPORTS = 500  # of one batch
-PAUSE = 0.01  # seconds from one commit to the next while reports queue up: a batch takes as many statements as a report
+PAUSE = 0.004  # seconds from one commit to the next while reports queue up: a batch takes as many statements as one
 
 
 class ReportBatcher:

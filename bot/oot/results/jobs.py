@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import msgspec
 import sqlalchemy as sa
@@ -37,13 +37,6 @@ SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)),
 WITHOUT_TESTS = sa.select(*(one for one in JOB if one.name != "failed_tests_json"), SIZE)
 
 
-class Counts(NamedTuple):
-    """What is stored of one dispatch."""
-
-    jobs: int
-    tests: int  # characters of failed tests
-
-
 _NAMED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 # in one order for all, so that no two transactions deadlock
 BY_KEY = (
@@ -58,14 +51,13 @@ UNREPORTED_OF = (
 HEARD = sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(_NAMED)).values(heard_at=sa.bindparam("now"))
 OF_DISPATCHES = sa.select(oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED))
 LIGHT_OF_DISPATCHES = _LIGHT.where(JOB.dispatch_id.in_(_NAMED))
-COUNTS = (
-    sa.select(
-        JOB.dispatch_id,
-        sa.func.count().label("jobs"),
-        sa.func.sum(
-            sa.case((JOB.dispatch_id.in_(sa.bindparam("tests_of", expanding=True)), SIZE.element), else_=0)
-        ).label("tests"),
-    )
+COUNTS = (  # an index has all it takes
+    sa.select(JOB.dispatch_id, sa.func.count().label("found"))
+    .where(JOB.dispatch_id.in_(_NAMED))
+    .group_by(JOB.dispatch_id)
+)
+LENGTHS = (
+    sa.select(JOB.dispatch_id, LENGTH_OF_TESTS.label("found"))
     .where(JOB.dispatch_id.in_(_NAMED))
     .group_by(JOB.dispatch_id)
 )
@@ -135,14 +127,21 @@ async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None
         )
 
 
-async def counts(
-    tx: Transaction, dispatch_ids: Collection[str], *, tests_of: Collection[str] = ()
-) -> dict[str, Counts]:
-    """Return how many jobs dispatches have, and failed tests of those in `tests_of`; without those that have none."""
+async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many jobs dispatches have; without those that have none."""
+    return await _of_each(tx, COUNTS, dispatch_ids)
+
+
+async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
+    """Return how many characters of failed tests their jobs hold; without dispatches that have none."""
+    return await _of_each(tx, LENGTHS, dispatch_ids)
+
+
+async def _of_each(tx: Transaction, query: sa.Select[Any], dispatch_ids: Collection[str]) -> dict[str, int]:
     if not dispatch_ids:
         return {}
-    named = {"ids": sorted(dispatch_ids), "tests_of": sorted(tests_of)}
-    return {row.dispatch_id: Counts(row.jobs, int(row.tests)) for row in await tx.run(COUNTS, named)}
+    found = await tx.run(query, {"ids": sorted(dispatch_ids)})
+    return {row.dispatch_id: int(row.found) for row in found}
 
 
 def in_lock_order(rows: Collection[JobRow]) -> list[JobRow]:
