@@ -6,6 +6,7 @@ Processes, database and generator share all cores.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.support import deliveries, generator
 from benchmarks.support.machine import figure, ratio
 from benchmarks.support.postgres import postgres
+from benchmarks.support.process_tree import family_cpu
 from benchmarks.support.serve import Bot, until
 from benchmarks.webhooks.rates import SETTLED
 
@@ -31,6 +33,7 @@ def measure(rounds: int, seconds: float, backlog_of: int) -> tuple[dict, dict]:
     """Return our figures, and the ratios."""
     taken: list[float] = []
     drained: dict[int, list[float]] = {workers: [] for workers in WORKERS}
+    busy: dict[int, list[float]] = {workers: [] for workers in WORKERS}  # cores
     with postgres() as database, tempfile.TemporaryDirectory() as folder:
         for turn in range(rounds):
             with Bot(folder, ROLE="web", DATABASE_URL=database.url) as bot:
@@ -43,27 +46,38 @@ def measure(rounds: int, seconds: float, backlog_of: int) -> tuple[dict, dict]:
                     sent = deliveries.jobs(backlog_of)
                     generator.run(bot.port, sent, seconds=60, count=backlog_of)
                 database.run(PUT_ASIDE)
-                rates.append(_drain(database, folder, workers))
-    return {
-        "postgres, role web, deliveries of 9 KB per second": figure(taken),
-        **{
-            f"postgres, applied per second, {n} worker{'s' * (n > 1)}": figure(drained[n], 0) for n in WORKERS
-        },
-    }, {"postgres, 2 workers / 1, applied per second": ratio(drained[2], drained[1])}
+                rate, cores = _drain(database, folder, workers)
+                rates.append(rate)
+                busy[workers].append(cores)
+    own: dict = {"postgres, role web, deliveries of 9 KB per second": figure(taken)}
+    for n in WORKERS:
+        named = f"{n} worker{'s' * (n > 1)}"
+        own[f"postgres, applied per second, {named}"] = figure(drained[n], 0)
+        own[f"postgres, cores that {named} and the database use"] = figure(busy[n], 2)
+    most = [(os.cpu_count() or 1) / cores for cores in busy[1]]
+    return own, {
+        "postgres, 2 workers / 1, applied per second": ratio(drained[2], drained[1]),
+        "the same, if two used every core for what one does": figure(most, 2),
+    }
 
 
-def _drain(database: Postgres, folder: str, workers: int) -> float:
-    """Return the deliveries a second that so many processes apply of what was put aside."""
+def _drain(database: Postgres, folder: str, workers: int) -> tuple[float, float]:
+    """Return the deliveries a second that so many processes apply of what was put aside, and the cores in use."""
     total = database.number(ASIDE)
     first, last = (round(total * (1 - part)) for part in (FIRST, LAST))
     with contextlib.ExitStack() as stack:
-        for _ in range(workers):
-            stack.enter_context(Bot(folder, ROLE="worker", DATABASE_URL=database.url))
+        bots = [
+            stack.enter_context(Bot(folder, ROLE="worker", DATABASE_URL=database.url)) for _ in range(workers)
+        ]
+
+        def used() -> float:
+            return family_cpu(database.pid) + sum(bot.cpu() for bot in bots)
+
         time.sleep(SETTLED)
         database.run(GIVE)  # once all of them are there
         until(lambda: database.number(WAITING) <= first, "the beginning of the backlog")
-        began = time.perf_counter()
+        began, before = time.perf_counter(), used()
         until(lambda: database.number(WAITING) <= last, "the end of the backlog")
-        took = time.perf_counter() - began
+        took, cores = time.perf_counter() - began, used() - before
         until(lambda: not database.number(WAITING), "the rest")
-    return (first - last) / took
+    return (first - last) / took, cores / took
