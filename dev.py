@@ -153,13 +153,13 @@ def setup(args: list[str]) -> int:
 
 
 def bench(args: list[str]) -> int:
-    """Run benchmarks/<name>.py."""
+    """Run benchmarks/<name>.py, as a module: its own folder has a `tests`, too."""
     names = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
     if not args or args[0] not in names:
         print("usage: dev.py bench NAME [options]; names:", ", ".join(names))
         return 2
     environment("test")
-    return run(str(PYTHON), str(ROOT / "benchmarks" / f"{args[0]}.py"), *args[1:])
+    return run(str(PYTHON), "-m", f"benchmarks.{args[0]}", *args[1:])
 
 
 def chaos(args: list[str]) -> int:

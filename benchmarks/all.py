@@ -93,8 +93,10 @@ def run(name: str, words: list[str], seconds: float) -> dict:
     """Return what a benchmark measured; raises RuntimeError where it does not end well in that time."""
     if seconds <= 0:
         raise RuntimeError("no time was left for it")
-    command = [sys.executable, str(HERE / f"{name}.py"), *words, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    command = [sys.executable, "-m", f"benchmarks.{name}", *words, "--json"]
+    with subprocess.Popen(
+        command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             out, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:

@@ -50,6 +50,12 @@ async def test_a_benchmark_measures_and_nothing_in_it_is_refused(name, options):
     assert any(measured["ours"].values())
 
 
+@pytest.mark.parametrize("name", ["publish", "scale"])
+async def test_a_benchmark_with_a_story_of_the_tests_finds_them(name):
+    code, out, err = await run(name, "--help")
+    assert (code, f"dev.py bench {name}" in out) == (0, True), err[-2000:]
+
+
 async def test_all_of_them_come_in_one_document_which_names_what_failed():
     code, out, err = await run("all", "--only monitor,tasks --minutes 0.05")
     document = json.loads(out)
@@ -63,9 +69,9 @@ def median_is_zero(figure):
 
 
 async def run(name, options):
-    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *options.split(), "--json"]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options.split(), "--json"]
     pipe = asyncio.subprocess.PIPE
-    running = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    running = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=pipe, stderr=pipe)
     try:
         out, err = await asyncio.wait_for(running.communicate(), SECONDS)
     finally:
