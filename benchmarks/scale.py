@@ -149,11 +149,11 @@ def opened(template: bytes, number: int) -> Incoming:
 
 
 async def nothing_left(store) -> bool:
-    """Whether every delivery is handled and no task but the timetable's is to be done."""
+    """Whether every delivery is handled and no task is to be done but the timetable's and what waits for GitHub."""
     kinds = ", ".join(f"'{kind}'" for kind in PERIODIC)
     query = (
         "SELECT EXISTS (SELECT 1 FROM delivery WHERE state = 'stored') OR EXISTS "
-        f"(SELECT 1 FROM task WHERE state IN ('waiting', 'running') AND kind NOT IN ({kinds}))"
+        f"(SELECT 1 FROM task WHERE state IN ('waiting', 'running') AND error IS NULL AND kind NOT IN ({kinds}))"
     )
     async with store.read() as tx:
         return not (await tx.run(sa.text(query))).scalar()
