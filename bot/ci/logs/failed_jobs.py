@@ -29,10 +29,11 @@ LOGS = ci_log.outerjoin(
     records["workflow_job"], sa.and_(JOB.repository_id == LOG.repository_id, JOB.id == LOG.job_id)
 ).outerjoin(ci_upload, UPLOAD.id == -LOG.job_id)
 REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
-_REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
-NAMES = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS))
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
+# put together once: every batch of reports asks
+_REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
+NAMES = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS))
 
 
 class FailedJob(TypedDict):
