@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.reports")
 MAX_REPORTS = 500  # of one batch
-PAUSE = 0.004  # seconds from one commit to the next while reports queue up: a batch takes as many statements as one
+PAUSE = 0.004  # seconds between two commits while reports queue up: a batch takes as many statements as one report
 
 
 class ReportBatcher:
