@@ -32,10 +32,10 @@ class GroupCommit(Generic[Item, Result]):
         max_items: int,
         max_size: int,
         size: Callable[[Item], int],
-        pause: float = 0.0,
+        pause: float | None = None,
     ) -> None:
         self._write = write
-        self._pause = pause  # seconds between two batches under load
+        self._pause = pause  # seconds between two batches under load; None: no pause
         self._max_items = max_items
         self._max_size = max_size  # of a batch, as `size` measures its items
         self._size = size
@@ -93,8 +93,9 @@ class GroupCommit(Generic[Item, Result]):
                         future.set_exception(outcome)
                     else:
                         future.set_result(outcome)
-                if self._waiting and self._pause:
-                    await asyncio.sleep(self._pause)
+                if self._waiting and self._pause is not None:
+                    await asyncio.sleep(0)  # until the answers are sent
+                    await asyncio.sleep(self._pause)  # with 0, until what has come meanwhile is read
         finally:
             self._writer = None
 

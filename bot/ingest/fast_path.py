@@ -14,7 +14,6 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 import msgspec
-from multidict import CIMultiDict
 
 from bot.core import metrics, traces
 from bot.core.errors import Rejected
@@ -37,7 +36,7 @@ START = f"POST {PATH} ".encode()
 HEAD = re.compile(START + rb"HTTP/1\.1(?:" + HEADER + rb"){1,100}")
 LONGEST = 8_000  # bytes of a head; aiohttp refuses longer lines
 # headers that change how the body is read, or what follows the answer
-SPECIAL = ("Transfer-Encoding", "Content-Encoding", "Expect", "Upgrade", "Trailer")
+SPECIAL = frozenset({"transfer-encoding", "content-encoding", "expect", "upgrade", "trailer"})
 STATUS = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
 
 ANSWER = (
@@ -63,11 +62,9 @@ class FastPath:
         if len(head) > LONGEST or not HEAD.fullmatch(head):
             return None
         headers = _headers(head)
-        if headers.getall("Content-Length", ()) != [str(len(body))] or any(
-            map(headers.__contains__, SPECIAL)
-        ):
+        if headers is None or headers.get("content-length") != str(len(body)) or SPECIAL & headers.keys():
             return None
-        if headers.get("Connection", "keep-alive").lower() != "keep-alive":
+        if headers.get("connection", "keep-alive").lower() != "keep-alive":
             return None
         try:
             incoming = webhooks.admit(headers, body, self._context.settings)
@@ -121,6 +118,8 @@ class Taken:
         return self._path.answer(self)
 
 
-def _headers(head: bytes) -> CIMultiDict[str]:
-    pairs = (line.split(": ", 1) for line in head.decode("ascii").split("\r\n")[1:])
-    return CIMultiDict((name, value) for name, value in pairs)
+def _headers(head: bytes) -> dict[str, str] | None:
+    """Return the headers by their names in lower case; None where one is there twice."""
+    lines = head.decode("ascii").split("\r\n")[1:]
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return headers if len(headers) == len(lines) else None

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]  # of COLUMNS
 MAX_ROWS = 500  # of one batch
 MAX_BYTES = 32 * 1024 * 1024  # of one batch's bodies
-PAUSE = 0.0005  # seconds from one commit to the next while deliveries queue up, on SQLite
 ANSWER_WITHIN = 7.0  # seconds without an answer from PostgreSQL until a batch has failed
 
 RECEIVED_AT = list(COLUMNS).index("received_at")
@@ -56,7 +55,7 @@ class Intake:
             max_items=MAX_ROWS,
             max_size=MAX_BYTES,
             size=lambda row: len(row[-1]),
-            pause=PAUSE if store.sqlite else 0.0,
+            pause=0.0 if store.sqlite else None,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
         self._spool = SpoolWriter(store)

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 
 LIMIT = 25 * 1024 * 1024  # bytes; GitHub sends nothing larger
 EVENT = re.compile(r"[a-z0-9_]{1,60}")
-KEPT_HEADERS = (
-    "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
-    "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
-    "User-Agent",
-)  # fmt: skip
+TARGET = "x-github-hook-installation-target-id"
+KEPT_HEADERS = {
+    name.lower(): name
+    for name in (
+        "X-GitHub-Event", "X-GitHub-Delivery", "X-GitHub-Hook-ID", "X-GitHub-Hook-Installation-Target-ID",
+        "X-GitHub-Hook-Installation-Target-Type", "X-GitHub-Enterprise-Host", "X-GitHub-Enterprise-Version",
+        "User-Agent",
+    )
+}  # fmt: skip
 MOST_HEADER = 200  # characters of a kept header's value
 
 
@@ -75,9 +79,11 @@ async def receive(request: web.Request) -> web.Response:
 
 
 def admit(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:
-    """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415."""
-    target = headers.get("X-GitHub-Hook-Installation-Target-ID")
-    verify(body, headers.get("X-Hub-Signature-256", ""), secrets_for(settings, target))
+    """Verify a delivery and return what is stored of it; raises Rejected 401, 400 or 415.
+
+    Names of headers are in lower case here and below, or those of a mapping that ignores their case.
+    """
+    verify(body, headers.get("x-hub-signature-256", ""), secrets_for(settings, headers.get(TARGET)))
     return read_delivery(headers, body, settings)
 
 
@@ -123,14 +129,14 @@ def secrets_for(settings: Settings, target: str | None) -> tuple[str, ...]:
 
 def read_delivery(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:
     """Read what the inbox stores; raises Rejected 400 or 415."""
-    if headers.get("Content-Type", "").lower().startswith("application/x-www-form-urlencoded"):
+    if headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
         raise Rejected(415, "unsupported_media_type", "set the webhook's content type to application/json")
-    guid, event = headers.get("X-GitHub-Delivery", ""), headers.get("X-GitHub-Event", "")
+    guid, event = headers.get("x-github-delivery", ""), headers.get("x-github-event", "")
     for name, value, pattern in (("X-GitHub-Delivery", guid, IDENTIFIER), ("X-GitHub-Event", event, EVENT)):
         if not pattern.fullmatch(value):
             raise Rejected(400, "invalid_header", f"the header {name} is missing or malformed")
     summary = peek(body)
-    target = headers.get("X-GitHub-Hook-Installation-Target-ID")
+    target = headers.get(TARGET)
     ours = {str(settings.app_id), str(settings.relay_app_id)}
     return Incoming(
         guid=guid,
@@ -166,4 +172,6 @@ def _lenient(data: dict[str, Any]) -> Summary:
 
 def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers worth storing, cut and cleaned for any database; never a signature, never a token."""
-    return {name: clean(value[:MOST_HEADER]) for name in KEPT_HEADERS if (value := headers.get(name))}
+    return {
+        name: clean(value[:MOST_HEADER]) for key, name in KEPT_HEADERS.items() if (value := headers.get(key))
+    }

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bot.ingest import arrivals, spool
+from bot.ingest import arrivals
 from tests.db.opened import opened_intake
 from tests.oot.reports.reporting import OPENED
 from tests.serving import POSTGRES, SQLITE
@@ -219,7 +219,8 @@ async def test_a_spool_that_cannot_be_written_is_said_and_got_over(bot, settings
 async def test_all_are_stored_once_while_the_spool_is_moved_all_the_time_and_the_disk_is_slow(
     bot, monkeypatch
 ):
-    monkeypatch.setattr(spool, "_sync", lambda file: (time.sleep(0.02), os.fsync(file)))
+    write = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda *given: (time.sleep(0.02), write(*given))[1])
     moving = asyncio.Event()
 
     async def move():
