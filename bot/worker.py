@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from bot.ingest.archive import ArchivedDelivery
     from bot.ingest.inbox import ReceivedDelivery, StoredDelivery
 
-TaskFunction = Callable[["Context", Task], Awaitable[None]]
+# returns how many seconds its key need not run again, for all it knows
+TaskFunction = Callable[["Context", Task], Awaitable[float | None]]
 
 BATCH = 100  # deliveries applied in one transaction
 LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
@@ -81,6 +82,7 @@ class Worker:
         self._owner = secrets.token_hex(8)
         self._background = frozenset(kind for one in context.features for kind in one.background)
         self._running: dict[asyncio.Task[None], Task] = {}  # and what they run
+        self._resting: dict[str, float] = {}  # tasks by kind and key -> until when, of the event loop's clock
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
         self._latest = 0  # epoch milliseconds of the last poll
@@ -113,7 +115,8 @@ class Worker:
         """Cancel what still runs; returns False where the database did not answer that: it is hung up on."""
         for task in running:
             task.cancel()
-        ending = [*running, asyncio.create_task(self._ends.drain())]
+        drains = (self._ends.drain(), self._store.drain())
+        ending = [*running, *(asyncio.create_task(drain) for drain in drains)]
         _, waiting = await asyncio.wait(ending, timeout=CANCELLED_WITHIN)
         if waiting:
             self._store.hang_up()
@@ -149,7 +152,11 @@ class Worker:
                 await tasks.ensure_periodic(tx, self._periodic)
 
     async def step(self) -> bool:
-        """Apply one batch and run the tasks due now to their end; returns whether there was anything to do."""
+        """Apply one batch and run the tasks due now to their end; returns whether there was anything to do.
+
+        Nothing rests: whoever takes steps has a clock of their own.
+        """
+        self._resting.clear()
         applied = await self.apply()
         started = await self._start_tasks()
         if self._running:
@@ -280,12 +287,24 @@ class Worker:
 
     async def _claim(self, tx: Transaction, free: int) -> list[Task]:
         """Claim what is due; the background gets what the others leave, and never more than its share."""
-        claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds)
+        resting = self._still_resting()
+        claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds, resting=resting)
         taken = sum(one.kind in self._background for one in self._running.values())
         if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
             kinds = self._background & self._kinds.keys()
             claimed += await tasks.claim(tx, owner=self._owner, limit=left, kinds=kinds, background=True)
         return claimed
+
+    def _rest(self, task: Task, seconds: float) -> None:
+        """Do not run a task's kind and key for a while; other processes may, which do not know."""
+        loop = asyncio.get_running_loop()
+        self._resting[tasks.name_of(task)] = loop.time() + seconds
+        loop.call_later(seconds, self._store.work_waiting.set)
+
+    def _still_resting(self) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        return [*self._resting]
 
     def _task_ended(self, running: asyncio.Task[None]) -> None:
         del self._running[running]
@@ -310,7 +329,8 @@ class Worker:
     async def _attempt(self, task: Task) -> Exception | None:
         """Run a task; returns None, RetryLater, or the reason it can never succeed."""
         try:
-            await self._kinds[task.kind](self._context, task)
+            if rest := await self._kinds[task.kind](self._context, task):
+                self._rest(task, rest)
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error

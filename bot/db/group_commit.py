@@ -33,8 +33,10 @@ class GroupCommit(Generic[Item, Result]):
         max_size: int,
         size: Callable[[Item], int],
         pause: float | None = None,
+        answer_within: float | None = ANSWER_WITHIN,
     ) -> None:
         self._write = write
+        self._answer_within = answer_within  # seconds; None: however long it takes
         self._pause = pause  # seconds between two batches under load; None: no pause
         self._max_items = max_items
         self._max_size = max_size  # of a batch, as `size` measures its items
@@ -54,14 +56,19 @@ class GroupCommit(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         self._waiting.append((item, future))
-        while self._unanswered and self._unanswered[0][1].done():
-            self._unanswered.popleft()
-        self._unanswered.append((loop.time() + ANSWER_WITHIN, future))
-        if self._deadline is None:
-            self._deadline = loop.call_later(ANSWER_WITHIN, self._refuse_late)
+        if self._answer_within is not None:
+            self._limit(future, self._answer_within)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_batches())
         return future
+
+    def _limit(self, future: asyncio.Future[Result], seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        while self._unanswered and self._unanswered[0][1].done():
+            self._unanswered.popleft()
+        self._unanswered.append((loop.time() + seconds, future))
+        if self._deadline is None:
+            self._deadline = loop.call_later(seconds, self._refuse_late)
 
     async def drain(self) -> None:
         """Return once everything that waits is stored."""
@@ -78,7 +85,7 @@ class GroupCommit(Generic[Item, Result]):
                 if at > loop.time():
                     self._deadline = loop.call_at(at, self._refuse_late)
                     return
-                reason = f"the database has kept others waiting for over {ANSWER_WITHIN:g} s"
+                reason = f"the database has kept others waiting for over {self._answer_within:g} s"
                 future.set_exception(StoreUnavailable(reason))
             self._unanswered.popleft()
 

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 
 from bot.core.errors import StoreUnavailable
 from bot.db import connection_watchdog, db_errors, engines, migrate, notify
+from bot.db.shared_transactions import SharedTransactions
 from bot.db.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from bot.core.clock import Clock
     from bot.db.connection_watchdog import Watchdog
+    from bot.db.shared_transactions import Work
     from bot.db.transaction import BeforeCommit
 
+T = TypeVar("T")
 BUSY_TIMEOUT = 5  # seconds a SQLite connection waits for another process
 BUSY_PAUSE = 0.05  # seconds between two tries to open a file that another process is making
 LOST_AFTER = 30.0  # seconds until PostgreSQL ends an idle transaction: as long as leases last
@@ -65,6 +68,7 @@ class Store:
         self._reader = engines.read_only(self._engine)
         self._other_readers: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
         self._writer = asyncio.Lock()
+        self._shared = SharedTransactions(self.transaction)
         self.failure: tuple[int, str] | None = None  # when a write failed and why, until a delivery is stored
         self._file: tuple[int, int] | None = None
         self._watchdogs: WeakSet[Watchdog] = WeakSet()  # of connections in use
@@ -120,6 +124,22 @@ class Store:
             raise
         if tx.wakes_workers:
             self.work_waiting.set()
+
+    async def write(self, work: Work[T]) -> T:
+        """Return what `work` returns for a transaction, once that is committed.
+
+        On SQLite, which has one writer, it may be shared with others: `work` does nothing but write rows, and may be
+        called twice. On PostgreSQL, where two that lock the same rows in another order would wait for each other, it
+        has its own.
+        """
+        if self.sqlite:
+            return await self._shared.run(work)
+        async with self.transaction() as tx:
+            return await work(tx)
+
+    async def drain(self) -> None:
+        """Return once nothing is being written for those who called `write`, even if they were cancelled."""
+        await self._shared.drain()
 
     @contextlib.asynccontextmanager
     async def read(

@@ -6,10 +6,9 @@ the worker's slots while a gate waits for one.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,11 +17,12 @@ from bot.db.columns import must as _must
 from bot.github.responses import MAX_WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Callable
 
     from bot.db.store import Store
     from bot.db.transaction import Transaction
 
+T = TypeVar("T")
 MINUTE, HOUR = 60_000, 3_600_000  # milliseconds
 DISPATCHES_PER_MIN = 180  # at once or spread out: GitHub counts by the minute
 CREATIONS_PER_HOUR = 400  # where 60 writes a minute are allowed; GitHub refuses the 501st
@@ -167,16 +167,19 @@ class SharedBudgets:
         self._store = store
         self._app_id = app_id
 
-    @contextlib.asynccontextmanager
-    async def open(self, account: str) -> AsyncIterator[RateBudget]:
-        """Yield a budget; its row is locked until the changes are committed."""
-        async with self._store.transaction() as tx:
+    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
+        """Return what `change` returns for a budget, once its changes are committed; its row is locked meanwhile."""
+
+        async def changed(tx: Transaction) -> T:
             budget = await self._locked(tx, account)
             before = _values(budget)
-            yield budget
+            found = change(budget)
             after = _values(budget)
             if after != before:
                 await tx.run(CHANGE, self._of(account) | after)
+            return found
+
+        return await self._store.write(changed)
 
     async def blocked_until(self, account: str) -> int:
         """Return until when GitHub wants no calls, epoch milliseconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bot.core import metrics
 from bot.core.errors import OverBudget, RetryLater, StoreUnavailable
@@ -19,19 +19,22 @@ from bot.github.rate_budget import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable, Mapping
 
     from bot.core.clock import Clock
 
+T = TypeVar("T")
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
 class Budgets(Protocol):
     """The storage of rate budgets, by account. Every method may raise StoreUnavailable."""
 
-    def open(self, account: str) -> AbstractAsyncContextManager[RateBudget]:
-        """Yield a budget; changes to it are stored at the end, and nobody else changes it meanwhile."""
+    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
+        """Return what `change` returns for a budget; its changes are stored, and nobody else changes it meanwhile.
+
+        It may be called twice, each time with the budget as it is stored, and raises nothing.
+        """
         ...
 
     async def blocked_until(self, account: str) -> int:
@@ -49,10 +52,9 @@ class LocalBudgets:
     def __init__(self) -> None:
         self._budgets: dict[str, RateBudget] = {}
 
-    @contextlib.asynccontextmanager
-    async def open(self, account: str) -> AsyncIterator[RateBudget]:
-        """Yield a budget."""
-        yield self._budgets.setdefault(account, RateBudget())
+    async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
+        """Return what `change` returns for a budget."""
+        return change(self._budgets.setdefault(account, RateBudget()))
 
     async def blocked_until(self, account: str) -> int:
         """Return until when GitHub wants no calls."""
@@ -93,9 +95,12 @@ class RateLimiter:
         until = now + round(seconds * 1000)
         # a time stored while the clock was ahead must not hide a later block
         self._blocked[account] = max(until, min(self._blocked.get(account, 0), now + MAX_BLOCK))
+
+        def blocked(budget: RateBudget) -> None:
+            budget.blocked_until = max(until, budget.blocked_until)
+
         with contextlib.suppress(StoreUnavailable):
-            async with self._budgets.open(account) as budget:
-                budget.blocked_until = max(until, budget.blocked_until)
+            await self._budgets.change(account, blocked)
 
     async def usage(self) -> list[BudgetUsage]:
         """Return the use of each installation's limits."""
@@ -131,21 +136,24 @@ class RateLimiter:
 
     async def _reserve(self, account: str, method: str, url: str, *, low_priority: bool) -> int:
         now = self._clock.now()
-        async with self._budgets.open(account) as budget:
+
+        def reserve(budget: RateBudget) -> int | Deferral:
             budget.drop_impossible_times(now)
-            self._require_unblocked(account, budget.blocked_until)
+            if block := self._block(account, budget.blocked_until):
+                return block
             if url.endswith("/dispatches"):
-                found = budget.reserve_dispatch(now)
-            else:
-                waiting = self._waiting.get(account, 0)
-                found = budget.reserve_write(
-                    now,
-                    self._allowed,
-                    creating=_creates(method, url),
-                    low_priority=low_priority,
-                    waiting=waiting,
-                )
-                self._show(account, budget, now)
+                return budget.reserve_dispatch(now)
+            found = budget.reserve_write(
+                now,
+                self._allowed,
+                creating=_creates(method, url),
+                low_priority=low_priority,
+                waiting=self._waiting.get(account, 0),
+            )
+            self._show(account, budget, now)
+            return found
+
+        found = await self._budgets.change(account, reserve)
         if isinstance(found, Deferral):
             raise _over_budget(found)
         metrics.WRITE_WAIT.observe((found - now) / 1000)
@@ -160,10 +168,14 @@ class RateLimiter:
 
     def _require_unblocked(self, account: str, blocked_until: int) -> None:
         """Raise RetryLater while GitHub wants no calls, whichever process it told."""
+        if block := self._block(account, blocked_until):
+            raise _over_budget(block)
+
+    def _block(self, account: str, blocked_until: int) -> Deferral | None:
         wait = max(blocked_until, self._blocked.get(account, 0)) - self._clock.now()
-        if 0 < wait <= MAX_BLOCK:  # or the clock was ahead when that was stored
-            reason = f"GitHub asked us to wait with {account}"
-            raise _over_budget(Deferral(kind="asked", reason=reason, after=wait))
+        if not 0 < wait <= MAX_BLOCK:  # the clock was ahead when that was stored
+            return None
+        return Deferral(kind="asked", reason=f"GitHub asked us to wait with {account}", after=wait)
 
     def _show(self, account: str, budget: RateBudget, now: int) -> None:
         last_minute = sum(one > now - MINUTE for one in budget.creations)

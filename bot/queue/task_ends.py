@@ -50,19 +50,21 @@ class TaskEnds:
         await self._group.drain()
 
     async def _write(self, ends: Sequence[_End]) -> list[None]:
-        async with self._store.transaction() as tx:
-            await self._finish(tx, [end.task for end in ends if end.outcome is None])
-            for end in sorted(ends, key=lambda end: end.task.id):
-                if isinstance(end.outcome, RetryLater):
-                    await self._retry(tx, end.task, end.outcome)
-                elif end.outcome is not None:
-                    await tasks.give_up(tx, end.task, str(end.outcome))
-                if end.task.kind in self._periodic and not isinstance(end.outcome, RetryLater):
-                    tx.enqueue(end.task.kind, end.task.key, delay=self._periodic[end.task.kind])
-            # what made a task fail may be over for others, too, those that failed meanwhile among them
-            if any(end.outcome is None and end.task.attempts > 1 for end in ends):
-                await tasks.wake_after_outage(tx)
+        await self._store.write(partial(self._write_in, ends))
         return [None] * len(ends)
+
+    async def _write_in(self, ends: Sequence[_End], tx: Transaction) -> None:
+        await self._finish(tx, [end.task for end in ends if end.outcome is None])
+        for end in sorted(ends, key=lambda end: end.task.id):
+            if isinstance(end.outcome, RetryLater):
+                await self._retry(tx, end.task, end.outcome)
+            elif end.outcome is not None:
+                await tasks.give_up(tx, end.task, str(end.outcome))
+            if end.task.kind in self._periodic and not isinstance(end.outcome, RetryLater):
+                tx.enqueue(end.task.kind, end.task.key, delay=self._periodic[end.task.kind])
+        # what made a task fail may be over for others, too, those that failed meanwhile among them
+        if any(end.outcome is None and end.task.attempts > 1 for end in ends):
+            await tasks.wake_after_outage(tx)
 
     async def _finish(self, tx: Transaction, done: Sequence[Task]) -> None:
         ended = await tasks.finish(tx, done)

@@ -135,16 +135,29 @@ async def ensure_periodic(tx: Transaction, kinds: Iterable[str]) -> None:
     tx.wakes_workers = True
 
 
+def name_of(claimed: Task) -> str:
+    """Return what tells a task's kind and key from all others."""
+    return f"{claimed.kind} {claimed.key}"
+
+
 async def claim(
-    tx: Transaction, *, owner: str, limit: int, kinds: Iterable[str], background: bool = False
+    tx: Transaction,
+    *,
+    owner: str,
+    limit: int,
+    kinds: Iterable[str],
+    background: bool = False,
+    resting: Sequence[str] = (),
 ) -> list[Task]:
     """Claim up to `limit` due tasks of these kinds whose key is not running, of the background or the others.
 
-    Other kinds are left to the newer version that knows them: two versions may share a database.
+    Other kinds are left to the newer version that knows them: two versions may share a database. Those `resting`, by
+    name, are left for later.
     """
     values = {
         "now": tx.now,
         "kinds": sorted(kinds),
+        "resting": [*resting],
         "most": limit,
         "by": owner,
         "until": tx.now + LEASE,
@@ -167,6 +180,7 @@ def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
             task.c.background == (sa.true() if background else sa.false()),
             task.c.due_at <= sa.bindparam("now"),
             task.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("resting", expanding=True)),
             ~running,
         )
         .order_by(task.c.due_at, task.c.id)

@@ -137,15 +137,19 @@ class Budgets:
     async def _settle(self, account: str, held: _Held, *, back: int = 0, take: bool = False) -> float:
         """Count what came, give calls back or take some; returns the seconds to wait where there are none."""
         size, held.bytes = held.bytes, 0
-        wait, taken = 0.0, 0
+
+        async def settle(tx: Transaction) -> tuple[float, int]:
+            wait, taken = 0.0, 0
+            bucket = await _locked(tx, account, self._limits)
+            bucket.spend(calls=-back, size=size)
+            if take and not (wait := bucket.wait(self._limits)):
+                taken = bucket.at_once(self._limits)
+                bucket.spend(calls=taken)
+            await _store(tx, account, bucket)
+            return wait, taken
+
         try:
-            async with self._context.store.transaction() as tx:
-                bucket = await _locked(tx, account, self._limits)
-                bucket.spend(calls=-back, size=size)
-                if take and not (wait := bucket.wait(self._limits)):
-                    taken = bucket.at_once(self._limits)
-                    bucket.spend(calls=taken)
-                await _store(tx, account, bucket)
+            wait, taken = await self._context.store.write(settle)
         except BaseException:
             held.bytes += size
             raise

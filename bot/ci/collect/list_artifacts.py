@@ -47,7 +47,7 @@ class _Run:
 async def run(context: Context, task: Task) -> None:
     """List the artifacts of a run; a second and third time where there may be more."""
     repo, run_id, attempt = keys.parse_run(task.key)
-    async with context.store.transaction() as tx:
+    async with context.store.read() as tx:
         row = await rows.run(tx, run_id, attempt)
         if row is None or row["repo"].lower() != repo.lower():
             return
@@ -56,10 +56,10 @@ async def run(context: Context, task: Task) -> None:
         )
         if refused and not await scope.whose(tx, context.settings):
             return  # once collecting is switched on, the sweep finds the runs of the last days
-        if refused:
-            await rows.record_listing(tx, row, "skipped", error=refused)
-            return
         before = await rows.listing(tx, row)
+    if refused:
+        await _record(context, row, "skipped", error=refused)
+        return
     client = context.app_for(row["repo"]).client(row["repo"], actions="read")
     try:
         run_path = f"actions/runs/{run_id}"
@@ -68,16 +68,19 @@ async def run(context: Context, task: Task) -> None:
     except GitHubRefused as error:
         await _cannot_list(context, row, error)
         return
-    known = await _jobs(context, row, jobs)
-    of_run = await _describe(context, row, known)
+    of_run, known = await _described(context, row)
+    await _store_missed(context, row, jobs, known)
     await _store(context, of_run, found)
     await _logs(context, known, attempt)
-    async with context.store.transaction() as tx:
+    grew = before is not None and len(found) > before["artifacts"]
+    late = not found and any("test" in (job["name"] or "").lower() for job in known)
+
+    async def listed(tx: Transaction) -> None:
         passes = await rows.record_listing(tx, row, "listed", artifacts=len(found))
-        grew = before is not None and len(found) > before["artifacts"]
-        late = not found and any("test" in (job["name"] or "").lower() for job in known)
         if (grew or late) and passes <= len(AGAIN):
             tx.enqueue("artifacts", task.key, delay=AGAIN[passes - 1])
+
+    await context.store.write(listed)
 
 
 async def _pages(context: Context, client: Client, repo: str, path: str, name: str) -> list[dict[str, Any]]:
@@ -97,40 +100,42 @@ async def _pages(context: Context, client: Client, repo: str, path: str, name: s
 async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefused) -> None:
     missing = error.status == 404 and not isinstance(error, NotInstalled)
     words = fetching.forbidden_words(row["repo"], installed=not isinstance(error, NotInstalled))
+    if missing:
+        await _record(context, row, "absent", error="GitHub no longer knows the run")
+    else:
+        await _record(context, row, "forbidden", error=words)
+
+
+async def _record(context: Context, row: WorkflowRunRow, state: str, *, error: str) -> None:
     async with context.store.transaction() as tx:
-        if missing:
-            await rows.record_listing(tx, row, "absent", error="GitHub no longer knows the run")
-        else:
-            await rows.record_listing(tx, row, "forbidden", error=words)
+        await rows.record_listing(tx, row, state, error=error)
 
 
-async def _jobs(
-    context: Context, row: WorkflowRunRow, listed: Sequence[dict[str, Any]]
-) -> list[WorkflowJobRow]:
-    """Return the run's jobs; those whose deliveries were lost are stored as if they had come."""
-    async with context.store.read() as tx:
-        known = await rows.jobs(tx, row["repository_id"], row["id"])
+async def _store_missed(
+    context: Context,
+    row: WorkflowRunRow,
+    listed: Sequence[dict[str, Any]],
+    known: Sequence[WorkflowJobRow],
+) -> None:
+    """Store jobs whose deliveries were lost, as if they had come."""
     ended = {job["id"] for job in known if job["status"] == "completed"}
     missed = [job for job in listed if job.get("status") == "completed" and job.get("id") not in ended]
     if not missed:
-        return known
+        return
     repository = {"id": row["repository_id"], "full_name": row["repo"]}
     async with context.store.transaction() as tx:
         for job in missed:
             await inbox.put(tx, delivery.of("workflow_job", job, repository))
-    return known
 
 
-async def _describe(context: Context, row: WorkflowRunRow, known: Sequence[WorkflowJobRow]) -> _Run:
+async def _described(context: Context, row: WorkflowRunRow) -> tuple[_Run, list[WorkflowJobRow]]:
+    """Return what is known around a run, and its jobs."""
     async with context.store.read() as tx:
+        known = await rows.jobs(tx, row["repository_id"], row["id"])
         trusted = await is_trusted_run(tx, context.settings, row)
         started = await rows.attempts(tx, row["repository_id"], row["id"])
-    return _Run(
-        row=row,
-        started=started,
-        jobs=[Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known],
-        trusted=trusted,
-    )
+    jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
+    return _Run(row=row, started=started, jobs=jobs, trusted=trusted), known
 
 
 async def _store(context: Context, of_run: _Run, found: Sequence[dict[str, Any]]) -> None:

@@ -91,10 +91,15 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
     # everything slow comes before the intent is recorded
     await context.backend_github.tokens.get(dispatch["backend"], needs)
     repository = await _repository(client, entry)
-    async with context.store.transaction() as tx:
+
+    async def begin(tx: Transaction) -> tuple[dict[str, Any], int] | None:
         if not await dispatches.begin_attempt(tx, dispatch):
-            return
-        payload = await _payload(tx, context, dispatch, entry)
+            return None
+        return await _payload(tx, context, dispatch, entry), tx.now
+
+    if (begun := await context.store.write(begin)) is None:
+        return
+    payload, began_at = begun
     try:
         run_id = await _send(client, dispatch, entry, payload, repository)
     except RetryLater as error:
@@ -103,7 +108,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
                 await dispatches.change(tx, dispatch["id"], dispatched_at=dispatch["dispatched_at"])
         raise
     log.info("dispatched", backend=dispatch["backend"], delivery_id=dispatch["delivery_id"], run=run_id)
-    await _settle(context, dispatch, state="sent", run_id=run_id, dispatched_at=tx.now)
+    await _settle(context, dispatch, state="sent", run_id=run_id, dispatched_at=began_at)
 
 
 async def _find_arrival(context: Context, dispatch: DispatchRow, entry: Entry) -> Arrival | None:
@@ -206,16 +211,16 @@ async def _settle(
     """
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
-    await retry_until_stored(context.clock, partial(_store, context, dispatch, state, error, columns))
+    outcome = partial(_store, dispatch, state, error, columns)
+    await retry_until_stored(context.clock, partial(context.store.write, outcome))
 
 
 async def _store(
-    context: Context, dispatch: DispatchRow, state: str, error: str | None, columns: dict[str, Any]
+    dispatch: DispatchRow, state: str, error: str | None, columns: dict[str, Any], tx: Transaction
 ) -> None:
-    async with context.store.transaction() as tx:
-        settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **columns)
-        now = None if settled else await dispatches.get(tx, dispatch["id"])
-        if now and state == "sent" != now["state"]:  # its reports count, so it stays visible that it was sent
-            log.warning("dispatched although it was superseded meanwhile", backend=dispatch["backend"])
-            await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **columns)
-        request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+    settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **columns)
+    now = None if settled else await dispatches.get(tx, dispatch["id"])
+    if now and state == "sent" != now["state"]:  # its reports count, so it stays visible that it was sent
+        log.warning("dispatched although it was superseded meanwhile", backend=dispatch["backend"])
+        await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **columns)
+    request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])

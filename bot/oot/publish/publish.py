@@ -7,6 +7,7 @@ What cannot be written now is left to the next run, as desired then. Two more ta
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,23 @@ CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run it has sent no 
 QUIET_AGAIN = 61.0  # seconds until a backend that cannot be confirmed can have been quiet for long enough
 AT_ONCE = 20  # of all open pull requests: how many are published now
 APART = 0.1  # seconds between the others
+GATHERED = (
+    10  # times as long as reading and judging a pull request took, reports gather before it is done again
+)
+LONGEST_PAUSE = 2.0  # seconds
 SHORTEST = 0.001  # seconds until the next run
 
 
-async def run(context: Context, task: Task) -> None:
-    """Write the check runs of a pull request, and have its comment written after them."""
+async def run(context: Context, task: Task) -> float:
+    """Write the check runs of a pull request, and have its comment written after them.
+
+    Returns how long to let reports gather before the next run.
+    """
+    began = time.perf_counter()
     repo, number = task_keys.pull_of(task)
     state = await github_reads.read_state(context, repo, number)
     if not context.settings.is_upstream(repo) or not state.heads:
-        return
+        return 0.0
     if await github_reads.read_merge_base(context, state):
         state = await github_reads.read_state(context, repo, number)
     await queue_bases.read(context, state)
@@ -62,6 +71,7 @@ async def run(context: Context, task: Task) -> None:
         heads = _maintained(state, present)
         plan = await _plan(tx, context.settings, state, heads=heads, present=present, files=files)
         others = await gates.dependents(tx, state, plan, check_run_text.gate(context.settings.check_prefix))
+    pause = min((time.perf_counter() - began) * GATHERED, LONGEST_PAUSE)
     # before the writes: after a crash in between, the next run would no longer find a difference to announce
     if others:
         async with context.store.transaction() as tx:
@@ -79,6 +89,7 @@ async def run(context: Context, task: Task) -> None:
         raise wait
     if refusals:
         raise GiveUp("; ".join(refusals))
+    return pause
 
 
 async def run_installed(context: Context, task: Task) -> None:

@@ -6,6 +6,7 @@ has the status; otherwise GitHub is asked for L4, soon after the report and then
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
@@ -30,17 +31,10 @@ YOUNG = 120_000  # milliseconds after the first report during which GitHub may n
 async def run(context: Context, task: Task) -> None:
     """Record GitHub's status of one attempt of one run, and have the pull requests published again."""
     backend, run_id, attempt = task_keys.parse_run(task.key)
-    async with context.store.transaction() as tx:
-        waiting = await jobs.of_run(tx, backend, run_id)
-        status_row = await jobs.run_status(tx, backend, run_id, attempt)
-        patience = await _patience(tx, context, backend)
-        if not waiting:
-            return
-        if status_row and status_row["status"] in {"completed", "missing"}:
-            if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
-                await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
-            await _publish(tx, waiting)
-            return
+    unknown = await context.store.write(partial(_from_delivery, context, backend, run_id, attempt))
+    if unknown is None:
+        return
+    waiting, patience = unknown
     listed = waiting[0]["downstream_repo"]
     age = context.clock.now() - _first(waiting, attempt)
     over = age > patience * 1000
@@ -56,6 +50,22 @@ async def run(context: Context, task: Task) -> None:
             await _publish(tx, waiting)
             return
     raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
+
+
+async def _from_delivery(
+    context: Context, backend: str, run_id: str, attempt: int, tx: Transaction
+) -> tuple[list[JobRow], int] | None:
+    """Record the status that the run's own delivery had; without one, return the jobs that wait, and for how long."""
+    waiting = await jobs.of_run(tx, backend, run_id)
+    if not waiting:
+        return None
+    status_row = await jobs.run_status(tx, backend, run_id, attempt)
+    if status_row is None or status_row["status"] not in {"completed", "missing"}:
+        return waiting, await _patience(tx, context, backend)
+    if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
+        await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
+    await _publish(tx, waiting)
+    return None
 
 
 async def _read_run(
