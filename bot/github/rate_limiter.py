@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bot.core.clock import Clock
 
 T = TypeVar("T")
+SEEN_FOR = 1_000  # milliseconds until another process's block is looked for again before a call that reads
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})
 
 
@@ -87,6 +88,9 @@ class RateLimiter:
         self._blocked: dict[
             str, int
         ] = {}  # what this process was told itself, should the database be unavailable
+        self._seen: dict[
+            str, tuple[int, int]
+        ] = {}  # when what the database says of a block was read, and that
         self._waiting: dict[str, int] = {}  # calls of this process that wait for their turn
 
     async def block(self, account: str, seconds: float) -> None:
@@ -125,7 +129,7 @@ class RateLimiter:
         """
         try:
             if method not in WRITES or account == "app":
-                self._require_unblocked(account, await self._budgets.blocked_until(account))
+                self._require_unblocked(account, await self._blocked_until(account))
                 return
             at = await self._reserve(account, method, url, low_priority=low_priority)
             if (wait := at - self._clock.now()) > 0:
@@ -133,6 +137,15 @@ class RateLimiter:
                 self._require_unblocked(account, await self._budgets.blocked_until(account))
         except StoreUnavailable as error:
             raise RetryLater(f"GitHub's remaining budget cannot be read: {error}") from error
+
+    async def _blocked_until(self, account: str) -> int:
+        """Return until when GitHub wants no calls, as any process was told up to a second ago; epoch milliseconds."""
+        now = self._clock.now()
+        read_at, until = self._seen.get(account, (0, 0))
+        if not 0 <= now - read_at < SEEN_FOR:
+            until = await self._budgets.blocked_until(account)
+            self._seen[account] = now, until
+        return until
 
     async def _reserve(self, account: str, method: str, url: str, *, low_priority: bool) -> int:
         now = self._clock.now()

@@ -50,7 +50,7 @@ class Comment:
 async def run(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
     repo, number = task_keys.pull_of(task)
-    state = await github_reads.read_state(context, repo, number)
+    state = await github_reads.read_current(context, repo, number)
     async with context.store.read() as tx:
         present = await rows.get_comment(tx, repo, number)
         edited = await _desired(tx, state)

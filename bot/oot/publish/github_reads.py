@@ -24,31 +24,53 @@ log = structlog.get_logger("bot.oot.publish.github_reads")
 MOST_FILES = 3000  # GitHub lists no more files of a pull request
 
 
-async def read_state(context: Context, repo: str, number: int) -> PullState:
-    """Read and judge a pull request; GitHub is asked for its labels when our record may not be the latest."""
+async def read_current(context: Context, repo: str, number: int) -> PullState:
+    """Read and judge a pull request's newest head, and the others where nothing was reported on that yet.
+
+    Its comment shows the verdict on an older one then.
+    """
+    state = await read_state(context, repo, number, newest=1)
+    if len(state.heads) == 1 or state.current is None or state.current.view.reported:
+        return state
+    return await read_state(context, repo, number)
+
+
+async def read_state(
+    context: Context, repo: str, number: int, *, newest: int = pull_state.MOST_HEADS
+) -> PullState:
+    """Read and judge the newest heads of a pull request, and older ones that have an unfinished check run.
+
+    With `newest` less than usual those only. GitHub is asked for labels when our record may not be the latest.
+    """
     async with context.store.read() as tx:
         record = await record_reads.get(tx, repo, number)
         doubtful = in_doubt(record, await record_reads.label_events(tx, repo, number))
         if not (doubtful and context.settings.is_upstream(repo)):
-            return await _state(tx, context, repo, number)
+            return await _state(tx, context, repo, number, newest=newest)
     labels = await _labels(context, repo, number)
     async with context.store.read() as tx:
-        return await _state(tx, context, repo, number, labels)
+        return await _state(tx, context, repo, number, newest=newest, labels=labels)
 
 
 async def _state(
-    tx: Transaction, context: Context, repo: str, number: int, labels: frozenset[str] | None = None
+    tx: Transaction,
+    context: Context,
+    repo: str,
+    number: int,
+    *,
+    newest: int,
+    labels: frozenset[str] | None = None,
 ) -> PullState:
-    """Judge the newest heads, and older ones that have an unfinished check run."""
+    all_maintained = newest >= pull_state.MOST_HEADS
     state = await pull_state.read_pull(
         tx,
         context.settings,
         repo,
         number,
         labels=labels,
-        newest=pull_state.MOST_HEADS,
-        also=await rows.unfinished_heads(tx, repo, number),
-        compared=pull_state.MOST_HEADS,
+        newest=newest,
+        also=await rows.unfinished_heads(tx, repo, number) if all_maintained else (),
+        compared=newest,
     )
     return await job_lines.added(tx, context, state)
 

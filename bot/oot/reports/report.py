@@ -127,6 +127,8 @@ def too_deep(body: bytes) -> bool:
     outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
     left = b"".join(outside_strings).translate(ONE_KIND, NO_BRACKET)
     for _ in range(MOST_DEPTH):
+        if b"{}" not in left:
+            break
         left = left.replace(b"{}", b"")
     return b"{" in left
 
