@@ -6,10 +6,7 @@ run at once make most of their small changes at about the same time.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bot.db.group_commit import GroupCommit
@@ -28,30 +25,22 @@ class SharedTransactions:
 
     def __init__(self, transaction: Callable[[], AbstractAsyncContextManager[Transaction]]) -> None:
         self._transaction = transaction
-        self._group: GroupCommit[tuple[Work[Any], Context], Any] = GroupCommit(
+        self._group: GroupCommit[Work[Any], Any] = GroupCommit(
             self._write, max_items=MOST, max_size=MOST, size=lambda _work: 1, answer_within=None
         )
 
     async def run(self, work: Work[T]) -> T:
         """Return what `work` returns, once it is committed; raises what it raises, and nothing of it is stored then.
 
-        It runs once more, alone, where other work in its transaction has failed: it does nothing but write rows.
+        It does nothing but read and write rows. It runs once more, alone, where other work in its transaction has
+        failed; and what it logged would carry the names of another's task.
         """
-        return cast("T", await self._group.put((work, contextvars.copy_context())))
+        return cast("T", await self._group.put(work))
 
     async def drain(self) -> None:
         """Return once nothing is being written."""
         await self._group.drain()
 
-    async def _write(self, given: Sequence[tuple[Work[Any], Context]]) -> list[Any]:
+    async def _write(self, pieces: Sequence[Work[Any]]) -> list[Any]:
         async with self._transaction() as tx:
-            return [await _in_context(work, tx, context) for work, context in given]
-
-
-async def _in_context(work: Work[T], tx: Transaction, context: Context) -> T:
-    """Run work with its caller's context: its log lines name the caller's task."""
-
-    async def running() -> T:
-        return await work(tx)
-
-    return await asyncio.create_task(running(), context=context)
+            return [await work(tx) for work in pieces]

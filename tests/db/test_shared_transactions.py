@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 
 import pytest
 import sqlalchemy as sa
@@ -13,8 +12,6 @@ from bot.core.errors import RetryLater, StoreUnavailable
 from bot.queue.tables import task
 from tests.db.opened import opened
 from tests.serving import SQLITE
-
-NAME = contextvars.ContextVar("NAME")
 
 
 @pytest.fixture
@@ -70,19 +67,6 @@ async def test_one_that_fails_takes_nobody_with_it(store):
     found = await asyncio.gather(*together, return_exceptions=True)
     assert isinstance(found[2], RetryLater)
     assert await keys(store) == ["a", "b", "c"]
-
-
-async def test_work_runs_in_the_context_of_whoever_asked_for_it(store):
-    async def named(name):
-        NAME.set(name)
-        return await store.write(seen)
-
-    async def seen(_tx):
-        return NAME.get()
-
-    async with writing(store):
-        together = [asyncio.create_task(named(name)) for name in "abc"]
-    assert await asyncio.gather(*together) == ["a", "b", "c"]
 
 
 @SQLITE

@@ -212,15 +212,18 @@ async def _settle(
     if error:
         log.warning("not dispatched", backend=dispatch["backend"], state=state, reason=error)
     outcome = partial(_store, dispatch, state, error, columns)
-    await retry_until_stored(context.clock, partial(context.store.write, outcome))
+    if await retry_until_stored(context.clock, partial(context.store.write, outcome)):
+        log.warning("dispatched although it was superseded meanwhile", backend=dispatch["backend"])
 
 
 async def _store(
     dispatch: DispatchRow, state: str, error: str | None, columns: dict[str, Any], tx: Transaction
-) -> None:
+) -> bool:
+    """Store an outcome; returns whether it was sent although it was superseded: its reports count, so that shows."""
     settled = await dispatches.settle(tx, dispatch["id"], state=state, error=error, **columns)
     now = None if settled else await dispatches.get(tx, dispatch["id"])
-    if now and state == "sent" != now["state"]:  # its reports count, so it stays visible that it was sent
-        log.warning("dispatched although it was superseded meanwhile", backend=dispatch["backend"])
+    late = now is not None and state == "sent" != now["state"]
+    if late:
         await dispatches.change(tx, dispatch["id"], error=SENT_LATE, **columns)
     request_publish(tx, dispatch["upstream_repo"], dispatch["pr_number"])
+    return late
