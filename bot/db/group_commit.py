@@ -1,8 +1,8 @@
 """Group commit: items that arrive while one commit runs are stored together by the next.
 
 A lone item is stored at once. Under load, where others came during a commit, the next may wait a moment for more of
-them: fewer and larger commits cost less. Every caller is answered after the commit of its item, with the item's own
-result or error.
+them: fewer and larger commits cost less. A pause of no seconds lasts until the event loop has read what has come. Every
+caller is answered after the commit of its item, with the item's own result or error.
 """
 
 from __future__ import annotations

@@ -88,9 +88,8 @@ class RateLimiter:
         self._blocked: dict[
             str, int
         ] = {}  # what this process was told itself, should the database be unavailable
-        self._seen: dict[
-            str, tuple[int, int]
-        ] = {}  # when what the database says of a block was read, and that
+        # when the database was asked until when GitHub wants no calls, and what it answered
+        self._seen: dict[str, tuple[int, int]] = {}
         self._waiting: dict[str, int] = {}  # calls of this process that wait for their turn
 
     async def block(self, account: str, seconds: float) -> None:

@@ -116,10 +116,8 @@ class SpoolWriter:
 
 def _write(file: int, head: bytes, data: bytes) -> None:
     """Append a record, durably: Linux does both in one call, so that this thread waits for the interpreter once."""
-    if sys.platform == "linux":
-        written = os.pwritev(
-            file, (head, data), 0, os.RWF_DSYNC
-        )  # the file was opened to append: no place counts
+    if sys.platform == "linux":  # the file was opened to append: the place is of no account
+        written = os.pwritev(file, (head, data), 0, os.RWF_DSYNC)
     else:
         written = os.writev(file, (head, data))
         os.fsync(file)
