@@ -118,10 +118,12 @@ class Worker:
         drains = (self._ends.drain(), self._store.drain())
         ending = [*running, *(asyncio.create_task(drain) for drain in drains)]
         _, waiting = await asyncio.wait(ending, timeout=CANCELLED_WITHIN)
-        if waiting:
+        answered = not waiting
+        while waiting:  # what was cancelled may have begun to ask on another connection
             self._store.hang_up()
+            _, waiting = await asyncio.wait(waiting, timeout=CANCELLED_WITHIN)
         await asyncio.gather(*ending, return_exceptions=True)
-        return not waiting
+        return answered
 
     def stop(self) -> None:
         """Take no new work."""

@@ -280,11 +280,19 @@ def mute(server):
     stopped = [first, *first.children()]  # of which there are no new ones now
     try:
         for one in stopped[1:]:
-            one.send_signal(signal.SIGSTOP)
+            _signal(one, signal.SIGSTOP)
         yield
     finally:
-        for one in stopped:
-            one.send_signal(signal.SIGCONT)
+        for one in reversed(
+            stopped
+        ):  # the first one last: it would bury those that had ended, and others stay stopped
+            _signal(one, signal.SIGCONT)
+
+
+def _signal(process, number):
+    """Send a signal to a process that may have ended just before."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
 
 
 async def timed(call):
