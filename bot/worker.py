@@ -82,7 +82,7 @@ class Worker:
         self._owner = secrets.token_hex(8)
         self._background = frozenset(kind for one in context.features for kind in one.background)
         self._running: dict[asyncio.Task[None], Task] = {}  # and what they run
-        self._resting: dict[str, float] = {}  # tasks by kind and key -> until when, of the event loop's clock
+        self._resting: set[str] = set()  # names of tasks that are not to run again yet
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
         self._latest = 0  # epoch milliseconds of the last poll
@@ -289,8 +289,9 @@ class Worker:
 
     async def _claim(self, tx: Transaction, free: int) -> list[Task]:
         """Claim what is due; the background gets what the others leave, and never more than its share."""
-        resting = self._still_resting()
-        claimed = await tasks.claim(tx, owner=self._owner, limit=free, kinds=self._kinds, resting=resting)
+        claimed = await tasks.claim(
+            tx, owner=self._owner, limit=free, kinds=self._kinds, resting=[*self._resting]
+        )
         taken = sum(one.kind in self._background for one in self._running.values())
         if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
             kinds = self._background & self._kinds.keys()
@@ -299,14 +300,13 @@ class Worker:
 
     def _rest(self, task: Task, seconds: float) -> None:
         """Do not run a task's kind and key for a while; other processes may, which do not know."""
-        loop = asyncio.get_running_loop()
-        self._resting[tasks.name_of(task)] = loop.time() + seconds
-        loop.call_later(seconds, self._store.work_waiting.set)
+        name = tasks.name_of(task)
+        self._resting.add(name)
+        asyncio.get_running_loop().call_later(seconds, self._rested, name)
 
-    def _still_resting(self) -> list[str]:
-        now = asyncio.get_running_loop().time()
-        self._resting = {name: until for name, until in self._resting.items() if until > now}
-        return [*self._resting]
+    def _rested(self, name: str) -> None:
+        self._resting.discard(name)
+        self._store.work_waiting.set()
 
     def _task_ended(self, running: asyncio.Task[None]) -> None:
         del self._running[running]

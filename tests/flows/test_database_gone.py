@@ -283,9 +283,7 @@ def mute(server):
             _signal(one, signal.SIGSTOP)
         yield
     finally:
-        for one in reversed(
-            stopped
-        ):  # the first one last: it would bury those that had ended, and others stay stopped
+        for one in reversed(stopped):  # the first last: it reaps those that have ended
             _signal(one, signal.SIGCONT)
 
 
