@@ -74,12 +74,6 @@ class Connection:
             self._session.rollback()
             raise
 
-    @contextlib.asynccontextmanager
-    async def begin_nested(self) -> AsyncIterator[None]:
-        """Undo at an error what was done since here."""
-        with self._session.conn.begin_nested():
-            yield
-
     async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
         return self._session.execute(statement, parameters)

@@ -156,17 +156,6 @@ class Connection(sqlite_inline.Connection):
         else:
             end()
 
-    @contextlib.asynccontextmanager
-    async def begin_nested(self) -> AsyncIterator[None]:
-        """Undo at an error what was done since here."""
-        nested = await self._run(self._session.conn.begin_nested)
-        try:
-            yield
-        except BaseException:
-            await self._run(nested.rollback)
-            raise
-        await self._run(nested.commit)
-
     async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
         """Execute one statement."""
         work = partial(self._session.execute, statement, parameters)

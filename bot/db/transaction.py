@@ -7,6 +7,7 @@ store was opened with, in their order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -162,6 +163,18 @@ class Transaction:
         if self._watchdog is not None:
             self._watchdog.answered()
         return done
+
+    @contextlib.asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Let one statement, for one row, fail without ending the transaction; its error is raised.
+
+        SQLite undoes the statement alone; PostgreSQL needs a savepoint for that.
+        """
+        if self.sqlite:
+            yield
+            return
+        async with self.conn.begin_nested():
+            yield
 
     async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""

@@ -52,7 +52,7 @@ async def retry(tx: Transaction, identifier: int) -> TaskRow | None:
     waiting = (task.c.kind == found["kind"], task.c.key == found["key"], task.c.state == "waiting")
     revived = {"state": "waiting", "due_at": tx.now, "attempts": 0, "finished_at": None, "error": None}
     try:
-        async with tx.conn.begin_nested():
+        async with tx.attempt():
             await tx.run(this.values(revived if found["state"] == "dead" else {"due_at": tx.now}))
     except sa.exc.IntegrityError:  # its key waits already, perhaps only since this moment
         await tx.run(sa.update(task).where(*waiting).values(due_at=tx.now))

@@ -51,6 +51,17 @@ FINISH = (
     .values(state="done", error=None, **_ENDED)
     .returning(task.c.id)
 )
+DUE: sa.BindParameter[int] = sa.bindparam("due", type_=sa.BigInteger)
+AGAIN: dict[str, Any] = {"attempts": sa.bindparam("tried"), "due_at": DUE, "error": sa.bindparam("because")}
+WAIT_AGAIN = sa.update(task).where(*SAME_RUN).values(state="waiting", owner=None, lease_until=None, **AGAIN)
+WAITING_OF_KEY = (
+    task.c.kind == sa.bindparam("of_kind"),
+    task.c.key == sa.bindparam("of_key"),
+    task.c.state == "waiting",
+)
+JOIN_WAITING = sa.update(task).where(*WAITING_OF_KEY).values(AGAIN)
+EARLIER = sa.case((task.c.due_at < DUE, task.c.due_at), else_=DUE)
+JOIN_UNDELAYED = sa.update(task).where(*WAITING_OF_KEY).values(AGAIN | {"due_at": EARLIER})
 SETTLE_DEAD = (
     sa.update(task)
     .where(
@@ -232,18 +243,14 @@ async def retry(tx: Transaction, failed: Task, *, due_at: int, error: str, yield
 
     With `yields` that request is not delayed any further.
     """
-    again: dict[str, object] = {"attempts": failed.attempts, "due_at": due_at, "error": error}
+    again = {"tried": failed.attempts, "due": due_at, "because": error}
     tx.wakes_workers |= due_at <= tx.now
-    waiting = (task.c.kind == failed.kind, task.c.key == failed.key, task.c.state == "waiting")
     try:
-        async with tx.conn.begin_nested():
-            waits = again | {"state": "waiting", "owner": None, "lease_until": None}
-            again_in_turn = sa.update(task).where(*SAME_RUN).values(waits)
-            await tx.run(again_in_turn, {"of_id": failed.id, "of_attempt": failed.attempts})
+        async with tx.attempt():
+            await tx.run(WAIT_AGAIN, again | {"of_id": failed.id, "of_attempt": failed.attempts})
     except sa.exc.IntegrityError:  # one of its key waits already
-        if yields:
-            again["due_at"] = sa.case((task.c.due_at < due_at, task.c.due_at), else_=due_at)
-        await tx.run(sa.update(task).where(*waiting).values(again))
+        of_key = {"of_kind": failed.kind, "of_key": failed.key}
+        await tx.run(JOIN_UNDELAYED if yields else JOIN_WAITING, again | of_key)
         await _end(tx, failed, state="done", error=error)
 
 

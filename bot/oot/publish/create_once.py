@@ -96,11 +96,10 @@ async def begin(tx: Transaction, table: sa.Table, row: Mapping[str, object]) -> 
     values = {**row, "writing_until": until, "lost_until": 0}
     if (await tx.run(_insert(table, sqlite=tx.sqlite), values)).rowcount:
         return Intent(table=table, key=key, until=until, fresh=True)
-    free = (*_is(table, key), table.c.writing_until <= tx.now)
-    mine = sa.update(table).where(*free).values(writing_until=until).returning(table.c.lost_until)
-    lost_until = (await tx.run(mine)).scalar()
+    lost_until = (await tx.run(_take(table), _named(table, key) | {"until": until, "now": tx.now})).scalar()
     if lost_until is None:
-        held = (await tx.run(sa.select(table.c.writing_until).where(*_is(table, key)))).scalar_one()
+        holder = sa.select(table.c.writing_until).where(*_of_key(table))
+        held = (await tx.run(holder, _named(table, key))).scalar_one()
         raise RetryLater(f"another process is making {' '.join(map(str, key))}", after=(held - tx.now) / 1000)
     return Intent(table=table, key=key, until=until, fresh=False, lost_until=lost_until)
 
@@ -132,14 +131,24 @@ def _insert(table: sa.Table, *, sqlite: bool) -> Any:
 @functools.cache
 def _change(table: sa.Table) -> sa.Update:
     """Return the statement that changes the row of an intent, given as `_mine` does, beside the columns to change."""
-    mine = [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
-    return sa.update(table).where(*mine, table.c.writing_until == sa.bindparam("of_until"))
+    return sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
+
+
+@functools.cache
+def _take(table: sa.Table) -> Any:
+    """Return the statement that records an intent in a row, given by `_named`, on which nobody has one `now`."""
+    free = table.c.writing_until <= sa.bindparam("now")
+    taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
+    return taken.returning(table.c.lost_until)
+
+
+def _of_key(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    return [column == sa.bindparam(f"of_{column.name}") for column in table.primary_key]
 
 
 def _mine(intent: Intent) -> dict[str, Any]:
-    names = (f"of_{column.name}" for column in intent.table.primary_key)
-    return {**dict(zip(names, intent.key, strict=True)), "of_until": intent.until}
+    return _named(intent.table, intent.key) | {"of_until": intent.until}
 
 
-def _is(table: sa.Table, key: tuple[Any, ...]) -> list[sa.ColumnElement[bool]]:
-    return [column == value for column, value in zip(table.primary_key, key, strict=True)]
+def _named(table: sa.Table, key: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"of_{column.name}": value for column, value in zip(table.primary_key, key, strict=True)}
