@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core import log_output, metrics, traces
-from bot.core.errors import GitHubRefused, GiveUp, RetryLater, StoreUnavailable
+from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.core.feature import load_each
 from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
@@ -335,6 +335,9 @@ class Worker:
                 self._rest(task, rest)
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
+            if not isinstance(error, NotYet):  # requests change nothing, and many may come
+                soonest = tasks.BACKOFF[0]
+                self._rest(task, soonest if error.after is None else min(error.after, soonest))
             return error
         except (GiveUp, GitHubRefused) as error:
             log.warning("task given up", reason=str(error))

@@ -1,4 +1,4 @@
-"""A task that says so rests: requests for its key gather for a moment, those for others do not wait."""
+"""A task that says so rests, and one that failed: requests for its key gather for a moment, others do not wait."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from tests.workers import NEVER, eventually
 TASKS = """
 import asyncio
 
+from bot.core.errors import NotYet, RetryLater
+
 runs = []
 
 
 async def resting(context, task):
     runs.append((task.key, asyncio.get_running_loop().time()))
+    if task.key == "fails":
+        raise RetryLater("GitHub is away")
+    if task.key == "waits":
+        raise NotYet("the run has not ended", after=60)
     return 1.5
 """
 
@@ -35,7 +41,9 @@ def resting_tasks(tmp_path, monkeypatch):
     return Feature(name="resting", tasks={"resting": "resting_tasks:resting"})
 
 
-async def test_requests_gather_while_a_task_rests(resting_tasks, settings, github, issuer, clock):
+@pytest.fixture
+async def working(resting_tasks, settings, github, issuer, clock):
+    """A bot whose worker runs, and the runs of its tasks."""
     features = (*FEATURES, resting_tasks)
     async with harness.running(
         settings, github=github, issuer=issuer, app=github.app, clock=clock, features=features
@@ -43,20 +51,36 @@ async def test_requests_gather_while_a_task_rests(resting_tasks, settings, githu
         import resting_tasks as module
 
         worker = make_worker(bot.context, poll=NEVER)
-        working = asyncio.create_task(worker.run())
+        running = asyncio.create_task(worker.run())
         try:
-            await asked(bot, "a")
-            await eventually(lambda: ran(module, 1), "the first run")
-            for _ in range(3):
-                await asked(bot, "a")
-            await asked(bot, "b")
-            await eventually(lambda: ran(module, 3), "the others")
+            yield bot, module
         finally:
             worker.stop()
-            await working
-        (first, began), (other, _), (again, ended) = module.runs
-        assert (first, other, again) == ("a", "b", "a")
-        assert ended - began >= 1.5
+            await running
+
+
+@pytest.mark.parametrize(("key", "rest"), [("a", 1.5), ("fails", 1.0)])
+async def test_requests_gather_while_a_task_rests(working, key, rest):
+    bot, module = working
+    await asked(bot, key)
+    await eventually(lambda: ran_and_ended(bot, module, 1), "the first run")
+    for _ in range(3):
+        await asked(bot, key)
+    await asked(bot, "b")
+    await eventually(lambda: ran(module, 3), "the others")
+    (first, began), (other, _), (again, ended) = module.runs[:3]
+    assert (first, other, again) == (key, "b", key)
+    assert ended - began >= rest
+
+
+async def test_what_waits_for_something_runs_as_soon_as_it_is_asked_for(working):
+    bot, module = working
+    await asked(bot, "waits")
+    await eventually(lambda: ran_and_ended(bot, module, 1), "the first run")
+    await asked(bot, "waits")
+    await eventually(lambda: ran(module, 2), "the second run")
+    (_, began), (_, again) = module.runs
+    assert again - began < 1.0
 
 
 async def asked(bot, key):
@@ -66,3 +90,9 @@ async def asked(bot, key):
 
 async def ran(module, times):
     return len(module.runs) >= times
+
+
+async def ran_and_ended(bot, module, times):
+    return await ran(module, times) and not [
+        row for row in await bot.rows("task") if (row["kind"], row["state"]) == ("resting", "running")
+    ]
