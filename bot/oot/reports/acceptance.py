@@ -78,7 +78,7 @@ async def _record(
 ) -> dict[int, Answer]:
     """Write what was reported on jobs; rows that somebody else inserted meanwhile are read again."""
     present = await jobs.get(tx, {job.key for job in reported.values()})
-    sizes = await SizeQuota.of(tx, reported.values(), known=present.keys())
+    sizes = await SizeQuota.of(tx, reported.values(), rates, known=present.keys())
     rows = dict(present)
     answers = {at: _apply(job, rows, rates, sizes, now=tx.now) for at, job in reported.items()}
     lost = await jobs.add(tx, {key: row for key, row in rows.items() if key not in present})

@@ -32,6 +32,7 @@ MOST_JOBS = 1_000  # of one dispatch, or of one backend on one commit where nobo
 MOST_TESTS = (
     4_000_000  # characters of failed tests of these: the page of the pull request or commit reads them
 )
+WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts spaces between them
 LONGEST_WINDOW = 3600  # seconds
 LOCK = 1  # namespace of these advisory locks
 RATE = oot_rate.c
@@ -60,16 +61,22 @@ class RateQuota:
 
     spent: Mapping[str, tuple[int, int]]  # count, second of the oldest
     named: set[tuple[str, str]]  # commits, as Job.unasked, that were reported on before: they count once
+    bytes_of: Mapping[str, int]  # by caller, of failed tests: in the last hour and in these reports
     taken: Counter[str] = field(default_factory=Counter)  # here and now
 
     @classmethod
     async def of(cls, tx: Transaction, new: Collection[Job]) -> RateQuota:
         """Return what these jobs' callers have used up; locked against others until the transaction ends."""
         reports = {share.key for job in new if (share := _of_reports(job))}
-        hourly = {share.key for job in new for share in (_of_commits(job), _of_bytes(job)) if share}
+        tests = [(job.caller, share) for job in new if (share := _of_bytes(job))]
+        hourly = {share.key for job in new if (share := _of_commits(job))} | {share.key for _, share in tests}
         await _lock(tx, reports | hourly)
         spent = await accepted_lately(tx, minutely=reports, hourly=hourly)
-        return cls(spent=spent, named=set(await verify_commit.counts(tx, _commits(new))))
+        bytes_of = Counter({caller: spent.get(share.key, (0, 0))[0] for caller, share in tests})
+        for caller, share in tests:
+            bytes_of[caller] += share.amount
+        named = set(await verify_commit.counts(tx, _commits(new)))
+        return cls(spent=spent, named=named, bytes_of=bytes_of)
 
     @property
     def accepted(self) -> dict[str, int]:
@@ -89,6 +96,12 @@ class RateQuota:
         self.taken.update({share.key: share.amount for share in taken})
         if job.names:
             self.named.add(job.names)
+
+    def bounds_tests(self, job: Job, now: int) -> bool:
+        """Whether the failed tests of a job's dispatch are few for certain: all that its caller has sent since are."""
+        if job.dispatched_at is None or job.dispatched_at < now - (HOUR - MINUTE) * 1000:
+            return False
+        return job.caller in self.bytes_of and self.bytes_of[job.caller] * WIDENED <= MOST_TESTS
 
     def give_back(self, job: Job) -> None:
         """Stop counting a report that is judged again; its commit and its bytes stay counted."""
@@ -138,10 +151,15 @@ class SizeQuota:
     tests: Counter[str | tuple[str, str]] = field(default_factory=Counter)  # characters
 
     @classmethod
-    async def of(cls, tx: Transaction, reported: Collection[Job], *, known: Collection[str]) -> SizeQuota:
-        """Return what is stored where these reports belong; of jobs with a `known` key there will not be more."""
+    async def of(
+        cls, tx: Transaction, reported: Collection[Job], rates: RateQuota, *, known: Collection[str]
+    ) -> SizeQuota:
+        """Return what is stored where these reports belong, as far as it could be too much.
+
+        Of jobs with a `known` key there will not be more.
+        """
         new = [job for job in reported if job.key not in known]
-        failing = [job for job in reported if job.report.failed_tests]
+        failing = [job for job in reported if job.report.failed_tests and not rates.bounds_tests(job, tx.now)]
         sizes = cls()
         sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
         sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))

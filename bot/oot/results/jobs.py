@@ -63,10 +63,17 @@ LENGTHS = (
 )
 BLANK: dict[str, Any] = dict.fromkeys(oot_workflow_job.c.keys())
 
-_change = (
+# settled by the first report; to set a column, even to what it was, makes SQLite write every index that has it
+SETTLED = {
+    "job_key", "dispatch_id", "downstream_repo", "upstream_repo", "pr_number", "head_sha", "delivery_id",
+    "workflow_name", "job_name", "reporter_check_run_id", "run_id", "run_attempt", "downstream_repo_level",
+    "event_type", "source", "started_at", "received_at",
+}  # fmt: skip
+CHANGING = [name for name in BLANK if name not in SETTLED]
+CHANGE = (
     sa.update(oot_workflow_job)
-    .where(oot_workflow_job.c.job_key == sa.bindparam("new_job_key"))
-    .values({name: sa.bindparam(f"new_{name}") for name in BLANK if name != "job_key"})
+    .where(oot_workflow_job.c.job_key == sa.bindparam("of_key"))
+    .values({name: sa.bindparam(f"new_{name}") for name in CHANGING})
 )
 
 
@@ -119,12 +126,14 @@ async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
 
 
 async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write jobs that `get` returned to this transaction."""
+    """Write jobs that `get` returned to this transaction; of their columns, those that may still change."""
     if rows:
         tx.note_changed("oot_workflow_job", rows.values())
-        await tx.run(
-            _change, [{f"new_{name}": row[name] for name in BLANK} for _, row in sorted(rows.items())]
-        )
+        changed = [
+            {f"new_{name}": row[name] for name in CHANGING} | {"of_key": key}
+            for key, row in sorted(rows.items())
+        ]
+        await tx.run(CHANGE, changed)
 
 
 async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
@@ -188,7 +197,7 @@ async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
     return await tx.rows_as(JobRow, query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
-OF_RUN = sa.select(oot_workflow_job).where(
+OF_RUN = _LIGHT.where(
     oot_workflow_job.c.run_id == sa.bindparam("of_run"),
     sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
     oot_workflow_job.c.dispatch_id.is_not(None),
@@ -196,7 +205,7 @@ OF_RUN = sa.select(oot_workflow_job).where(
 
 
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
-    """Return the jobs of one run of a backend, every attempt."""
+    """Return the jobs of one run of a backend, every attempt, without their failed tests and environments."""
     return await tx.rows_as(JobRow, OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
 
 

@@ -135,10 +135,12 @@ async def test_what_is_over_the_limit_of_reports_takes_no_job_s_place(bot, pull)
     assert [one["code"] for one in answer["reports"]] == [200] * 2 + [429] * 198
 
 
-async def test_one_dispatch_holds_so_much_of_its_failed_tests_at_most(bot, pull):
+@pytest.mark.parametrize("later", [0, 3_700])  # seconds: the first two are no longer of the last hour
+async def test_one_dispatch_holds_so_much_of_its_failed_tests_at_most(bot, pull, later):
     dispatch, long = bot.dispatch(L4), "x" * 4_000
     many = [{"name": f"test_{number}", "stacktrace": long} for number in range(400)]
     for job in ("a", "b", "c"):
+        bot.clock.advance(later if job == "c" else 0)
         counts = {"passed": 1, "failed": 400}
         one = report(dispatch, job, conclusion="failure", failed_tests=many, test_results=counts)
         assert (await send(bot, [one]))[1]["reports"][0]["code"] == 200
