@@ -45,7 +45,7 @@ CONFIRM_AFTER = 5.0  # seconds until GitHub is asked about a run it has sent no 
 QUIET_AGAIN = 61.0  # seconds until a backend that cannot be confirmed can have been quiet for long enough
 AT_ONCE = 20  # of all open pull requests: how many are published now
 APART = 0.1  # seconds between the others
-GATHERED = 10  # times as long as it took to judge a pull request, reports gather before the next time
+GATHERED = 30  # times as long as it took to judge a pull request, reports gather before the next time
 LONGEST_PAUSE = 2.0  # seconds
 SHORTEST = 0.001  # seconds until the next run
 
