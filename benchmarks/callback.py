@@ -2,25 +2,27 @@
 
     python3 dev.py bench callback [--rounds 5] [--seconds 3] [--json]
 
-`ootbot serve` on one core, with its worker, on SQLite; generator and identity provider on the other. Every report is a
-job of its own that begins or completes, in one of 64 runs, each with its dispatch: with an RS256 token, a callback
-token and the echo of the dispatch. The same endpoint without store and worker stands beside it, in interleaved rounds.
-Processor time is that of the server's process, and depends less on what else the machine does.
+`ootbot serve` with its worker, on SQLite: as it starts by default, on all cores, which it shares with the generator;
+and as one process on one core. Every report is a job of its own that begins or completes, in one of 64 runs, each with
+its dispatch: with an RS256 token, a callback token and the echo of the dispatch. The same endpoint without store and
+worker, on one core, stands beside them in interleaved rounds. Processor time is that of all the server's processes,
+and depends less on what else the machine does.
 """  # fmt: skip
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import io
 import json
-import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -30,8 +32,10 @@ import sqlalchemy as sa
 import uvloop
 from aiohttp import web
 
-from benchmarks.support.load import Load, pin, pull_request
-from benchmarks.support.machine import Server, describe, free_port, median, show
+from benchmarks.support import generator
+from benchmarks.support.load import pin, pull_request
+from benchmarks.support.machine import Server, describe, figure, median, ratio, show
+from benchmarks.support.serve import Bot
 from bot.app import make_context
 from bot.core import log_output
 from bot.core.clock import SystemClock
@@ -49,6 +53,9 @@ from bot.web import server
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import read_body
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 UPSTREAM, BACKEND = "org/project", "org/backend"
 SECRET = b"k" * 32
 LISTED = f"L4: {{tpu: {BACKEND}}}\n"
@@ -57,19 +64,25 @@ DISPATCH = {
     "head_sha": "b" * 40, "base_sha": "b" * 40, "labels": ["bug"], "backend": BACKEND, "backend_key": BACKEND,
     "level": 4, "device": "tpu", "state": "sent", "attempts": 1, "token_jti": "jti", "error": None,
 }  # fmt: skip
+DISPATCHED_AT = int(time.time() * 1000)
 ECHO = 4_000  # bytes of the dispatch's payload, as reports return it
-CONNECTIONS = 32
 BATCH = 350
 RUNS = 64  # report at the same time, each about the dispatch of its number
+WARM = 0.5  # seconds of the same load before
+MOST = 8_000  # reports a second that are prepared
+DEFAULT, ALONE, VERIFYING = (
+    "ootbot serve",
+    "ootbot serve, one process, one core",
+    "verified, not stored, one core",
+)
 PREDECESSOR = 507  # reports a second of the relay before us (FastAPI, Redis, one core), measured elsewhere
 
 
 def dispatch(run: int) -> dict:
     """The dispatch that this run's reports answer, recorded by the server and known to the generator."""
-    at = int(time.time() // 86_400) * 86_400_000
     delivery = f"00000000-0000-4000-8000-{run:012}"
     own = {"id": dispatches.identity(delivery, BACKEND), "delivery_id": delivery, "source_guid": delivery}
-    return DISPATCH | own | {"created_at": at, "dispatched_at": at}
+    return DISPATCH | own | {"created_at": DISPATCHED_AT, "dispatched_at": DISPATCHED_AT}
 
 
 async def main() -> None:
@@ -80,65 +93,63 @@ async def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    pin(1)
     issuer = Issuer()
     await issuer.start()
-    taken, batches, errors = {"stored": [], "verify": []}, [], 0
-    costs = {name: [] for name in taken}
+    rates: dict[str, list[float]] = {DEFAULT: [], ALONE: [], VERIFYING: []}
+    costs: dict[str, list[float]] = {name: [] for name in rates}
+    shares, batches, errors = [], [], 0
     for _ in range(options.rounds):
-        for name, rates in taken.items():
-            with tempfile.TemporaryDirectory() as folder, await started(name, folder, issuer) as server:
-                await burst(server.port, issuer, 0.5)
+        for name, taken in rates.items():
+            async with started(name, issuer) as server:
+                core = None if name == DEFAULT else 1
+                await burst(server.port, issuer, WARM, core)
                 before = server.cpu()
-                found = await burst(server.port, issuer, options.seconds)
+                found = await burst(server.port, issuer, options.seconds, core)
                 costs[name].append((server.cpu() - before) / max(found["answers"], 1) * 1e6)
-                rates.append(found["per_second"])
+                taken.append(found["per_second"])
+                shares.append(found["generator_cpu_share"])
                 errors += found["answers"] - found["statuses"].get("200", 0)
-                if name == "stored":
+                if name == DEFAULT:
                     batches.append(await batch(server.port, issuer))
-    stored, verified = median(taken["stored"]), median(taken["verify"])
     result = {
         "name": "callback",
         "machine": describe(),
         "rounds": options.rounds,
-        "ours": {
-            "reports_per_second": stored,
-            "verified_not_stored_per_second": verified,
-            "processor_us_per_report": {name: median(some) for name, some in costs.items()},
-            "spread_per_second": {name: [min(some), max(some)] for name, some in taken.items()},
+        "ours": {f"{name}, reports per second": figure(some) for name, some in rates.items()}
+        | {f"{name}, processor us a report": figure(some) for name, some in costs.items()}
+        | {
             f"batch_of_{BATCH}_ms": median(batches),
             "verify_token_ms": await verifying(issuer),
+            "generator_share_of_a_core": round(max(shares), 2),
             "answers_other_than_200": errors,
         },
         "peers": {"predecessor_per_second": PREDECESSOR},
-        "ratios": {
-            "stored / verified, not stored": round(stored / verified, 2),
-            "stored / predecessor": round(stored / PREDECESSOR, 1),
-        },
+        "ratios": {f"{name} / {VERIFYING}": ratio(rates[name], rates[VERIFYING]) for name in (DEFAULT, ALONE)}
+        | {f"{DEFAULT} / predecessor": ratio(rates[DEFAULT], [PREDECESSOR] * options.rounds)},
     }
     await issuer.stop()
     show(result, as_json=options.json)
 
 
-async def started(name: str, folder: str, issuer: Issuer) -> Server:
-    """A server process; started from a thread, since it asks this one for its keys."""
-    if name == "verify":
-        return await asyncio.to_thread(
-            Server, sys.executable, __file__, "serve", "{port}", folder, issuer.url
-        )
-    settings = settings_for(folder, issuer.url)
-    await fill(settings)
-    port = free_port()
-    own = {
-        "APP_ID": "1", "WEBHOOK_SECRET": "w" * 32, "PRIVATE_KEY": private_key(), "UPSTREAM_REPO": UPSTREAM,
-        "ALLOWLIST": settings.allowlist, "DATA_DIR": folder, "PORT": str(port), "LOG_LEVEL": "error",
-        "GITHUB_API_URL": "http://127.0.0.1:9", "RATE_LIMIT_PER_MIN": str(settings.rate_limit_per_min),
-        "OIDC_ISSUERS": json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}]),
-    }  # fmt: skip
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("OOTBOT_")}
-    environment |= {f"OOTBOT_{key}": value for key, value in own.items()}
-    start = functools.partial(Server, port=port, says="ootbot", core=0, environment=environment)
-    return await asyncio.to_thread(start, sys.executable, "-m", "bot.cli", "serve")
+@contextlib.asynccontextmanager
+async def started(name: str, issuer: Issuer) -> AsyncIterator[Server]:
+    """A server process on a new database; started from a thread, since it asks this one for its keys."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name == VERIFYING:
+            words = (sys.executable, __file__, "serve", "{port}", folder, issuer.url)
+            start = functools.partial(Server, *words, core=0)
+        else:
+            settings = settings_for(folder, issuer.url)
+            await fill(settings)
+            trusted_issuers = json.dumps([{"issuer": issuer.url, "repository_claim": "repository"}])
+            start = functools.partial(
+                Bot, folder, allowlist=LISTED, UPSTREAM_REPO=UPSTREAM, OIDC_ISSUERS=trusted_issuers,
+                RATE_LIMIT_PER_MIN=settings.rate_limit_per_min,
+            )  # fmt: skip
+            if name == ALONE:
+                start = functools.partial(start, processes=1, core=0)
+        with await asyncio.to_thread(start) as server:
+            yield server
 
 
 class Reports:
@@ -155,11 +166,7 @@ class Reports:
         job = f"{self.prefix} {self.made // (2 * RUNS)}"
         self.made += 1
         body = json.dumps(report(run, job, status)).encode()
-        head = (
-            f"POST /api/oot/callback HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer {self.tokens[run]}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        return generator.posted("/api/oot/callback", body, {"Authorization": f"Bearer {self.tokens[run]}"})
 
 
 def mint(issuer: Issuer, run: int) -> str:
@@ -192,9 +199,15 @@ def envelope(run: int) -> dict:
     }
 
 
-async def burst(port: int, issuer: Issuer, seconds: float) -> dict:
-    """Keep the connections busy for so long."""
-    return await Load(Reports(issuer), connections=CONNECTIONS, seconds=seconds).run("127.0.0.1", port)
+async def burst(port: int, issuer: Issuer, seconds: float, core: int | None) -> dict:
+    """Keep the connections busy for so long; raises SystemExit where not enough reports were prepared."""
+    reports = Reports(issuer)
+    prepared = [reports.next() for _ in range(round(MOST * seconds))]
+    running = generator.Running(port, prepared, seconds=seconds, core=core)
+    found = await asyncio.to_thread(running.result)
+    if found["answers"] > len(prepared):
+        raise SystemExit(f"more than {MOST} reports a second: prepare more (MOST), or some are repetitions")
+    return found
 
 
 async def batch(port: int, issuer: Issuer) -> float:
