@@ -175,12 +175,14 @@ class Store:
             async with engine.connect() as conn:
                 yield conn, None
         else:
-            async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
-                if engine is not self._other_readers.get(asyncio.get_running_loop()):
-                    self._watchdogs.add(watchdog)
-                try:
+            watchdog = None
+            try:
+                async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
+                    if engine is not self._other_readers.get(asyncio.get_running_loop()):
+                        self._watchdogs.add(watchdog)
                     yield conn, watchdog
-                finally:
+            finally:  # only now: to be given back a connection may have to ask for a rollback
+                if watchdog is not None:
                     self._watchdogs.discard(watchdog)
 
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import sqlalchemy as sa
 
 from bot.core.clock import SystemClock
 from tests import databases
+from tests.db.opened import opened
 from tests.flows.test_database_gone import mute, postgresql
 from tests.flows.test_roles import started
 from tests.harness import SECRET, UPSTREAM, sign
@@ -143,3 +145,25 @@ async def test_it_stops_while_postgresql_says_nothing(tmp_path, app_key):
                     "GRACE, and a few seconds: not the two minutes of a statement"
                 )
             assert not any("Traceback" in line for line in bot.said), bot.said
+
+
+async def test_a_connection_that_waits_to_be_given_back_is_hung_up_on(tmp_path):
+    with postgresql(tmp_path / "mute") as server:
+        async with opened(server.get_uri(), SystemClock()) as store:
+            begun = asyncio.Event()
+
+            async def hesitate():
+                async with store.read() as tx:
+                    await tx.run(sa.text("SELECT 1"))
+                    begun.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(hesitate())
+            await begun.wait()
+            with mute(server):
+                task.cancel()
+                await asyncio.sleep(0.2)  # it asks to roll back what it has begun
+                assert not task.done()
+                store.hang_up()
+                await asyncio.wait([task], timeout=10)
+                assert task.done()
