@@ -199,7 +199,7 @@ class SharedBudgets:
         row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
         if row is None:
             new = {"app_id": self._app_id, "account": account, **_values(RateBudget())}
-            await tx.run(tx.insert(oot_budget).values(new).on_conflict_do_nothing())
+            await tx.upsert(oot_budget, [new])
             row = await tx.row_as(BudgetRow, LOCKED, self._of(account))
         assert row is not None
         return _budget(row)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from bot.core.clock import JITTER
 from bot.core.errors import GITHUB_UNAVAILABLE
+from bot.db.columns import unindexed
 from bot.db.transaction import TaskRequest, insert_into
 from bot.queue.tables import task
 
@@ -184,13 +185,15 @@ def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
     running = sa.exists().where(
         other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
     )
+    # SQLite would rather look at all that waits, were there thousands that are not due, than at what is due
+    waiting = task.c.state == "waiting"
     due = (
         sa.select(task.c.id)
         .where(
-            task.c.state == "waiting",
+            sa.func.likely(waiting) if sqlite else waiting,
             task.c.background == (sa.true() if background else sa.false()),
             task.c.due_at <= sa.bindparam("now"),
-            task.c.kind.in_(sa.bindparam("kinds", expanding=True)),
+            unindexed(task.c.kind).in_(sa.bindparam("kinds", expanding=True)),
             (task.c.kind + " " + task.c.key).not_in(sa.bindparam("resting", expanding=True)),
             ~running,
         )

@@ -8,6 +8,7 @@ from sqlalchemy.dialects import sqlite
 
 from bot.db.columns import Json
 from bot.db.sqlite_session import Session
+from bot.db.sqlite_statements import Prepared
 
 metadata = sa.MetaData()
 job = sa.Table(
@@ -118,6 +119,22 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
         made = Session(conn).execute(statement, given)
         got = made.rowcount if returned is None else made.all()
         assert (got, conn.execute(everything).all()) == expected
+
+
+@pytest.mark.parametrize(
+    ("constant", "written"),
+    [("waiting", "'waiting'"), ("", "''"), ("it's", "?"), ("x" * 41, "?"), ("É", "?")],
+)
+def test_a_word_that_a_statement_is_put_together_with_is_in_its_text(conn, constant, written):
+    statement = sa.select(J.id).where(J.name == constant, J.green == sa.bindparam("green"))
+    assert f"job.name = {written} AND job.green = ?" in Prepared(statement, conn.dialect, {"green": True}).sql
+
+
+def test_a_parameter_and_what_is_written_are_never_in_the_text(conn):
+    statement = sa.update(job).where(J.name == sa.bindparam("named")).values(steps="waiting", name="done")
+    made = Prepared(statement, conn.dialect, {"named": "waiting"})
+    assert "SET name=?, steps=? WHERE job.name = ?" in made.sql
+    assert made.bound({"named": "waiting"}) == ["done", '"waiting"', "waiting"]
 
 
 def test_a_row_whose_key_is_a_name_is_inserted_each_time(conn):
