@@ -108,7 +108,7 @@ async def main() -> None:
                 costs[name].append((server.cpu() - before) / max(found["answers"], 1) * 1e6)
                 taken.append(found["per_second"])
                 shares.append(found["generator_cpu_share"])
-                errors += found["answers"] - found["statuses"].get("200", 0)
+                errors += found["answers"] - found["statuses"].get("200", 0) + found["errors"]
                 if name == DEFAULT:
                     batches.append(await batch(server.port, issuer))
     result = {

@@ -289,13 +289,14 @@ class Worker:
 
     async def _claim(self, tx: Transaction, free: int) -> list[Task]:
         """Claim what is due; the background gets what the others leave, and never more than its share."""
-        claimed = await tasks.claim(
-            tx, owner=self._owner, limit=free, kinds=self._kinds, resting=[*self._resting]
-        )
+        owner, resting = self._owner, [*self._resting]
+        claimed = await tasks.claim(tx, owner=owner, limit=free, kinds=self._kinds, resting=resting)
         taken = sum(one.kind in self._background for one in self._running.values())
         if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
             kinds = self._background & self._kinds.keys()
-            claimed += await tasks.claim(tx, owner=self._owner, limit=left, kinds=kinds, background=True)
+            claimed += await tasks.claim(
+                tx, owner=owner, limit=left, kinds=kinds, background=True, resting=resting
+            )
         return claimed
 
     def _rest(self, task: Task, seconds: float) -> None:
@@ -322,6 +323,10 @@ class Worker:
             ) as span,
         ):
             outcome = await self._attempt(task)
+            if isinstance(outcome, RetryLater) and not isinstance(outcome, NotYet):
+                # what requests cannot change, however many come
+                soonest = tasks.BACKOFF[0]
+                self._rest(task, soonest if outcome.after is None else min(outcome.after, soonest))
             if span and outcome is not None:
                 span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
@@ -335,9 +340,6 @@ class Worker:
                 self._rest(task, rest)
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
-            if not isinstance(error, NotYet):  # requests change nothing, and many may come
-                soonest = tasks.BACKOFF[0]
-                self._rest(task, soonest if error.after is None else min(error.after, soonest))
             return error
         except (GiveUp, GitHubRefused) as error:
             log.warning("task given up", reason=str(error))

@@ -38,8 +38,8 @@ class Prepared:
     """The SQL of a statement for parameters of one shape, and what is done with their values and with its rows."""
 
     def __init__(self, statement: Any, dialect: sa.Dialect, given: Mapping[str, Any]) -> None:
-        written = _spelled_out(statement, dialect, given)
-        compiled = written.compile(dialect=dialect, column_keys=_column_keys(statement, given))
+        keys = _column_keys(statement, given)
+        compiled = _spelled_out(statement, dialect, given).compile(dialect=dialect, column_keys=keys)
         if not isinstance(compiled, SQLCompiler) or _needs_more(compiled):
             raise Unprepared
         try:
@@ -77,7 +77,8 @@ class Prepared:
                 if bound.required or bound.callable:
                     raise Unprepared
                 self._constants[place] = processor(bound.value) if processor else bound.value
-        columns = compiled._result_columns  # noqa: SLF001 - public only for a statement that was run
+        # of the caller's own statement: rows are read by its columns; public only for one that was run
+        columns = statement.compile(dialect=dialect, column_keys=keys)._result_columns  # noqa: SLF001
         self.names = tuple(one.keyname for one in columns)  # empty: it returns no rows
         self.described = SimpleResultMetaData(self.names, extra=[tuple(one.objects) for one in columns])
         kinds = [one.type.dialect_impl(dialect).result_processor(dialect, None) for one in columns]
@@ -110,8 +111,8 @@ class Prepared:
 def _spelled_out(statement: Any, dialect: sa.Dialect, given: Mapping[str, Any]) -> Any:
     """Return a statement that has the words it compares with in its text, where they are not parameters of ours.
 
-    Only a state that SQLite reads in the text tells it that a partial index serves. For one that is a parameter it
-    compiles the statement once more each time, which takes longer than most of them.
+    SQLite can use a partial index for a state that is a parameter only by compiling the statement again for each value,
+    which takes longer than running most of them.
     """
 
     def written(element: Any, **_: Any) -> Any:

@@ -181,7 +181,7 @@ class Store:
                     if engine is not self._other_readers.get(asyncio.get_running_loop()):
                         self._watchdogs.add(watchdog)
                     yield conn, watchdog
-            finally:  # only now: to be given back a connection may have to ask for a rollback
+            finally:  # only now: giving a connection back may take a rollback
                 if watchdog is not None:
                     self._watchdogs.discard(watchdog)
 

@@ -185,7 +185,7 @@ def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
     running = sa.exists().where(
         other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
     )
-    # SQLite would rather look at all that waits, were there thousands that are not due, than at what is due
+    # without the hint SQLite looks at everything that waits, even thousands of tasks that are not due
     waiting = task.c.state == "waiting"
     due = (
         sa.select(task.c.id)

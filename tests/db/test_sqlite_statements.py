@@ -125,7 +125,7 @@ def test_what_is_written_is_the_same_as_by_sqlalchemy(conn, name):
     ("constant", "written"),
     [("waiting", "'waiting'"), ("", "''"), ("it's", "?"), ("x" * 41, "?"), ("É", "?")],
 )
-def test_a_word_that_a_statement_is_put_together_with_is_in_its_text(conn, constant, written):
+def test_a_constant_word_is_in_the_text(conn, constant, written):
     statement = sa.select(J.id).where(J.name == constant, J.green == sa.bindparam("green"))
     assert f"job.name = {written} AND job.green = ?" in Prepared(statement, conn.dialect, {"green": True}).sql
 
@@ -135,6 +135,14 @@ def test_a_parameter_and_what_is_written_are_never_in_the_text(conn):
     made = Prepared(statement, conn.dialect, {"named": "waiting"})
     assert "SET name=?, steps=? WHERE job.name = ?" in made.sql
     assert made.bound({"named": "waiting"}) == ["done", '"waiting"', "waiting"]
+
+
+def test_values_are_found_by_the_columns_of_the_statement(conn):
+    named, inner = sa.func.lower(J.name).label("called"), sa.select(J.id, J.seen).subquery()
+    statement = sa.select(named, inner.c.seen).where(inner.c.id == J.id, J.name == "build")
+    for _ in range(3):
+        (row,) = Session(conn).execute(statement)
+        assert (row._mapping[named], row._mapping[inner.c.seen]) == ("build", 0)
 
 
 def test_a_row_whose_key_is_a_name_is_inserted_each_time(conn):

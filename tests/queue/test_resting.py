@@ -25,6 +25,8 @@ async def resting(context, task):
     runs.append((task.key, asyncio.get_running_loop().time()))
     if task.key == "fails":
         raise RetryLater("GitHub is away")
+    if task.key == "breaks":
+        raise ZeroDivisionError
     if task.key == "waits":
         raise NotYet("the run has not ended", after=60)
     return 1.5
@@ -59,7 +61,7 @@ async def working(resting_tasks, settings, github, issuer, clock):
             await running
 
 
-@pytest.mark.parametrize(("key", "rest"), [("a", 1.5), ("fails", 1.0)])
+@pytest.mark.parametrize(("key", "rest"), [("a", 1.5), ("fails", 1.0), ("breaks", 1.0)])
 async def test_requests_gather_while_a_task_rests(working, key, rest):
     bot, module = working
     await asked(bot, key)

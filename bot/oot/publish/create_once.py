@@ -136,7 +136,7 @@ def _change(table: sa.Table) -> sa.Update:
 
 @functools.cache
 def _take(table: sa.Table) -> Any:
-    """Return the statement that records an intent in a row, given by `_named`, on which nobody has one `now`."""
+    """Return the statement that records an intent in a row that nobody holds at `now`; `_named` gives its key."""
     free = table.c.writing_until <= sa.bindparam("now")
     taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
     return taken.returning(table.c.lost_until)

@@ -98,8 +98,10 @@ class RateQuota:
             self.named.add(job.names)
 
     def bounds_tests(self, job: Job, now: int) -> bool:
-        """Whether the failed tests of a job's dispatch are few for certain: all that its caller has sent since are."""
-        if job.dispatched_at is None or job.dispatched_at < now - (HOUR - MINUTE) * 1000:
+        """Whether the failed tests of a job's dispatch certainly fit: everything its caller sent since then does."""
+        # what is later than now was noted by a clock that was ahead
+        oldest, latest = now - (HOUR - MINUTE) * 1000, now + JITTER
+        if job.dispatched_at is None or not oldest <= job.dispatched_at <= latest:
             return False
         return job.caller in self.bytes_of and self.bytes_of[job.caller] * WIDENED <= MOST_TESTS
 
