@@ -324,7 +324,7 @@ class Worker:
         ):
             outcome = await self._attempt(task)
             if isinstance(outcome, RetryLater) and not isinstance(outcome, NotYet):
-                # what requests cannot change, however many come
+                # another request would not make it succeed, and many may come
                 soonest = tasks.BACKOFF[0]
                 self._rest(task, soonest if outcome.after is None else min(outcome.after, soonest))
             if span and outcome is not None:

@@ -97,8 +97,8 @@ class RateQuota:
         if job.names:
             self.named.add(job.names)
 
-    def bounds_tests(self, job: Job, now: int) -> bool:
-        """Whether the failed tests of a job's dispatch certainly fit: everything its caller sent since then does."""
+    def tests_certainly_fit(self, job: Job, now: int) -> bool:
+        """Whether what a job's dispatch holds need not be added up: all its caller has sent since then fits."""
         # what is later than now was noted by a clock that was ahead
         oldest, latest = now - (HOUR - MINUTE) * 1000, now + JITTER
         if job.dispatched_at is None or not oldest <= job.dispatched_at <= latest:
@@ -161,7 +161,9 @@ class SizeQuota:
         Of jobs with a `known` key there will not be more.
         """
         new = [job for job in reported if job.key not in known]
-        failing = [job for job in reported if job.report.failed_tests and not rates.bounds_tests(job, tx.now)]
+        failing = [
+            job for job in reported if job.report.failed_tests and not rates.tests_certainly_fit(job, tx.now)
+        ]
         sizes = cls()
         sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))
         sizes.tests.update(await jobs.lengths_of_tests(tx, _dispatches(failing)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.oot.reports import lifecycle
 from bot.oot.reports.report import parse_report
-from bot.oot.results.jobs import BLANK
+from bot.oot.results.jobs import BLANK, CHANGING
 
 SENT = 1_000_000
 
@@ -146,3 +146,8 @@ def test_of_contradicting_ends_the_first_stands_and_the_others_are_refused(order
         life.tell(report(conclusion=conclusion))
     assert life.row["conclusion"] == order[0]
     assert len(life.refused) == 2
+
+
+def test_whatever_a_later_report_changes_is_written():
+    first = {"started_at", "received_at"}  # are of the first report alone
+    assert lifecycle.JobChange.__annotations__.keys() - first <= set(CHANGING)
