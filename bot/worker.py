@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 TaskFunction = Callable[["Context", Task], Awaitable[float | None]]
 
 BATCH = 100  # deliveries applied in one transaction
-LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread
 SLOTS = 20  # tasks running at once
 BACKGROUND_SLOTS = (
     4  # of them for tasks of the background, which take minutes: the others are for what people wait for
@@ -173,9 +171,10 @@ class Worker:
         async with self._context.intake.arrived_next(BATCH) as rows:
             if not rows:
                 return 0
+            stored = await inbox.all_as_stored(rows)
             try:
                 async with self._store.transaction() as tx:
-                    taken = await arrivals.store(tx, rows, self._events)
+                    taken = await arrivals.store(tx, rows, stored, self._events)
                     for one in taken:
                         if one.event in self._events:
                             await self._handle(tx, one)
@@ -184,7 +183,7 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - one bad delivery: the inbox tries each alone
                 log.debug("batch failed", error=repr(error), deliveries=len(rows))
                 async with self._store.transaction() as tx:
-                    await arrivals.store_to_claim(tx, rows)
+                    await arrivals.store_to_claim(tx, stored)
                 return 0
         metrics.count_applied(taken, events=self._events, now=self._clock.now())
         return len(rows)
@@ -245,8 +244,7 @@ class Worker:
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
     async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
-        read = partial(read_payload, self._context.settings, one.body)
-        data = await asyncio.to_thread(read) if len(one.body) > LARGE else read()
+        data = await asyncio.to_thread(self._payload, one) if one.is_large else self._payload(one)
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
         bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
@@ -258,6 +256,9 @@ class Worker:
             raise Unreadable("the body is nested too deeply") from error
         finally:
             structlog.contextvars.reset_contextvars(**bound)
+
+    def _payload(self, one: ReceivedDelivery) -> dict[str, Any]:
+        return read_payload(self._context.settings, one.body)
 
     async def _failed(self, one: StoredDelivery, error: Exception) -> None:
         hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS

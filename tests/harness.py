@@ -27,6 +27,7 @@ from bot.db.columns import metadata
 from bot.demo.github import SimulatedGitHub
 from bot.demo.issuer import Issuer
 from bot.features import FEATURES
+from bot.ingest import inbox
 from bot.ingest.tables import delivery
 from bot.queue.tables import task
 from tests import secret_markers
@@ -119,6 +120,12 @@ class Bot:
         await self.context.intake.move_arrived()
         async with self.store.read() as tx:
             return await tx.rows(sa.select(metadata.tables[table]))
+
+    async def body(self, guid: str) -> bytes:
+        """The body of a delivery as it was received."""
+        await self.context.intake.move_arrived()
+        async with self.store.read() as tx:
+            return (await inbox.find(tx, guid))["body"]
 
     async def send(self, event, payload, *, guid=None, secret=SECRET, headers=None, body=None):
         """Deliver a webhook as GitHub does; returns status and JSON."""

@@ -1,18 +1,17 @@
-"""Handled deliveries and old rows: compressing, reading for a replay, deleting.
+"""Handled deliveries and old rows: reading for a replay, deleting.
 
 Rows to be changed are looked up in a snapshot that blocks nobody, then changed in short transactions.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ingest.inbox import StoredDelivery, decompress
+from bot.ingest.inbox import StoredDelivery
 from bot.ingest.tables import delivery, records
 from bot.ingest.watched import is_known
 from bot.queue.tables import task
@@ -37,7 +36,7 @@ class ArchivedDelivery(StoredDelivery):
 
 
 class ArchivedRow(TypedDict):
-    """A delivery as stored, its body perhaps compressed."""
+    """A delivery as stored."""
 
     id: int
     guid: str
@@ -47,14 +46,6 @@ class ArchivedRow(TypedDict):
     codec: str | None
     body: bytes
     state: str
-
-
-class CompressedBody(TypedDict):
-    """A body to be stored in place of the delivery's own."""
-
-    delivery_id: int
-    at: int  # when it was received
-    packed: bytes
 
 
 class _CountRow(TypedDict):
@@ -87,7 +78,8 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
             event=row["event"],
             received_at=row["received_at"],
             attempts=row["attempts"],
-            body=decompress(row["body"], row["codec"]),
+            stored=row["body"],
+            codec=row["codec"],
             state=row["state"],
         )
         for row in rows
@@ -110,23 +102,6 @@ def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
     if chosen.repo is not None:
         conditions.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
     return conditions
-
-
-async def settled_until(tx: Transaction, before: int) -> int:
-    """Return the time before which every delivery is settled, at most `before`; epoch milliseconds."""
-    waiting = await oldest_unhandled(tx)
-    return before if waiting is None else min(before, waiting)
-
-
-async def uncompressed(tx: Transaction, *, since: int, before: int, limit: int) -> list[ArchivedRow]:
-    """Return the settled deliveries of a period that are not compressed yet, oldest first."""
-    matching = sa.and_(
-        delivery.c.received_at >= since,
-        delivery.c.received_at < before,
-        delivery.c.codec.is_(None),
-        delivery.c.state.in_(SETTLED),
-    )
-    return await _bounded(tx, matching, order=(delivery.c.received_at, delivery.c.id), limit=limit)
 
 
 async def _bounded(
@@ -155,24 +130,6 @@ async def oldest_unhandled(tx: Transaction) -> int | None:
     )
     at: int | None = (await tx.run(query)).scalar()
     return at
-
-
-def compress(rows: Sequence[ArchivedRow]) -> list[CompressedBody]:
-    """Return ids and compressed bodies; takes processor time: not for the event loop."""
-    return [
-        {"delivery_id": row["id"], "at": row["received_at"], "packed": zlib.compress(row["body"])}
-        for row in rows
-    ]
-
-
-async def store_compressed(tx: Transaction, packed: Sequence[CompressedBody]) -> None:
-    """Replace bodies by their compressed form, unless our own delivery has replaced another App's copy meanwhile."""
-    change = sa.update(delivery).where(
-        delivery.c.id == sa.bindparam("delivery_id"),
-        delivery.c.received_at == sa.bindparam("at"),
-        delivery.c.codec.is_(None),
-    )
-    await tx.run(change.values(codec="zlib", body=sa.bindparam("packed")), list(packed))
 
 
 async def old_deliveries(

@@ -31,35 +31,40 @@ INSERT_SETTLED = (
 )
 
 
-async def store(tx: Transaction, rows: Sequence[Values], events: Collection[str]) -> list[ReceivedDelivery]:
+async def store(
+    tx: Transaction, rows: Sequence[Values], stored: Sequence[Values], events: Collection[str]
+) -> list[ReceivedDelivery]:
     """Store deliveries as handled, those of other events as ignored; returns both, for the caller to handle.
 
+    `stored` are their rows with compressed bodies.
     Those that are in the inbox already stay as they are. Ours in place of a copy for another App is left to `claim`.
     """
     guids = msgspec.json.encode([row[GUID] for row in rows]).decode()
     known = set((await tx.run(KNOWN, {"guids": guids})).scalars())
     settled, again, taken = [], [], []
-    for row in rows:
+    for row, compressed in zip(rows, stored, strict=True):
         if row[GUID] in known:
-            again.append(row)
+            again.append(compressed)
             continue
         known.add(row[GUID])
         ours = is_ours(row)
         state = row[STATE] if not ours else "handled" if row[EVENT] in events else "ignored"
-        settled.append((*row[:STATE], state, *row[STATE + 1 :], int(ours)))
+        settled.append((*compressed[:STATE], state, *compressed[STATE + 1 :], int(ours)))
         if ours:
-            received = row[GUID], row[EVENT], row[RECEIVED_AT], row[BODY]
-            taken.append(ReceivedDelivery(*received))
+            received = ReceivedDelivery(
+                guid=row[GUID], event=row[EVENT], received_at=row[RECEIVED_AT], stored=row[BODY]
+            )
+            taken.append(received)
     if settled:
         await tx.conn.exec_driver_sql(INSERT_SETTLED, settled)
     await _replace(tx, again)
     return taken
 
 
-async def store_to_claim(tx: Transaction, rows: Sequence[Values]) -> None:
+async def store_to_claim(tx: Transaction, stored: Sequence[Values]) -> None:
     """Store deliveries as `stored`: at least one of them could not be handled, so each is tried alone."""
-    await tx.conn.exec_driver_sql(INSERT, list(rows))
-    await _replace(tx, rows)
+    await tx.conn.exec_driver_sql(INSERT, list(stored))
+    await _replace(tx, stored)
 
 
 async def _replace(tx: Transaction, rows: Sequence[Values]) -> None:

@@ -6,14 +6,16 @@ in between it is still `stored`, and claimed again.
 
 from __future__ import annotations
 
+import asyncio
 import functools
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.ingest import compression
+from bot.ingest.compression import LARGE
 from bot.ingest.rows import DeliveryRow
 from bot.ingest.tables import delivery
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-LARGE = 256 * 1024  # bytes: a larger body is read by a query of its own
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, plus the one that exceeds it
 
 
@@ -42,14 +43,25 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     foreign: bool = False  # meant for another App
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReceivedDelivery:
     """A delivery to be handled."""
 
     guid: str
     event: str
     received_at: int  # epoch milliseconds
-    body: bytes
+    stored: bytes  # the body, compressed or not
+    codec: str | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was received: not before it is needed, since many that are small here may be large."""
+        return compression.decompress(self.stored, self.codec)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its body takes long to read."""
+        return compression.is_large(self.stored, self.codec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +82,7 @@ class _ClaimedRow(TypedDict):
     body: bytes | None  # None: large, not read yet
 
 
-COLUMNS = {  # of a new delivery, with PostgreSQL's names of their types; the body comes last
+ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of their types; the body comes last
     "guid": "text",
     "event": "text",
     "action": "text",
@@ -85,6 +97,7 @@ COLUMNS = {  # of a new delivery, with PostgreSQL's names of their types; the bo
     "headers": "text",
     "body": "bytea",
 }
+COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
 SETTLE = (
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -93,7 +106,7 @@ SETTLE = (
 
 
 def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
-    """Return a delivery's row in the order of COLUMNS; `now` is epoch milliseconds."""
+    """Return a delivery's row in the order of ARRIVED; `now` is epoch milliseconds."""
     return (
         incoming.guid,
         incoming.event,
@@ -111,14 +124,26 @@ def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
     )
 
 
+def as_stored(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row in the order of COLUMNS for one in the order of ARRIVED."""
+    return (*row[:-1], compression.compress(row[-1]), compression.CODEC)
+
+
+async def all_as_stored(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return such rows; large bodies are compressed in a thread."""
+    return [
+        await asyncio.to_thread(as_stored, row) if len(row[-1]) > LARGE else as_stored(row) for row in rows
+    ]
+
+
 async def put(tx: Transaction, incoming: Incoming) -> bool:
     """Store a delivery of ours within a transaction; returns False when its GUID is stored already."""
-    row: dict[str, Any] = dict(zip(COLUMNS, values(incoming, tx.now), strict=True))
+    row: dict[str, Any] = dict(zip(COLUMNS, as_stored(values(incoming, tx.now)), strict=True))
     tx.wakes_workers = True
     done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
     if not done.rowcount:  # unless only another App's copy is
         copied = (delivery.c.guid == incoming.guid, delivery.c.state == "foreign")
-        row |= {"attempts": 0, "error": None, "codec": None}
+        row |= {"attempts": 0, "error": None}
         done = await tx.run(sa.update(delivery).where(*copied).values(row))
     return bool(done.rowcount)
 
@@ -138,7 +163,8 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
             event=row["event"],
             received_at=row["received_at"],
             attempts=row["attempts"],
-            body=decompress(body, row["codec"]),
+            stored=body,
+            codec=row["codec"],
         )
         for row in rows
         if (body := row["body"]) is not None
@@ -199,13 +225,8 @@ async def find(tx: Transaction, guid: str) -> DeliveryRow | None:
     """Return a stored delivery by GitHub's GUID, its body as received."""
     row = await tx.row_as(DeliveryRow, FIND, {"of_guid": guid})
     if row is not None:
-        row["body"], row["codec"] = decompress(row["body"], row["codec"]), None
+        row["body"], row["codec"] = compression.decompress(row["body"], row["codec"]), None
     return row
-
-
-def decompress(body: bytes, codec: str | None) -> bytes:
-    """Return a stored body as it was received."""
-    return zlib.decompress(body) if codec == "zlib" else body
 
 
 async def stored(tx: Transaction, guids: Sequence[str]) -> set[str]:

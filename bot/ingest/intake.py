@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bot.core.errors import StoreUnavailable
 from bot.db import notify
 from bot.db.group_commit import GroupCommit
-from bot.ingest.inbox import COLUMNS, Incoming, values
+from bot.ingest.inbox import ARRIVED, COLUMNS, Incoming, all_as_stored, values
 from bot.ingest.spool import SpoolWriter
 from bot.ingest.spooling import GUID, Mover, Recent, is_ours
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from bot.db.store import Store
 
-Values = tuple[Any, ...]  # of COLUMNS
+Values = tuple[Any, ...]  # of ARRIVED
 MAX_ROWS = 500  # of one batch
 MAX_BYTES = 32 * 1024 * 1024  # of one batch's bodies
 ANSWER_WITHIN = 7.0  # seconds without an answer from PostgreSQL until a batch has failed
 
-RECEIVED_AT = list(COLUMNS).index("received_at")
+RECEIVED_AT = list(ARRIVED).index("received_at")
 ARRAYS = f"unnest({', '.join(f'${n}::{kind}[]' for n, kind in enumerate(COLUMNS.values(), 1))})"
 WRITTEN = (  # wakes the workers of other processes in the same statement
     f"SELECT array_agg(guid), pg_notify('{notify.CHANNEL}', ${len(COLUMNS) + 1}) FROM written HAVING count(*) > 0"  # noqa: S608 - our names
@@ -40,7 +40,7 @@ POSTGRES_INSERT = (
 )
 POSTGRES_REPLACE = (  # not ON CONFLICT DO UPDATE, which would wait for a worker that handles a delivery sent again
     f"WITH written AS (UPDATE delivery SET {', '.join(f'{name} = own.{name}' for name in COLUMNS)}, "  # noqa: S608 - our names
-    f"attempts = 0, error = NULL, codec = NULL FROM {ARRAYS} AS own ({', '.join(COLUMNS)}) "
+    f"attempts = 0, error = NULL FROM {ARRAYS} AS own ({', '.join(COLUMNS)}) "
     f"WHERE delivery.guid = own.guid AND delivery.state = 'foreign' RETURNING delivery.guid) {WRITTEN}"
 )
 
@@ -125,7 +125,8 @@ class Intake:
             self._recent.remember(fresh)
         return new
 
-    async def _postgres(self, rows: Sequence[Values]) -> list[bool]:
+    async def _postgres(self, arrived: Sequence[Values]) -> list[bool]:
+        rows = await all_as_stored(arrived)
         async with self._store.connection(answer_within=ANSWER_WITHIN) as (connection, _):
             new = await self._written(connection, POSTGRES_INSERT, rows)
             known = [row for row, is_new in zip(rows, new, strict=True) if not is_new and is_ours(row)]

@@ -1,8 +1,7 @@
-"""Task prune: compresses handled deliveries after an hour and deletes what is past its retention, in batches."""
+"""Task prune: deletes what is past its retention, in batches."""
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("bot.ingest.prune")
 
 T = TypeVar("T")
-HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
+DAY = 86_400_000  # milliseconds
 MEGABYTE = 1024 * 1024
 BATCH = 200  # rows changed in one transaction
 PAUSE = 0.02  # seconds between two batches: lets other writers in
@@ -32,8 +31,7 @@ TASKS_KEPT = 7 * DAY  # once they are done
 
 
 async def run(context: Context, _task: Task) -> None:
-    """Compress and delete whatever is due."""
-    await _compress(context)
+    """Delete whatever is due."""
     deleted = {
         "deliveries": await _deliveries(context),
         "deliveries_of_others": await _of_others(context),
@@ -50,27 +48,6 @@ async def run(context: Context, _task: Task) -> None:
             await sweeps.finish(tx, 0, "records", reached=tx.now, found=deleted["records"])
     if any(deleted.values()):
         log.info("pruned", **deleted)
-
-
-async def _compress(context: Context) -> None:
-    """Compress what was received over an hour ago, from where the last run stopped."""
-    before = context.clock.now() - HOUR
-    async with context.store.transaction() as tx:
-        reached = (await sweeps.begin(tx, 0, "archive"))["reached"] or 0
-    while True:
-        async with context.store.read() as tx:
-            until = await archive.settled_until(tx, before)
-            rows = await archive.uncompressed(tx, since=reached, before=until, limit=BATCH)
-        if not rows:
-            break
-        packed = await asyncio.to_thread(archive.compress, rows)
-        reached = rows[-1]["received_at"]
-        async with context.store.transaction() as tx:
-            await archive.store_compressed(tx, packed)
-            await sweeps.finish(tx, 0, "archive", reached=reached)
-        await context.clock.sleep(PAUSE)
-    async with context.store.transaction() as tx:  # this period need not be read again
-        await sweeps.finish(tx, 0, "archive", reached=max(reached, until))
 
 
 async def _deliveries(context: Context) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bot.db.store import Store
 
-Values = tuple[Any, ...]  # of inbox.COLUMNS
+Values = tuple[Any, ...]  # of inbox.ARRIVED
 
 SUFFIX = ".spool"  # of the file, after the database's name
 MOVING = ".moving"  # added to that while the file is being moved

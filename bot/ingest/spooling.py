@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bot.core.errors import StoreUnavailable
 from bot.db import db_errors
-from bot.ingest.inbox import COLUMNS
+from bot.ingest.inbox import COLUMNS, as_stored
 from bot.ingest.spool_reader import SpoolReader
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ INSERT = (
 )
 REPLACE = (
     f"UPDATE delivery SET {', '.join(f'{name} = ?{n}' for n, name in enumerate(COLUMNS, 1))}, "  # noqa: S608 - our names
-    f"attempts = 0, error = NULL, codec = NULL WHERE guid = ?{GUID + 1} AND state = 'foreign'"
+    f"attempts = 0, error = NULL WHERE guid = ?{GUID + 1} AND state = 'foreign'"
 )
 
 
@@ -149,8 +149,9 @@ class Mover:
             self._database = None
 
 
-def insert(database: sqlite3.Connection, rows: Sequence[Values]) -> None:
+def insert(database: sqlite3.Connection, arrived: Sequence[Values]) -> None:
     """Write deliveries that are not in the inbox, and ours in place of a copy for another App."""
+    rows = [as_stored(row) for row in arrived]
     if database.executemany(INSERT, rows).rowcount < len(rows):
         database.executemany(REPLACE, [row for row in rows if is_ours(row)])
 

@@ -38,7 +38,7 @@ delivery = sa.Table(
     must("due_at", Big),
     column("error", sa.Text),
     column("headers", sa.Text),  # JSON of those worth storing; never a signature
-    column("codec", sa.Text),  # zlib; null: the body is as received
+    column("codec", sa.Text),  # zstd, zlib; null: the body is as received
     must("body", sa.LargeBinary),
 )
 partial_index("ix_delivery_pending", delivery.c.due_at, where=delivery.c.state == "stored")
@@ -67,7 +67,7 @@ sweep = sa.Table(
     "sweep",
     metadata,
     must("app_id", Big),  # 0 where no App is concerned
-    must("name", sa.Text),  # what is swept: redeliver, reconcile, archive, ...
+    must("name", sa.Text),  # what is swept: redeliver, reconcile, records, ...
     must("created_at", Big),
     column("tried_at", Big),  # when the first try since the last complete one began
     column("reached", Big),  # everything before has been read

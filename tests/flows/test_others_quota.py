@@ -35,7 +35,7 @@ async def test_strangers_deliveries_take_no_more_than_their_share_of_the_disk(
         rows = sorted(await bot.rows("delivery"), key=lambda row: row["id"])
         left = [row["guid"] for row in rows if "-" in row["guid"]]
         of_strangers = [guid for guid in left if guid.startswith("some-body")]
-        assert 2 <= len(of_strangers) <= 7  # they are compressed after an hour
+        assert 2 <= len(of_strangers) <= 7
         assert of_strangers[-1] == "some-body-7"
         held = sum(len(row["body"]) for row in rows if row["guid"] in of_strangers)
         assert held <= 2 * MEGABYTE

@@ -13,6 +13,7 @@ from bot.ingest.tables import delivery, records
 from tests.command import ootbot
 from tests.harness import UPSTREAM
 from tests.ingest.histories import HISTORIES, REPOSITORY
+from tests.older_bodies import OLDER, as_stored_before
 from tests.serving import SQLITE
 
 USER = {"login": "octocat", "id": 7}
@@ -90,12 +91,11 @@ async def test_a_replay_deletes_no_row_whose_delivery_is_gone(bot, history):
 
 
 @pytest.mark.logic
-async def test_compressed_deliveries_are_replayed_too(bot, history):
+@pytest.mark.parametrize("codec", OLDER)
+async def test_deliveries_that_were_stored_in_another_form_are_replayed_too(bot, history, codec):
     before = await everything(bot, records)
-    bot.clock.advance(2 * 3600)
-    await bot.settle()
-    rows = await bot.rows("delivery")
-    assert {row["codec"] for row in rows} == {"zlib"}
+    assert {row["codec"] for row in await bot.rows("delivery")} == {"zstd"}
+    await as_stored_before(bot, codec)
     await emptied(bot)
     assert (await ootbot(bot, "replay", "--all"))[0] == 0
     assert await everything(bot, records) == before

@@ -186,11 +186,11 @@ async def test_tasks_that_are_done_are_forgotten_after_a_week_and_dead_ones_are_
 
 
 @pytest.mark.logic
-async def test_many_deliveries_are_compressed_and_deleted_batch_by_batch(bot):
+async def test_many_deliveries_are_deleted_batch_by_batch(bot):
     stars = (Incoming(guid=f"star {number}", event="star", body=b"{}") for number in range(450))
     await asyncio.gather(*map(bot.context.intake.put, stars))
     await bot.settle()
     await later(bot, days=1)
-    assert {row["codec"] for row in await bot.rows("delivery")} == {"zlib"}
+    assert len(await guids(bot)) >= 450
     await later(bot, days=90)
     assert await guids(bot) == {}

@@ -8,7 +8,6 @@ then 16 bytes: `ootlog1`, a line feed, and where the index begins, in 8 bytes, b
 from __future__ import annotations
 
 import struct
-import sys
 from bisect import bisect_right
 from operator import itemgetter
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -18,11 +17,7 @@ import msgspec
 from bot.ci.logs.blocks import BLOCK, LINE_MOST
 from bot.ci.logs.cleaning import time_of
 from bot.core.errors import OotbotError
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from bot.core.zstd import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,6 @@ the order in which run reports began, and others by name, so that it does not ma
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -31,11 +30,7 @@ from bot.ci.test_results.parsed import (
 from bot.ci.test_results.properties import MOST_OF_REPORT, kept
 from bot.ci.test_results.repeats import is_repeats
 from bot.ci.test_results.run_report import Head
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from bot.core.zstd import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
