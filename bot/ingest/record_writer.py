@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
 
 KEYS_PER_QUERY = 200  # SQLite limits expression depth and bound parameters
+# tables of which most deliveries bring a row as it is there
+SHARED = frozenset({"repository", "installation"})
 Key = tuple[Any, ...]
 RECORDS: Slot[list[Record]] = Slot("records", list)
 
@@ -43,14 +45,15 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
     """Merge records into one table; rows inserted by another process meanwhile are read and merged again."""
     table = tables[name]
     keys = list(table.primary_key.columns)
+    if name in SHARED and not (tx.sqlite or tx.replaying):
+        pending = await _changing(tx, table, pending)
     while pending:
         present = await _present(tx, table, sorted(pending))
         inserts: list[Values] = []
         updates, same, retry = [], [], {}
         for key, versions in pending.items():
-            row = merged = present.get(key)
-            for version in versions:
-                merged = merge(merged, version) or merged
+            row = present.get(key)
+            merged = _merged(row, versions)
             if row is None:
                 assert merged  # the first version of several is a whole row
                 inserts.append(merged)
@@ -74,12 +77,39 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
         pending = retry
 
 
+async def _changing(
+    tx: Transaction, table: sa.Table, pending: dict[Key, list[Record]]
+) -> dict[Key, list[Record]]:
+    """Return the records that change a row, or make one.
+
+    Only those rows are to be locked: workers would wait for each other at the others, which all deliveries of a
+    repository share. What does not change a row does not change a later version of it either.
+    """
+    present = await _present(tx, table, sorted(pending), locked=False)
+    return {
+        key: versions
+        for key, versions in pending.items()
+        if (row := present.get(key)) is None or _merged(row, versions) is not row
+    }
+
+
+def _merged(row: Values | None, versions: Sequence[Record]) -> Values | None:
+    """Return a row as these versions make it: the same object where none of them changes it."""
+    for version in versions:
+        row = merge(row, version) or row
+    return row
+
+
 def _key(columns: Sequence[sa.Column[Any]], row: Values) -> Key:
     return tuple(row[column.name] for column in columns)
 
 
-async def _present(tx: Transaction, table: sa.Table, keys: Sequence[Key]) -> dict[Key, Values]:
-    columns, query = list(table.primary_key.columns), _select(table, sqlite=tx.sqlite)
+async def _present(
+    tx: Transaction, table: sa.Table, keys: Sequence[Key], *, locked: bool = True
+) -> dict[Key, Values]:
+    """Return the rows that are there; `locked` does nothing on SQLite, which has one writer."""
+    columns = list(table.primary_key.columns)
+    query = _select(table, sqlite=tx.sqlite, locked=locked and not tx.sqlite)
     found = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         wanted = tx.keys(keys[start : start + KEYS_PER_QUERY])
@@ -89,11 +119,11 @@ async def _present(tx: Transaction, table: sa.Table, keys: Sequence[Key]) -> dic
 
 
 @functools.cache
-def _select(table: sa.Table, *, sqlite: bool) -> sa.Select[*tuple[Any, ...]]:
-    """Return the query for rows by their keys, locked; putting one together takes longer than running it."""
+def _select(table: sa.Table, *, sqlite: bool, locked: bool) -> sa.Select[*tuple[Any, ...]]:
+    """Return the query for rows by their keys; putting one together takes longer than running it."""
     columns = list(table.primary_key.columns)
     query = sa.select(table).where(among_given(columns, "wanted", sqlite=sqlite)).order_by(*columns)
-    return query if sqlite else query.with_for_update()
+    return query.with_for_update() if locked else query
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections import Counter
@@ -21,6 +22,7 @@ from bot.ingest.tables import records as tables
 from tests import samples
 from tests.db.opened import opened
 from tests.ingest.histories import HISTORIES, REPOSITORY, at
+from tests.serving import POSTGRES
 
 ROUTER = handlers.make_router()
 RECEIVED = 1_790_000_000_000
@@ -195,3 +197,22 @@ async def forget(store):
     async with store.transaction() as tx:
         for table in tables.values():
             await tx.run(sa.delete(table))
+
+
+@POSTGRES
+async def test_workers_that_say_what_is_known_of_a_repository_do_not_wait_for_each_other(migrated_url, clock):
+    def job(number):
+        body = {"action": "queued", "workflow_job": {"id": number, "run_id": 1, "status": "queued"}}
+        body["repository"] = REPOSITORY
+        return Delivery(body, event="workflow_job", delivery_id=f"g-{number}", received_at=RECEIVED + number)
+
+    async with opened(migrated_url, clock) as store:
+        async with store.transaction() as tx:
+            await ROUTER.dispatch(job(1), tx)
+        async with store.transaction() as first:
+            await ROUTER.dispatch(job(2), first)
+            await first.run_before_commit()
+            async with asyncio.timeout(5), store.transaction(lock_timeout=2) as second:
+                await ROUTER.dispatch(job(3), second)
+        async with store.read() as tx:
+            assert len(await tx.rows(sa.select(tables["workflow_job"]))) == 3
