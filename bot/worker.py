@@ -21,6 +21,7 @@ from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
 from bot.db.store import LOCK_TIMEOUT
 from bot.ingest import arrivals, inbox, pinned
+from bot.ingest.compression import LARGE
 from bot.ingest.delivery import Delivery
 from bot.ingest.watched import read_payload
 from bot.queue import tasks
@@ -244,7 +245,7 @@ class Worker:
         await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
 
     async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
-        data = await asyncio.to_thread(self._payload, one) if one.is_large else self._payload(one)
+        data = await asyncio.to_thread(self._payload, one) if one.size > LARGE else self._payload(one)
         tx.cause = one.guid
         event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
         bound = structlog.contextvars.bind_contextvars(delivery=one.guid)

@@ -71,7 +71,7 @@ def fill(folder: str, rows: int) -> None:
             database.execute(
                 series + "INSERT INTO delivery "
                 "(guid, event, source, received_at, due_at, state, attempts, codec, body) "
-                "SELECT lower(hex(randomblob(16))), 'workflow_job', 'webhook', at, 0, 'handled', 1, 'zlib', "
+                "SELECT lower(hex(randomblob(16))), 'workflow_job', 'webhook', at, 0, 'handled', 1, 'zstd', "
                 "randomblob(200) FROM row",
                 numbers,
             )

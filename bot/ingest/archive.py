@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import sqlalchemy as sa
 
-from bot.ingest.inbox import StoredDelivery
+from bot.ingest.inbox import MOST_BYTES, StoredDelivery
 from bot.ingest.tables import delivery, records
 from bot.ingest.watched import is_known
 from bot.queue.tables import task
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
+T = TypeVar("T")
 Retained = Callable[[sa.Table], sa.ColumnElement[bool] | None]  # which rows of a table are still needed
 SETTLED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
 KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access depends on these records
-MOST_BYTES = 16 * 1024 * 1024  # of stored bodies read at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +68,17 @@ class Selection:
 
 
 async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[ArchivedDelivery]:
-    """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen."""
-    matching = sa.and_(delivery.c.id > after, *_matches(chosen))
-    rows = await _bounded(tx, matching, order=(delivery.c.id,), limit=limit)
-    return [
+    """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen.
+
+    At most `limit`, and no more than MOST_BYTES of bodies, inflated, plus the one that exceeds it.
+    """
+    matching = (delivery.c.id > after, *_matches(chosen))
+    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body).label("size")).where(*matching)
+    listed = await tx.rows_as(_SizeRow, sizes.order_by(delivery.c.id).limit(limit))
+    ids = [row["id"] for row in _until_full(listed, lambda row: row["size"])]
+    columns = [delivery.c[name] for name in ArchivedRow.__annotations__]
+    query = sa.select(*columns).where(delivery.c.id.in_(ids)).order_by(delivery.c.id)
+    found = [
         ArchivedDelivery(
             id=row["id"],
             guid=row["guid"],
@@ -82,8 +89,20 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
             codec=row["codec"],
             state=row["state"],
         )
-        for row in rows
+        for row in await tx.rows_as(ArchivedRow, query)
     ]
+    return _until_full(found, lambda one: one.size)
+
+
+def _until_full(found: Sequence[T], size: Callable[[T], int]) -> list[T]:
+    """Return the first that fit into MOST_BYTES, and the one that exceeds it."""
+    taken, total = [], 0
+    for one in found:
+        if total > MOST_BYTES:
+            break
+        taken.append(one)
+        total += size(one)
+    return taken
 
 
 async def count(tx: Transaction, chosen: Selection) -> dict[str, int]:
@@ -102,24 +121,6 @@ def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:
     if chosen.repo is not None:
         conditions.append(sa.func.lower(delivery.c.repo) == chosen.repo.lower())
     return conditions
-
-
-async def _bounded(
-    tx: Transaction, matching: sa.ColumnElement[bool], *, order: Sequence[sa.Column[Any]], limit: int
-) -> list[ArchivedRow]:
-    """Return the first rows that match: at most `limit`, and no more than MOST_BYTES of bodies."""
-    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body).label("size")).where(matching)
-    chosen: list[int] = []
-    total = 0
-    for row in await tx.rows_as(_SizeRow, sizes.order_by(*order).limit(limit)):
-        total += row["size"]
-        if chosen and total > MOST_BYTES:
-            break
-        chosen.append(row["id"])
-    columns = [delivery.c[name] for name in ArchivedRow.__annotations__]
-    return await tx.rows_as(
-        ArchivedRow, sa.select(*columns).where(delivery.c.id.in_(chosen)).order_by(*order)
-    )
 
 
 async def oldest_unhandled(tx: Transaction) -> int | None:

@@ -1,7 +1,6 @@
 """Storing what has arrived in the transaction that handles it: SQLite only, where deliveries wait in the spool.
 
-Writing a delivery's body takes longer than most of what follows from it. Stored as `stored` first, it would be read
-once more to be handled, and written once more to be marked.
+Stored as `stored` first, a delivery would be read once more to be handled, and written once more to be marked.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import zlib
 from bot.core.zstd import zstd
 
 LEVEL = 1  # 3 takes half as long again for five percent
-LARGE = 256 * 1024  # bytes: whatever a larger body needs would keep others waiting
+LARGE = 256 * 1024  # bytes: compressing or reading a larger body would keep others waiting
 CODEC = "zstd"
 
 _compressor = zstd.ZstdCompressor(LEVEL)  # one for all: making one takes as long as most bodies do
@@ -24,13 +24,13 @@ def compress(body: bytes) -> bytes:
 
 
 def decompress(stored: bytes, codec: str | None) -> bytes:
-    """Return a body as it was received; without a codec, as of some older ones, it is stored like that."""
+    """Return a body as it was received: some older ones are stored like that, without a codec."""
     if codec == CODEC:
         return zstd.decompress(stored)
     return zlib.decompress(stored) if codec == "zlib" else stored
 
 
-def is_large(stored: bytes, codec: str | None) -> bool:
-    """Return whether a body is large as it was received; one compressed by zlib does not say."""
-    size = zstd.get_frame_info(stored).decompressed_size if codec == CODEC else None
-    return (len(stored) if size is None else size) > LARGE
+def size(stored: bytes, codec: str | None) -> int:
+    """Return the bytes of a body as it was received; as stored where it was compressed by zlib, which does not tell."""
+    inflated = zstd.get_frame_info(stored).decompressed_size if codec == CODEC else None
+    return len(stored) if inflated is None else inflated

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, plus the one that exceeds it
+PAUSE_AFTER = 1024 * 1024  # bytes of small bodies compressed at once
+MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, inflated, plus the one that exceeds it
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +56,13 @@ class ReceivedDelivery:
 
     @property
     def body(self) -> bytes:
-        """The body as it was received: not before it is needed, since many that are small here may be large."""
+        """The body as it was received, inflated only when it is asked for: it may be large."""
         return compression.decompress(self.stored, self.codec)
 
     @property
-    def is_large(self) -> bool:
-        """Whether its body takes long to read."""
-        return compression.is_large(self.stored, self.codec)
+    def size(self) -> int:
+        """Bytes of the body as it was received."""
+        return compression.size(self.stored, self.codec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +131,16 @@ def as_stored(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 async def all_as_stored(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return such rows; large bodies are compressed in a thread."""
-    return [
-        await asyncio.to_thread(as_stored, row) if len(row[-1]) > LARGE else as_stored(row) for row in rows
-    ]
+    """Return such rows, without keeping the event loop for long: large bodies are compressed in a thread."""
+    made, size = [], 0
+    for row in rows:
+        is_large = len(row[-1]) > LARGE
+        made.append(await asyncio.to_thread(as_stored, row) if is_large else as_stored(row))
+        size += 0 if is_large else len(row[-1])
+        if size > PAUSE_AFTER:
+            size = 0
+            await asyncio.sleep(0)
+    return made
 
 
 async def put(tx: Transaction, incoming: Incoming) -> bool:
@@ -151,12 +158,12 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
 async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list[StoredDelivery]:
     """Return the deliveries to be handled next, their rows locked until this transaction ends.
 
-    Large bodies are read one by one, as many as memory allows; the rest are left to the next call.
+    Of large bodies it takes as many as memory allows; the rest are left to the next call.
     """
     query = _due(sqlite=tx.sqlite, one=only is not None)
     rows = await tx.rows_as(_ClaimedRow, query, {"now": tx.now, "most": limit, "only": only})
     await _add_large_bodies(tx, [row for row in rows if row["body"] is None])
-    return [
+    found = [
         StoredDelivery(
             id=row["id"],
             guid=row["guid"],
@@ -169,6 +176,20 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
         for row in rows
         if (body := row["body"]) is not None
     ]
+    return _that_fit(found)
+
+
+def _that_fit(found: Sequence[StoredDelivery]) -> list[StoredDelivery]:
+    """Return the deliveries of which one transaction can keep what they say."""
+    fit, total = [], 0
+    for one in found:
+        size = one.size
+        if size > LARGE:
+            if total > MOST_BYTES:
+                continue
+            total += size
+        fit.append(one)
+    return fit
 
 
 @functools.cache
@@ -185,6 +206,7 @@ def _due(*, sqlite: bool, one: bool) -> sa.Select[*tuple[Any, ...]]:
 
 
 async def _add_large_bodies(tx: Transaction, rows: Sequence[_ClaimedRow]) -> None:
+    """Read bodies that are large even as they are stored, one by one."""
     size = 0
     for row in rows:
         if size > MOST_BYTES:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bot.db.store import Store
 
-Values = tuple[Any, ...]  # of ARRIVED
+Values = tuple[Any, ...]  # of ARRIVED, or of COLUMNS once compressed
 MAX_ROWS = 500  # of one batch
 MAX_BYTES = 32 * 1024 * 1024  # of one batch's bodies
 ANSWER_WITHIN = 7.0  # seconds without an answer from PostgreSQL until a batch has failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
 
 KEYS_PER_QUERY = 200  # SQLite limits expression depth and bound parameters
-# tables of which most deliveries bring a row as it is there
-SHARED = frozenset({"repository", "installation"})
+SHARED = "repository"  # the table whose row most deliveries repeat unchanged
 Key = tuple[Any, ...]
 RECORDS: Slot[list[Record]] = Slot("records", list)
 
@@ -45,13 +45,13 @@ async def _merge(tx: Transaction, name: str, pending: dict[Key, list[Record]]) -
     """Merge records into one table; rows inserted by another process meanwhile are read and merged again."""
     table = tables[name]
     keys = list(table.primary_key.columns)
-    if name in SHARED and not (tx.sqlite or tx.replaying):
+    if name == SHARED and not (tx.sqlite or tx.replaying):
         pending = await _changing(tx, table, pending)
     while pending:
         present = await _present(tx, table, sorted(pending))
         inserts: list[Values] = []
         updates, same, retry = [], [], {}
-        for key, versions in pending.items():
+        for key, versions in sorted(pending.items(), key=itemgetter(0)):
             row = present.get(key)
             merged = _merged(row, versions)
             if row is None:
@@ -82,8 +82,8 @@ async def _changing(
 ) -> dict[Key, list[Record]]:
     """Return the records that change a row, or make one.
 
-    Only those rows are to be locked: workers would wait for each other at the others, which all deliveries of a
-    repository share. What does not change a row does not change a later version of it either.
+    Only those are to be locked: at a row that all deliveries of a repository share, workers would wait for each other.
+    What does not change a row does not change a later version of it either.
     """
     present = await _present(tx, table, sorted(pending), locked=False)
     return {

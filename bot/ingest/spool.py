@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bot.db.store import Store
 
-Values = tuple[Any, ...]  # of inbox.ARRIVED
+Values = tuple[Any, ...]  # of inbox.ARRIVED, or of COLUMNS once compressed
 
 SUFFIX = ".spool"  # of the file, after the database's name
 MOVING = ".moving"  # added to that while the file is being moved

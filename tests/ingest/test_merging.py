@@ -199,13 +199,14 @@ async def forget(store):
             await tx.run(sa.delete(table))
 
 
+def job(number):
+    body = {"action": "queued", "workflow_job": {"id": number, "run_id": 1, "status": "queued"}}
+    body["repository"] = REPOSITORY
+    return Delivery(body, event="workflow_job", delivery_id=f"g-{number}", received_at=RECEIVED + number)
+
+
 @POSTGRES
 async def test_workers_that_say_what_is_known_of_a_repository_do_not_wait_for_each_other(migrated_url, clock):
-    def job(number):
-        body = {"action": "queued", "workflow_job": {"id": number, "run_id": 1, "status": "queued"}}
-        body["repository"] = REPOSITORY
-        return Delivery(body, event="workflow_job", delivery_id=f"g-{number}", received_at=RECEIVED + number)
-
     async with opened(migrated_url, clock) as store:
         async with store.transaction() as tx:
             await ROUTER.dispatch(job(1), tx)
@@ -216,3 +217,21 @@ async def test_workers_that_say_what_is_known_of_a_repository_do_not_wait_for_ea
                 await ROUTER.dispatch(job(3), second)
         async with store.read() as tx:
             assert len(await tx.rows(sa.select(tables["workflow_job"]))) == 3
+
+
+@POSTGRES
+async def test_workers_that_meet_the_same_new_jobs_in_another_order_never_wait_in_a_circle(
+    migrated_url, clock
+):
+    """Each waits for the first to commit what both insert: in two orders that is a deadlock, which ends one of them."""
+
+    async def handle(numbers):
+        async with store.transaction() as tx:
+            for number in numbers:
+                await ROUTER.dispatch(job(number), tx)
+
+    async with opened(migrated_url, clock) as store:
+        await handle([0])
+        for first in range(1, 2_400, 300):
+            numbers = range(first, first + 300)
+            await asyncio.gather(handle(numbers), handle(reversed(numbers)))

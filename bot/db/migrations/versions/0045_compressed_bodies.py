@@ -12,3 +12,6 @@ depends_on = None
 
 def upgrade() -> None:
     op.execute("UPDATE schema_support SET oldest = '0045'")
+    op.execute(
+        "DELETE FROM sweep WHERE app_id = 0 AND name = 'archive'"
+    )  # the pass that compressed them later
