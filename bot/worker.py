@@ -1,7 +1,7 @@
-"""The worker: applies deliveries, runs tasks, retries what fails, stops gracefully.
+"""The worker: has deliveries applied, runs tasks, retries what fails, stops gracefully.
 
-The worker is one of the two places that catch every error; the web middleware is the other. Whatever a handler or a
-task raises is logged, kept with its row, and tried again later or parked.
+Whatever a task raises is logged, kept with its row, and tried again later. Every error is caught here, for deliveries
+in the applier, and in the web middleware: nowhere else.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from bot.core import log_output, metrics, traces
 from bot.core.errors import GitHubRefused, GiveUp, NotYet, RetryLater, StoreUnavailable
 from bot.core.feature import load_each
-from bot.core.json_fields import Unreadable, clean
 from bot.db import notify
 from bot.db.store import LOCK_TIMEOUT
-from bot.ingest import arrivals, inbox, pinned
-from bot.ingest.compression import LARGE
-from bot.ingest.delivery import Delivery
-from bot.ingest.watched import read_payload
+from bot.ingest.applier import BATCH, Applier
 from bot.queue import tasks
 from bot.queue.task_ends import TaskEnds
 from bot.queue.tasks import Task
@@ -33,13 +29,10 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.ingest.archive import ArchivedDelivery
-    from bot.ingest.inbox import ReceivedDelivery, StoredDelivery
 
 # returns how many seconds its key need not run again, for all it knows
 TaskFunction = Callable[["Context", Task], Awaitable[float | None]]
 
-BATCH = 100  # deliveries applied in one transaction
 SLOTS = 20  # tasks running at once
 BACKGROUND_SLOTS = (
     4  # of them for tasks of the background, which take minutes: the others are for what people wait for
@@ -51,8 +44,6 @@ DATABASE_AWAY = "the database cannot be used; trying again every second"
 HEARTBEAT = 5.0  # seconds between renewals of leases: five may fail before one expires
 GRACE = 7.0  # seconds for running tasks on shutdown
 CANCELLED_WITHIN = 2.0  # seconds for those cancelled then
-MOST_ATTEMPTS = 5  # of a delivery, then it is parked
-UNHANDLED = frozenset({"parked", "ignored"})  # handled once a replay can read them
 
 log = structlog.get_logger("bot.worker")
 
@@ -71,9 +62,7 @@ class Worker:
     ) -> None:
         self._context = context
         self._store = context.store
-        self._clock = context.clock
-        self._router = router
-        self._events = context.events
+        self.applier = Applier(context, router)
         self._kinds = kinds
         self._periodic = periodic  # task kind -> seconds between runs
         self._ends = TaskEnds(context.store, periodic=periodic)
@@ -166,113 +155,7 @@ class Worker:
 
     async def apply(self) -> int:
         """Apply a batch of what has arrived and one of what is due in the inbox; returns how many were taken."""
-        return await self._apply_arrived() + await self._apply_due()
-
-    async def _apply_arrived(self) -> int:
-        async with self._context.intake.arrived_next(BATCH) as rows:
-            if not rows:
-                return 0
-            stored = await inbox.all_as_stored(rows)
-            try:
-                async with self._store.transaction() as tx:
-                    taken = await arrivals.store(tx, rows, stored, self._events)
-                    for one in taken:
-                        if one.event in self._events:
-                            await self._handle(tx, one)
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001 - one bad delivery: the inbox tries each alone
-                log.debug("batch failed", error=repr(error), deliveries=len(rows))
-                async with self._store.transaction() as tx:
-                    await arrivals.store_to_claim(tx, stored)
-                return 0
-        metrics.count_applied(taken, events=self._events, now=self._clock.now())
-        return len(rows)
-
-    async def _apply_due(self) -> int:
-        taken: list[StoredDelivery] = []
-        try:
-            async with self._store.transaction() as tx:
-                taken = await inbox.claim(tx, limit=BATCH)
-                await self._handle_all(tx, taken)
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
-            log.debug("batch failed", error=repr(error), deliveries=len(taken))
-            for one in taken:
-                await self._apply_alone(one)
-        else:
-            metrics.count_applied(taken, events=self._events, now=self._clock.now())
-        return len(taken)
-
-    async def replay(self, batch: Sequence[ArchivedDelivery]) -> dict[str, str]:
-        """Rebuild the records of deliveries and cause nothing else; returns GUID -> error of those that failed.
-
-        Parked and ignored ones count as handled then; stored ones stay to be handled.
-        """
-        known = [one for one in batch if one.event in self._events]
-        try:
-            async with self._store.transaction() as tx:
-                tx.replaying = True
-                for one in known:
-                    await self._handle(tx, one)
-                await inbox.settle(tx, [one for one in known if one.state in UNHANDLED], "handled")
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
-            if len(known) == 1:
-                return {known[0].guid: f"{type(error).__name__}: {error}"[:2000]}
-            alone = [await self.replay([one]) for one in known]
-            return {guid: reason for failed in alone for guid, reason in failed.items()}
-        return {}
-
-    async def _apply_alone(self, one: StoredDelivery) -> None:
-        try:
-            async with self._store.transaction() as tx:
-                await self._handle_all(tx, await inbox.claim(tx, limit=1, only=one.id))
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
-            await self._failed(one, error)
-        else:
-            metrics.count_applied([one], events=self._events, now=self._clock.now())
-
-    async def _handle_all(self, tx: Transaction, taken: Sequence[StoredDelivery]) -> None:
-        known = [one for one in taken if one.event in self._events]
-        for one in known:
-            await self._handle(tx, one)
-        await inbox.settle(tx, known, "handled")
-        await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
-
-    async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
-        data = await asyncio.to_thread(self._payload, one) if one.size > LARGE else self._payload(one)
-        tx.cause = one.guid
-        event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
-        bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
-        try:
-            with traces.span(f"handle {one.event}", cause=one.guid):
-                await pinned.require(tx, self._context.settings, data)
-                await self._router.dispatch(event, tx)
-        except RecursionError as error:  # what can be decoded may still be too deep to encode
-            raise Unreadable("the body is nested too deeply") from error
-        finally:
-            structlog.contextvars.reset_contextvars(**bound)
-
-    def _payload(self, one: ReceivedDelivery) -> dict[str, Any]:
-        return read_payload(self._context.settings, one.body)
-
-    async def _failed(self, one: StoredDelivery, error: Exception) -> None:
-        hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
-        reason = clean(f"{type(error).__name__}: {error}"[:2000])
-        log.warning(
-            "delivery failed", delivery=one.guid, github_event=one.event, error=reason, parked=hopeless
-        )
-        async with self._store.transaction() as tx:
-            if hopeless:
-                metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))
-            else:
-                due_at = tx.now + tasks.backoff(one.attempts + 1)
-                await inbox.postpone(tx, one, due_at=due_at, error=reason)
+        return await self.applier.apply_arrived() + await self.applier.apply_due()
 
     async def _start_tasks(self) -> int:
         if (free := SLOTS - len(self._running)) <= 0 or self._stopping.is_set():
@@ -358,9 +241,9 @@ class Worker:
             self._store.work_waiting.clear()
             due, started = loop.time() + TOGETHER, 0
             try:
-                applied = await self._apply_arrived()
+                applied = await self.applier.apply_arrived()
                 if applied < BATCH or loop.time() >= looks_at:  # while more arrives than that, now and then
-                    applied += await self._apply_due()
+                    applied += await self.applier.apply_due()
                     started = await self._start_tasks()
                     looks_at = loop.time() + LOOKS_EVERY
             except Exception as error:  # noqa: BLE001 - logged

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from bot.core.settings import Settings
     from bot.db.store import Store
+    from bot.ingest.applier import Applier
     from bot.ingest.archive import ArchivedDelivery, Selection
-    from bot.worker import Worker
 
 BATCH = 100  # deliveries in one transaction
 PAUSE = 0.05  # seconds between two: a running server writes to the same database
@@ -85,13 +85,13 @@ async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> No
                 click.echo(f"{number:>10,} {name}")
             click.echo(f"{total:>10,} deliveries would be replayed")
             return
-        failed = await _through(context.store, make_worker(context), chosen, total)
+        failed = await _through(context.store, make_worker(context).applier, chosen, total)
     click.echo(f"replayed {total - failed:,} of {total:,} deliveries")
     if failed:
         sys.exit(1)
 
 
-async def _through(store: Store, worker: Worker, chosen: Selection, total: int) -> int:
+async def _through(store: Store, applier: Applier, chosen: Selection, total: int) -> int:
     """Replay batch by batch, printing progress; returns how many failed."""
     from bot.ingest import archive  # noqa: PLC0415 - the same
 
@@ -101,7 +101,7 @@ async def _through(store: Store, worker: Worker, chosen: Selection, total: int) 
             batch = await archive.page(tx, chosen, after=last, limit=BATCH)
         if not batch:
             return failed
-        for one, error in (await _persistently(store, worker, batch)).items():
+        for one, error in (await _persistently(store, applier, batch)).items():
             failed += 1
             click.echo(f"{one}: {error}", err=True)
         done, last = done + len(batch), batch[-1].id
@@ -109,11 +109,11 @@ async def _through(store: Store, worker: Worker, chosen: Selection, total: int) 
         await store.clock.sleep(PAUSE)
 
 
-async def _persistently(store: Store, worker: Worker, batch: list[ArchivedDelivery]) -> dict[str, str]:
+async def _persistently(store: Store, applier: Applier, batch: list[ArchivedDelivery]) -> dict[str, str]:
     for _ in range(MOST_TRIES - 1):
         try:
-            return await worker.replay(batch)
+            return await applier.replay(batch)
         except StoreUnavailable as error:
             click.echo(f"trying again: {error}", err=True)
             await store.clock.sleep(1)
-    return await worker.replay(batch)
+    return await applier.replay(batch)

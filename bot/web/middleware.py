@@ -1,6 +1,6 @@
 """The middleware around every request: errors become answers, every answer gets its security headers.
 
-The web middleware is one of the two places that catch every error; the worker is the other.
+The web middleware is one of the places that catch every error; the worker and the applier are the others.
 """
 
 from __future__ import annotations
