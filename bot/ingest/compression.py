@@ -1,6 +1,6 @@
 """How are the bodies of deliveries stored? Compressed, each on its own: they are written once and seldom read again.
 
-GitHub's bodies shrink to between a fifth and a tenth, which saves more time for writing than it takes.
+GitHub's bodies shrink to between a fifth and a tenth, which takes about as long as writing less saves.
 """
 
 from __future__ import annotations

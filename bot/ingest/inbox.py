@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
 
-PAUSE_AFTER = 1024 * 1024  # bytes of small bodies compressed at once
+PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get a turn
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, inflated, plus the one that exceeds it
 
 

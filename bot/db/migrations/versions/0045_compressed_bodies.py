@@ -12,6 +12,5 @@ depends_on = None
 
 def upgrade() -> None:
     op.execute("UPDATE schema_support SET oldest = '0045'")
-    op.execute(
-        "DELETE FROM sweep WHERE app_id = 0 AND name = 'archive'"
-    )  # the pass that compressed them later
+    # of the pass that compressed them later: the administrator's page would show it for ever
+    op.execute("DELETE FROM sweep WHERE app_id = 0 AND name = 'archive'")
