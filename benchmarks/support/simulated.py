@@ -95,10 +95,11 @@ class Play:
         while True:
             if len(worker._running) == SLOTS:  # noqa: SLF001 - see below
                 return None
+            await worker.apply()  # what has arrived is due as soon as it is a record
             due = await self._due()
             if due is None or due > self.clock.now():
                 return due
-            await worker.apply()
+            worker._resting.clear()  # noqa: SLF001 - rests are real time, and none passes here
             await worker._start_tasks()  # noqa: SLF001 - what `step` does, unfinished
             await self._asleep()
             await self.github.settled()
