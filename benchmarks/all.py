@@ -28,7 +28,7 @@ SHORT = {
     "callback": "--rounds 3 --seconds 2",
     "collect": "--rounds 2 --seconds 3 --jobs 100 --megabytes 1",
     "hud": "--rows 100000 --cells 20000 --seconds 4 --views 20",
-    "ingest": "--rounds 3 --seconds 2 --backlog 6000 --deliveries 20000",
+    "ingest": "--rounds 3 --seconds 2 --backlog 16000 --deliveries 20000",
     "logs": "--rounds 1",
     "monitor": "--seconds 10",
     "publish": "--minutes 4 --pushes 2",

@@ -73,7 +73,7 @@ def measured(chosen: list[str], options) -> dict:
     if "views" in chosen:
         ours |= beside_pages.measure(rounds, seconds, options.view_rows, options.settled)
     if "postgres" in chosen:
-        found, compared = on_postgres.measure(rounds, seconds, options.backlog // 2)
+        found, compared = on_postgres.measure(rounds, seconds, options.backlog)
         ours, ratios = ours | found, ratios | compared
     if "start" in chosen:
         ours |= starting.starts(rounds, options.settled)
