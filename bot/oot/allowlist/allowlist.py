@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from bot.oot.allowlist.entry import CHECKED, DEFAULT_EVENTS, KEYS, Entry, Level, nearest, read_entry
-from bot.oot.allowlist.yaml_values import (
+from bot.oot.allowlist.yaml_document import (
     AllowlistError,
     Field,
     Problem,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import yaml_values
-from bot.oot.allowlist.yaml_values import is_empty, line_of, shown
+from bot.oot.allowlist.yaml_document import is_empty, line_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bot.oot.allowlist.yaml_values import Field, Problems
+    from bot.oot.allowlist.yaml_document import Field, Problems
 
 EVENTS = ("pull_request", "push", "nightly")
 DEFAULT_EVENTS = frozenset({"pull_request"})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.errors import GitHubRefused, OotbotError, in_words
-from bot.oot.allowlist.yaml_values import MAX_BYTES
+from bot.oot.allowlist.yaml_document import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

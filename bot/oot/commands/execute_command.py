@@ -9,7 +9,7 @@ from bot.core import text
 from bot.oot.commands import rerun
 from bot.oot.commands.parsing import USAGE
 from bot.oot.dispatch.approval import is_held, may_write
-from bot.oot.dispatch.plan_dispatches import redispatch
+from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.results import commands, dispatches
 from bot.oot.verdict import pull_state, words
 from bot.oot.verdict.verdict import is_finished, is_red
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.commands.parsing import Command
     from bot.oot.results.rows import DispatchRow
+    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState
-    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
 
 FOR_AUTHORS = frozenset({"rerun", "cancel"})

@@ -14,7 +14,7 @@ import structlog
 from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
 from bot.core.json_fields import Kind, read
 from bot.oot.dispatch import approval
-from bot.oot.dispatch.plan_dispatches import redispatch
+from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.publish import check_run_text, rows
 from bot.oot.results import dispatches, reruns, task_keys
 from bot.oot.results.task_keys import request_publish
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.oot.results.rows import DispatchRow, RerunRow
-    from bot.oot.verdict.verdict import Facts
+    from bot.oot.verdict.facts import Facts
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.commands.rerun")

@@ -16,7 +16,7 @@ from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import dispatches, task_keys
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.verdict import newest
+from bot.oot.verdict.facts import newest
 
 if TYPE_CHECKING:
     from bot.context import Context

@@ -5,7 +5,6 @@ Its kind is `relay`, not a form of *dispatch*, because databases hold tasks by t
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,12 @@ from bot.core.errors import GiveUp, RetryLater
 from bot.core.json_fields import Kind, decode, read
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.dispatch import approval, rows
+from bot.oot.dispatch import approval
 from bot.oot.dispatch.rows import EventColumns, backend_columns, new_dispatch
 from bot.oot.results import dispatches, task_keys
 from bot.oot.results.task_keys import request_publish
-from bot.oot.verdict.verdict import State, newest, read_facts, state_of
+from bot.oot.verdict.facts import newest, read_facts
+from bot.oot.verdict.verdict import State, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -292,64 +292,3 @@ async def _gate_deciders(tx: Transaction, repo: str, number: int, record: PullRo
         return set()
     deciders = await record_reads.deciders(tx, repo, await record_reads.heads(tx, record))
     return {first for first, *_ in deciders.values()} - {number}
-
-
-async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None:
-    """Record a new dispatch of what an older one was about, unless that is outdated.
-
-    The same cause makes one only: the new ids are derived from its text. Callers have locked the pull request before
-    they read the older dispatch. Level and device are those the backend has now; so is its policy, whatever became of
-    the older dispatch: what it holds back takes an approval.
-    """
-    held = await approval.is_held(tx, dispatch)
-    if (held and dispatch["state"] == "held") or not await _is_current(tx, dispatch):
-        return
-    event = dispatch | {"delivery_id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{dispatch['id']} {cause}"))}
-    entry = await approval.listed_entry(tx, dispatch["backend"])
-    backend = rows.backend_columns(entry) if entry else event
-    row = rows.new_dispatch(tx, event, backend, state="held" if held else "pending")
-    await dispatches.add(tx, row)
-    if not held:
-        tx.enqueue("dispatch", row["id"])
-
-
-async def redispatch_account(tx: Transaction, account: str) -> int:
-    """Dispatch again what could not be sent to an account's repositories; returns how many dispatches."""
-    pulls = {(row["upstream_repo"], row["pr_number"]) for row in await dispatches.not_installed(tx, account)}
-    for repo, number in sorted(pulls):  # in one order, so that two transactions never wait for each other
-        await dispatches.lock_pull(tx, repo, number)
-    unsent = await dispatches.not_installed(tx, account)
-    for row in unsent:
-        await redispatch(tx, row, "the App may reach it now")
-        request_publish(tx, row["upstream_repo"], row["pr_number"])
-    return len(unsent)
-
-
-async def redispatch_superseded(tx: Transaction, repo: str, number: int) -> None:
-    """Dispatch again what was dropped in favour of another head, if its own is the current one after all.
-
-    Of two pushes within one second the older may arrive last and supersede what is due.
-    """
-    await dispatches.lock_pull(tx, repo, number)
-    record, allowlist = await record_reads.get(tx, repo, number), await allowlists.in_force(tx)
-    if record is None or record["state"] != "open" or allowlist is None:
-        return
-    participants = {entry.key for entry in allowlist.for_event("pull_request")}
-    due = [
-        row
-        for row in await rows.superseded_unsent(tx, repo, [number])
-        if (row["head_sha"], row["base_ref"]) == (record["head_sha"], record["base_ref"])
-        and row["backend_key"] in participants
-    ]
-    for row in due:
-        await redispatch(tx, row, "its head stands")
-    if due:
-        request_publish(tx, repo, number)
-
-
-async def _is_current(tx: Transaction, dispatch: DispatchRow) -> bool:
-    """Whether the pull request of an older dispatch is open and still at its head."""
-    if dispatch["pr_number"] is None:
-        return False
-    record = await record_reads.get(tx, dispatch["upstream_repo"], dispatch["pr_number"])
-    return record is not None and (record["state"], record["head_sha"]) == ("open", dispatch["head_sha"])

@@ -14,7 +14,7 @@ from bot.ingest import delivery, inbox
 from bot.ingest.watched import canonical_name
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import rows
-from bot.oot.dispatch.plan_dispatches import redispatch_superseded
+from bot.oot.dispatch.redispatch import redispatch_superseded
 from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:

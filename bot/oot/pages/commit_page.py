@@ -12,7 +12,7 @@ from bot.core.links import web_url
 from bot.oot.pages import rows, template_filters
 from bot.oot.pages.pulls import FULL, NOWHERE
 from bot.oot.verdict import upstream_checks
-from bot.oot.verdict.verdict import latest
+from bot.oot.verdict.facts import latest
 from bot.oot.verdict.view import job_of
 from bot.web import access, blocks, parameters
 from bot.web.app_keys import CONTEXT

@@ -17,7 +17,7 @@ from bot.core import metrics
 from bot.core.errors import GitHubRefused, GiveUp, OverBudget, RetryLater
 from bot.ingest import record_reads
 from bot.ingest.watched import canonical_name
-from bot.oot.dispatch.plan_dispatches import redispatch_account
+from bot.oot.dispatch.redispatch import redispatch_account
 from bot.oot.publish import check_run_text, comment, desired_checks, gates, github_reads, queue_bases, rows
 from bot.oot.publish.check import Terms, write
 from bot.oot.results import task_keys
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.publish.check import Plan, Write
     from bot.oot.publish.rows import CheckRow
+    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState
-    from bot.oot.verdict.verdict import Facts
     from bot.oot.verdict.view import Backend
     from bot.queue.tasks import Task
 

@@ -13,7 +13,7 @@ from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.ingest import delivery, inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
-from bot.oot.results import dispatches, jobs, task_keys
+from bot.oot.results import dispatches, jobs, run_statuses, task_keys
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.verdict import PASSING
 
@@ -46,7 +46,7 @@ async def run(context: Context, task: Task) -> None:
             if found["status"] == "completed":
                 return
         if found is None or over:
-            await jobs.record_run_status(tx, backend, run_id, attempt, status)
+            await run_statuses.record(tx, backend, run_id, attempt, status)
             await _publish(tx, waiting)
             return
     raise NotYet(f"run {run_id} of {listed} is still {found['status']}", after=wait)
@@ -59,7 +59,7 @@ async def _from_delivery(
     waiting = await jobs.of_run(tx, backend, run_id)
     if not waiting:
         return None
-    status_row = await jobs.run_status(tx, backend, run_id, attempt)
+    status_row = await run_statuses.of_attempt(tx, backend, run_id, attempt)
     if status_row is None or status_row["status"] not in {"completed", "missing"}:
         return waiting, await _patience(tx, context, backend)
     if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:

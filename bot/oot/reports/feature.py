@@ -13,6 +13,6 @@ FEATURE = Feature(
     },
     routes="bot.oot.reports.endpoints:setup",
     openapi="bot.oot.reports.openapi:OPERATIONS",
-    doctor="bot.oot.reports.oidc:check",
+    doctor="bot.oot.reports.issuer_keys:check",
     commands={"keys": "bot.console.keys:keys", "report": "bot.console.report:report"},
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
     from bot.oot.results.rows import IgnoreRow
-    from bot.oot.verdict.verdict import Facts
+    from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.view import Backend
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bot.ingest import record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.results import commands, dispatches
-from bot.oot.verdict import comparing, rows, verdict
+from bot.oot.verdict import comparing, facts, rows
 from bot.oot.verdict.comparing import Comparison
 from bot.oot.verdict.head import Judge
 from bot.oot.verdict.view import Answer
@@ -66,7 +66,7 @@ class _Dispatches:
     @classmethod
     def of(cls, record: PullRow | None, dispatched: Sequence[DispatchRow]) -> _Dispatches:
         """Choose from all dispatches of a head, oldest first."""
-        counting = verdict.newest([row for row in dispatched if _is_valid(record, row)])
+        counting = facts.newest([row for row in dispatched if _is_valid(record, row)])
         by_backend: defaultdict[str, list[DispatchRow]] = defaultdict(list)
         for row in dispatched:
             by_backend[row["backend_key"]].append(row)
@@ -158,7 +158,7 @@ async def _judge_heads(
     for row in await dispatches.of_pull(tx, judge.repo, judge.number, heads=judged):
         rows_of[row["head_sha"]].append(row)
     chosen = {sha: _Dispatches.of(record, rows_of[sha]) for sha in (shas if judged is None else judged)}
-    known = await verdict.read_facts(
+    known = await facts.read_facts(
         tx,
         [row for one in chosen.values() for row in one.recent],
         tests_of=[row["id"] for sha in with_tests for row in chosen[sha].counting.values()],

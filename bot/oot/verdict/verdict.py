@@ -5,21 +5,18 @@ Never green by absence: what is missing, unknown or unconfirmed is unfinished or
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from bot.oot.allowlist.entry import Level
-from bot.oot.results import jobs, reruns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.results.rows import DispatchRow, JobRow, RerunRow, RunStatusRow
+    from bot.oot.results.rows import DispatchRow, JobRow
+    from bot.oot.verdict.facts import Facts, Reports
 
 
 class State(StrEnum):
@@ -283,99 +280,3 @@ def _is_confirmed(reports: Reports, expected: Mapping[str, int]) -> bool:
 def _is_quiet(reports: Reports, now: int) -> bool:
     """Whether there was no news for a minute, the only sign that a backend GitHub cannot confirm is finished."""
     return now - max(row["updated_at"] for row in reports.jobs) >= QUIET
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reports:
-    """What is known about the runs of one backend."""
-
-    jobs: Sequence[JobRow] = ()  # every attempt
-    reruns: Sequence[RerunRow] = ()
-    run_statuses: Mapping[tuple[str, int], RunStatusRow] = field(
-        default_factory=dict
-    )  # by run_id, run_attempt
-
-    @cached_property
-    def reported(self) -> dict[str, int]:
-        """The newest attempt of each run that was reported on."""
-        attempts: dict[str, int] = {}
-        for row in self.jobs:
-            attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["run_attempt"])
-        return attempts
-
-    @cached_property
-    def expected(self) -> dict[str, int]:
-        """The attempt each run is at, counting requested re-runs that have not reported yet."""
-        attempts = dict(self.reported)
-        for row in self.reruns:
-            if row["state"] != "impossible":
-                attempts[row["run_id"]] = max(attempts.get(row["run_id"], 1), row["from_attempt"] + 1)
-        return attempts
-
-    @cached_property
-    def latest(self) -> list[JobRow]:
-        """The latest attempt of each job."""
-        return latest(self.jobs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts(Reports):
-    """What is known about one dispatch."""
-
-    dispatch: DispatchRow
-
-
-async def read_facts(
-    tx: Transaction, dispatches: Sequence[DispatchRow], *, tests_of: Collection[str] = ()
-) -> dict[str, Facts]:
-    """Return the facts of each dispatch by its id; failed tests and environment only of those in `tests_of`."""
-    ids = [row["id"] for row in dispatches]
-    reported = await jobs.of_dispatches(tx, ids, tests_of=tests_of)
-    requested = await reruns.of_dispatches(tx, ids)
-    backends = {row["id"]: row["backend_key"] for row in dispatches}
-    runs = {(backends[row["dispatch_id"] or ""], row["run_id"]) for row in reported}
-    statuses = await jobs.run_statuses(tx, runs)
-    jobs_of = _grouped(reported, lambda row: row["dispatch_id"])
-    reruns_of = _grouped(requested, lambda row: row["dispatch_id"])
-    statuses_of = _grouped(statuses, lambda row: row["backend_key"])
-    return {
-        row["id"]: Facts(
-            dispatch=row,
-            jobs=jobs_of[row["id"]],
-            reruns=reruns_of[row["id"]],
-            run_statuses={
-                (one["run_id"], one["run_attempt"]): one for one in statuses_of[row["backend_key"]]
-            },
-        )
-        for row in dispatches
-    }
-
-
-def newest(dispatches: Sequence[DispatchRow]) -> dict[str, DispatchRow]:
-    """Return the dispatch of each backend that counts: the newest that was not dropped, else the newest."""
-    chosen: dict[str, DispatchRow] = {}
-    for row in sorted(
-        dispatches, key=lambda row: (row["state"] != "superseded", row["created_at"], row["id"])
-    ):
-        chosen[row["backend_key"]] = row
-    return chosen
-
-
-def latest(rows: Iterable[JobRow]) -> list[JobRow]:
-    """Return each job's latest attempt, the jobs in the order they were first reported in."""
-    chosen: dict[tuple[str, str, str], JobRow] = {}
-    for row in rows:
-        name = (row["run_id"], row["workflow_name"], row["job_name"])
-        if name not in chosen or row["run_attempt"] > chosen[name]["run_attempt"]:
-            chosen[name] = row
-    return list(chosen.values())
-
-
-def _grouped(rows: Iterable[T], key: Callable[[T], str | None]) -> defaultdict[str | None, list[T]]:
-    found: defaultdict[str | None, list[T]] = defaultdict(list)
-    for row in rows:
-        found[key(row)].append(row)
-    return found

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from bot.core import text
 from bot.oot.allowlist.entry import Level
 from bot.oot.results import shown
-from bot.oot.verdict.verdict import RED_CONCLUSIONS, Reports, State, judge, judge_reports, level_of
+from bot.oot.verdict.facts import Reports
+from bot.oot.verdict.verdict import RED_CONCLUSIONS, State, judge, judge_reports, level_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.results.rows import JobRow
-    from bot.oot.verdict.verdict import Facts, Verdict
+    from bot.oot.verdict.facts import Facts
+    from bot.oot.verdict.verdict import Verdict
     from bot.web.blocks import HeadTests, JobLine
 
 _LEVELS = frozenset(Level)
