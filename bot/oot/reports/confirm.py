@@ -13,7 +13,7 @@ from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
 from bot.ingest import delivery, inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
-from bot.oot.results import dispatches, jobs, run_statuses, task_keys
+from bot.oot.results import dispatches, jobs, reruns, run_statuses, task_keys
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.verdict import PASSING
 
@@ -64,6 +64,7 @@ async def _from_delivery(
         return waiting, await _patience(tx, context, backend)
     if (conclusion := status_row["conclusion"]) and conclusion not in PASSING:
         await _end(tx, [job for job in waiting if job["run_attempt"] == attempt], conclusion)
+        await _begin_rerun(tx, waiting, run_id, attempt)
     await _publish(tx, waiting)
     return None
 
@@ -116,6 +117,14 @@ async def _end(tx: Transaction, reported: list[JobRow], conclusion: str) -> None
     for job in jobs.in_lock_order(reported):
         if job["status"] == "in_progress":
             await jobs.change_if_unchanged(tx, job, lifecycle.swept(job, now=tx.now, conclusion=conclusion))
+
+
+async def _begin_rerun(tx: Transaction, waiting: list[JobRow], run_id: str, attempt: int) -> None:
+    """Have a re-run begin that was asked for while the run went on: by itself it asks GitHub every two minutes."""
+    dispatched = {job["dispatch_id"] for job in waiting if job["dispatch_id"]}
+    for row in await reruns.of_dispatches(tx, dispatched):
+        if (row["state"], row["run_id"], row["from_attempt"]) == ("asked", run_id, attempt):
+            tx.enqueue("run_again", task_keys.of_rerun(row["dispatch_id"], attempt, run_id))
 
 
 async def _publish(tx: Transaction, waiting: list[JobRow]) -> None:
