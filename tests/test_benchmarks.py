@@ -33,7 +33,7 @@ SECONDS = 300  # one that takes longer hangs
         ),
         pytest.param(
             "ingest",
-            "--rounds 1 --seconds 0.3 --deliveries 500 --backlog 300 --view-rows 500 --rows 1000 --settled 0",
+            "--rounds 1 --seconds 1 --deliveries 500 --backlog 300 --view-rows 500 --rows 1000 --settled 0",
             marks=pytest.mark.nightly,
         ),
         pytest.param("publish", "--minutes 2 --pushes 1", marks=pytest.mark.nightly),

@@ -36,7 +36,7 @@ def applied(rounds: int, seconds: float, backlog_of: int, settled: float = SETTL
             time.sleep(settled)
             with bot.listening_alone():
                 generator.run(bot.port, deliveries.jobs(backlog_of), seconds=120, count=backlog_of)
-            rate, used = _applied(bot, seconds)
+            rate, used = drain(bot, seconds)
             rates.append(rate)
             cpu.append(used)
     return {
@@ -45,8 +45,8 @@ def applied(rounds: int, seconds: float, backlog_of: int, settled: float = SETTL
     }
 
 
-def _applied(bot: Bot, seconds: float) -> tuple[float, float]:
-    """Return the deliveries applied a second, and the microseconds of processor for each.
+def drain(bot: Bot, seconds: float) -> tuple[float, float]:
+    """Return the deliveries of a backlog applied a second while more come in, and the processor's us for each.
 
     It is timed until little of the backlog is left: then what comes in decides.
     """

@@ -11,7 +11,7 @@ import time
 from benchmarks.support import deliveries, generator
 from benchmarks.support.machine import figure, ratio
 from benchmarks.support.serve import Bot, until
-from benchmarks.webhooks.applying import RATE, backlog
+from benchmarks.webhooks.applying import backlog, drain
 from benchmarks.webhooks.rates import SETTLED
 
 AT_ONCE = 500_000
@@ -34,11 +34,7 @@ def measure(rounds: int, seconds: float, rows: int, backlog_of: int) -> tuple[di
             for name, folder in (("none", new), ("rows", full)):
                 backlog(folder, deliveries.jobs(backlog_of))
                 with Bot(folder) as bot:
-                    began, before = time.perf_counter(), bot.waiting()
-                    sent = deliveries.jobs(round(RATE * seconds) + 1)
-                    found = generator.run(bot.port, sent, seconds=seconds, rate=RATE)
-                    took = time.perf_counter() - began
-                    applied[name].append((before + found["answers"] - bot.waiting()) / took)
+                    applied[name].append(drain(bot, seconds)[0])
                     until(lambda bot=bot: not bot.waiting(), "the backlog")
                     found = generator.run(bot.port, deliveries.same_job(), seconds=seconds)
                     stored[name].append(found["per_second"])
