@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from bot import app, cli
+from bot import cli, serving
 from bot.console import common
 from tests.clocks import Off
 
@@ -26,7 +26,7 @@ def serve_elsewhere():
         sys.stdout.write(f"ootbot at {address}\n")
         sys.stdout.flush()
 
-    common.run(app.serve(common.load_settings(None), ready=ready, machine=Off(minutes)))
+    common.run(serving.serve(common.load_settings(None), ready=ready, machine=Off(minutes)))
 
 
 for _ in sys.stdin:

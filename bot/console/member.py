@@ -22,7 +22,7 @@ def main() -> None:
 
 def become(name: str, end: socket.socket, source: IO[bytes]) -> None:
     """Wait for the settings, then serve until told to end."""
-    from bot import app  # noqa: PLC0415 - this is what takes long
+    from bot import serving  # noqa: PLC0415 - this is what takes long
     from bot.console.common import run  # noqa: PLC0415
     from bot.core import log_output  # noqa: PLC0415
     from bot.web.handover import Channel  # noqa: PLC0415
@@ -32,7 +32,7 @@ def become(name: str, end: socket.socket, source: IO[bytes]) -> None:
         return  # nobody waits for us any more
     settings = pickle.loads(given)  # noqa: S301 - by the process that started us
     log_output.configure(fmt=settings.log_format, level=settings.log_level)
-    run(app.serve_as(name, settings, Channel(end)))
+    run(serving.serve_as(name, settings, Channel(end)))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def serve(
     gc.disable()  # until `memory.settle_in`: what is read now stays, and going through it takes a fifth of the start
     chosen = load_settings(config)
     chosen = replace(chosen, role=role or chosen.role, processes=processes or chosen.processes)
-    from bot import app  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
+    from bot import serving  # noqa: PLC0415 - the other commands start without aiohttp and SQLAlchemy
 
     chosen = replace(
         chosen,
@@ -76,7 +76,7 @@ def serve(
     if pull:
         chosen = replace(chosen, receive="pull")
     run(
-        app.serve(
+        serving.serve(
             chosen,
             features=features(),
             others=_others() if _has_family(chosen) else None,
