@@ -30,6 +30,7 @@ PYTHON = BIN / "python"
 BASE = ("base", "build")
 TESTS_FAILED = 1  # pytest's exit code
 AGAIN_MOST = 3  # failed tests that are run once more: more of them are no accident
+LONGEST, LONGEST_NIGHTLY = 300, 3600  # seconds: a test that takes longer hangs, and waits for ever
 ROOM = 4 * 1024**3  # bytes of memory that must be free for the tests' files
 
 EPILOG = """examples:
@@ -74,12 +75,15 @@ def demo(args: list[str]) -> int:
 def test(args: list[str]) -> int:
     """Run pytest with the arguments given; without any, several at once, and what measures time alone after that.
 
-    Where a machine is busy, a test may wait longer than it allows for: a few that failed are run once more.
+    Where a machine is busy, a test may wait longer than it allows for: a few that failed are run once more. One that
+    hangs is ended, and shows where it was.
     """
     environment("test")
     pytest = (str(PYTHON), "-m", "pytest")
     if [arg for arg in args if arg != "--nightly"]:
         return run(*pytest, *args)
+    longest = LONGEST_NIGHTLY if args else LONGEST
+    pytest = (*pytest, "-o", f"faulthandler_timeout={longest}", "-o", "faulthandler_exit_on_timeout=true")
     at_once = min((os.cpu_count() or 1) + 1, 8)  # one more than cores: many tests wait for other processes
     workers = ("-n", str(at_once), "--dist", "worksteal")
     with files_in_memory() as environ:

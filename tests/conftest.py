@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
+import functools
 import gc
+import inspect
 import os
 import shutil
 import sqlite3
@@ -18,6 +21,7 @@ import hypothesis
 import pytest
 import sqlalchemy as sa
 import structlog
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.core.errors import RetryLater
@@ -45,6 +49,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 DATABASES = ("sqlite", "postgres")
+LONGEST = 240  # seconds of a test that is not for the night: less than dev.py allows, which cannot say what it waits for
+EXITS = "faulthandler_exit_on_timeout"  # an option of pytest that dev.py sets
 ASKED_MOST = 5  # times, about what a bot has to know before it shows anything
 
 
@@ -72,6 +78,19 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if "nightly" in item.keywords or ("logic" in item.keywords and _database(item) == "postgres"):
                 item.add_marker(skip)
+            elif inspect.iscoroutinefunction(item.obj):
+                item.obj = _limited(item.obj)
+
+
+def _limited(test):
+    """A test that fails where it waits once it has taken too long."""
+
+    @functools.wraps(test)
+    async def limited(**fixtures):
+        async with asyncio.timeout(LONGEST):
+            await test(**fixtures)
+
+    return limited
 
 
 def pytest_collection_finish(session):
@@ -82,6 +101,16 @@ def pytest_collection_finish(session):
 
 def _database(item):
     return item.callspec.params.get("database_url") if hasattr(item, "callspec") else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """What hangs after a test ends the process and shows where; pytest itself stops counting when a test fails."""
+    longest, exits = float(item.config.getini("faulthandler_timeout")), item.config.getini(EXITS)
+    if longest and exits:
+        file = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(longest, file=file, exit=True)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+LONGEST = 60.0  # seconds of a statement: it would wait for ever for somebody who holds a lock
 TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
 SEQUENCES = "SELECT sequencename, start_value, last_value FROM pg_sequences WHERE schemaname = 'public'"
 CONNECTED = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -113,7 +114,7 @@ async def _filled(conn):
 
 @contextlib.asynccontextmanager
 async def connected(url):
-    conn = await asyncpg.connect(url)
+    conn = await asyncpg.connect(url, command_timeout=LONGEST)
     try:
         yield conn
     finally:

@@ -59,9 +59,14 @@ class Process:
             self._process.kill()
 
     async def ended(self) -> int:
-        """Return its exit code when the process is gone."""
-        code = await self._process.wait()
-        await self._listening
+        """Return its exit code when it is gone, and everybody who could still write where it did."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                code = await self._process.wait()
+                await self._listening
+        except TimeoutError:
+            said = "\n".join(self.said[-20:])
+            raise AssertionError(f"waited {PATIENCE:.0f} s for its end; the last it said:\n{said}") from None
         return code
 
     def rows(self, query: str) -> list[dict]:

@@ -1,4 +1,4 @@
-"""What does `dev.py test` make of tests that fail beside others?"""
+"""What does `dev.py test` make of tests that fail beside others, or never end?"""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def test_that_depends_on_time():
 def test_that_passes():
     pass
 """
+HANGS_ONCE = FAILS_ONCE.replace("assert before", "before or __import__('time').sleep(600)")
 
 
 @pytest.fixture
@@ -58,3 +59,15 @@ def test_what_is_broken_stays_broken(project, capfd, broken):
     told = capfd.readouterr().out
     assert "FLAKY" not in told
     assert ("now by itself" in told) == (broken <= dev.AGAIN_MOST)
+
+
+def test_one_that_hangs_is_ended_shows_where_and_keeps_nobody_waiting(project, capfd, monkeypatch):
+    dev, tests = project
+    monkeypatch.setattr(dev, "LONGEST", 3)
+    (tests / "test_one.py").write_text(HANGS_ONCE)
+    assert dev.test([]) == 0
+    told = capfd.readouterr()
+    assert "crashed while running 'tests/test_one.py::test_that_depends_on_time'" in told.out
+    assert "FLAKY, 1 passed only by itself" in told.out
+    assert "Timeout (0:00:03)!" in told.err
+    assert 'test_one.py", line 8 in test_that_depends_on_time' in told.err
