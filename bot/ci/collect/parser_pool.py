@@ -56,7 +56,7 @@ class ParserPool:
         kept: _Child | None = None
         try:
             if child is None or child.process.returncode is not None:
-                child = await _start()
+                child = await _started()
             before = _cpu(child)
             async with asyncio.timeout(self._wall):
                 reply = await _ask(child, request)
@@ -82,6 +82,16 @@ class ParserPool:
             child = self._free.get_nowait()
             if child is not None:
                 await _end(child)
+
+
+async def _started() -> _Child:
+    """Start a child; one that comes up after whoever asked for it was cancelled is ended."""
+    starting = asyncio.create_task(_start())
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.shield(_end(await starting))
+        raise
 
 
 async def _start() -> _Child:
