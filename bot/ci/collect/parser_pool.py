@@ -49,6 +49,7 @@ class ParserPool:
             self._free.put_nowait(None)
         self._wall = wall
         self._starved = starved * wall
+        self._closed = False
 
     async def parse(self, request: Request) -> Reply:
         """Have a file parsed. A child that fails, or is left in the middle, is ended and replaced."""
@@ -60,7 +61,7 @@ class ParserPool:
             before = _cpu(child)
             async with asyncio.timeout(self._wall):
                 reply = await _ask(child, request)
-            if not reply.worn_out:
+            if not reply.worn_out and not self._closed:
                 kept = child
         except TimeoutError:
             reply = self._too_long(before, _cpu(child))
@@ -77,7 +78,8 @@ class ParserPool:
         return Reply(state="broken", reason=f"reading it took too long: over {self._wall:.0f} s")
 
     async def close(self) -> None:
-        """End the children that wait for work; those at work end with their task."""
+        """End the children that wait for work; those at work end with what they are at."""
+        self._closed = True
         while not self._free.empty():
             child = self._free.get_nowait()
             if child is not None:

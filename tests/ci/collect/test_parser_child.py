@@ -69,6 +69,11 @@ def deep(given):
 def wait(given):
     given.blob.write_text(str(os.getpid()))
     time.sleep(600)
+
+
+def pause(given):
+    given.blob.write_text(str(os.getpid()))
+    time.sleep(0.3)
 """
 
 
@@ -186,6 +191,33 @@ async def test_a_cancelled_task_takes_its_child_with_it(pool, request_for, tmp_p
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert (await pool.parse(request_for("size"))).state == "parsed"
+
+
+async def test_a_child_at_work_while_the_pool_closes_ends_with_its_file(pool, request_for, tmp_path):
+    working = asyncio.create_task(pool.parse(request_for("pause")))
+    pid = int(await eventually(lambda: written(tmp_path / "blob"), "the parser to begin"))
+    await pool.close()
+    assert (await working).state == "parsed"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_a_task_cancelled_while_its_child_starts_leaves_none(pool, request_for, turns):
+    before = children()
+    working = asyncio.create_task(pool.parse(request_for("size")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert children() == before
+
+
+def children():
+    """The processes that this thread's process has started and that are not gone."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 async def written(path):
