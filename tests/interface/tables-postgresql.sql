@@ -1,0 +1,1510 @@
+CREATE TABLE admin_sign_out (
+	token_id TEXT NOT NULL,
+	not_before BIGINT NOT NULL,
+	CONSTRAINT pk_admin_sign_out PRIMARY KEY (token_id)
+)
+CREATE TABLE allowlist_version (
+	id BIGSERIAL NOT NULL,
+	digest TEXT NOT NULL,
+	source TEXT NOT NULL,
+	content TEXT NOT NULL,
+	valid BOOLEAN NOT NULL,
+	error TEXT,
+	loaded_at BIGINT NOT NULL,
+	default_events TEXT,
+	CONSTRAINT pk_allowlist_version PRIMARY KEY (id)
+)
+CREATE TABLE branch_commit (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	sha TEXT NOT NULL,
+	parent TEXT,
+	replaces TEXT,
+	at BIGINT NOT NULL,
+	title TEXT NOT NULL,
+	author TEXT,
+	pr_number BIGINT,
+	folded INTEGER NOT NULL,
+	gone BOOLEAN NOT NULL,
+	listed BOOLEAN DEFAULT false NOT NULL,
+	CONSTRAINT pk_branch_commit PRIMARY KEY (repository_id, branch, sha)
+)
+CREATE INDEX ix_branch_commit_at ON branch_commit (repository_id, branch, at, sha)
+CREATE INDEX ix_branch_commit_sha ON branch_commit (sha, repository_id)
+CREATE TABLE branch_rule (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	contexts JSONB,
+	asked_at BIGINT NOT NULL,
+	CONSTRAINT pk_branch_rule PRIMARY KEY (repository_id, branch)
+)
+CREATE TABLE check_run (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	name TEXT,
+	external_id TEXT,
+	head_sha TEXT,
+	status TEXT,
+	conclusion TEXT,
+	check_suite_id BIGINT,
+	app_id BIGINT,
+	app_slug TEXT,
+	output_title TEXT,
+	output_summary TEXT,
+	output_annotations_count BIGINT,
+	pull_requests JSONB,
+	details_url TEXT,
+	html_url TEXT,
+	started_at BIGINT,
+	completed_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_check_run PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_check_run_head_sha ON check_run (head_sha)
+CREATE INDEX ix_check_run_in_flight ON check_run (received_at) WHERE status != 'completed'
+CREATE INDEX ix_check_run_repo ON check_run (lower(repo), id)
+CREATE TABLE check_suite (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	head_branch TEXT,
+	head_sha TEXT,
+	status TEXT,
+	conclusion TEXT,
+	before TEXT,
+	after TEXT,
+	app_id BIGINT,
+	app_slug TEXT,
+	pull_requests JSONB,
+	latest_check_runs_count BIGINT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_check_suite PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_check_suite_repo ON check_suite (lower(repo), id)
+CREATE TABLE ci_artifact (
+	repository_id BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT,
+	name TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	size_in_bytes BIGINT NOT NULL,
+	digest TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	expires_at BIGINT,
+	expired BOOLEAN NOT NULL,
+	head_sha TEXT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	flags JSONB NOT NULL,
+	CONSTRAINT pk_ci_artifact PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_ci_artifact_head_sha ON ci_artifact (head_sha, repository_id, id)
+CREATE INDEX ix_ci_artifact_name ON ci_artifact (repository_id, name, id)
+CREATE INDEX ix_ci_artifact_run ON ci_artifact (repository_id, run_id, id)
+CREATE TABLE ci_broken (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	column_group TEXT NOT NULL,
+	broken INTEGER NOT NULL,
+	CONSTRAINT pk_ci_broken PRIMARY KEY (repository_id, branch, column_group)
+)
+CREATE TABLE ci_budget (
+	account TEXT NOT NULL,
+	calls FLOAT(53) NOT NULL,
+	bytes FLOAT(53) NOT NULL,
+	at BIGINT NOT NULL,
+	minutes JSONB NOT NULL,
+	CONSTRAINT pk_ci_budget PRIMARY KEY (account)
+)
+CREATE TABLE ci_cell (
+	repository_id BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	column_id BIGINT NOT NULL,
+	job_id BIGINT NOT NULL,
+	numbered_column_id BIGINT,
+	run_id BIGINT NOT NULL,
+	attempt INTEGER NOT NULL,
+	shard INTEGER NOT NULL,
+	shards INTEGER NOT NULL,
+	state SMALLINT NOT NULL,
+	conclusion SMALLINT NOT NULL,
+	queued_at BIGINT,
+	started_at BIGINT,
+	completed_at BIGINT,
+	runner_label TEXT,
+	signature TEXT,
+	line TEXT,
+	tests_failed INTEGER,
+	failed_tests TEXT,
+	failure_kind TEXT,
+	CONSTRAINT pk_ci_cell PRIMARY KEY (repository_id, head_sha, column_id, job_id)
+)
+CREATE INDEX ix_ci_cell_job ON ci_cell (repository_id, job_id)
+CREATE INDEX ix_ci_cell_queued_at ON ci_cell (repository_id, queued_at)
+CREATE TABLE ci_column (
+	id BIGSERIAL NOT NULL,
+	repository_id BIGINT NOT NULL,
+	workflow TEXT NOT NULL,
+	job TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	flags TEXT NOT NULL,
+	seen INTEGER DEFAULT '0' NOT NULL,
+	CONSTRAINT pk_ci_column PRIMARY KEY (id),
+	CONSTRAINT uq_ci_column UNIQUE (repository_id, workflow, job)
+)
+CREATE TABLE ci_commit (
+	repository_id BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	mark BIGINT NOT NULL,
+	cells BYTEA,
+	outline BYTEA,
+	CONSTRAINT pk_ci_commit PRIMARY KEY (repository_id, head_sha)
+)
+CREATE TABLE ci_day (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	name TEXT NOT NULL,
+	workflow TEXT NOT NULL,
+	cells TEXT NOT NULL,
+	seconds BIGINT NOT NULL,
+	CONSTRAINT pk_ci_day PRIMARY KEY (repository_id, branch, day, name)
+)
+CREATE TABLE ci_default (
+	name TEXT NOT NULL,
+	value TEXT NOT NULL,
+	CONSTRAINT pk_ci_default PRIMARY KEY (name)
+)
+CREATE TABLE ci_disabling (
+	repository_id BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	kind TEXT NOT NULL,
+	unstable BOOLEAN NOT NULL,
+	title TEXT NOT NULL,
+	author TEXT,
+	url TEXT,
+	listed BOOLEAN NOT NULL,
+	entries JSONB NOT NULL,
+	problems JSONB NOT NULL,
+	created_at BIGINT,
+	updated_at BIGINT,
+	CONSTRAINT pk_ci_disabling PRIMARY KEY (repository_id, number)
+)
+CREATE TABLE ci_disabling_comment (
+	repository_id BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	comment_id BIGINT,
+	digest TEXT NOT NULL,
+	writing_until BIGINT NOT NULL,
+	lost_until BIGINT NOT NULL,
+	CONSTRAINT pk_ci_disabling_comment PRIMARY KEY (repository_id, number)
+)
+CREATE TABLE ci_fetch (
+	repository_id BIGINT NOT NULL,
+	kind TEXT NOT NULL,
+	object_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT,
+	state TEXT NOT NULL,
+	tries INTEGER NOT NULL,
+	due_at BIGINT,
+	size BIGINT,
+	sha256 TEXT,
+	blob TEXT,
+	parser TEXT,
+	error TEXT,
+	asked_at BIGINT NOT NULL,
+	done_at BIGINT,
+	CONSTRAINT pk_ci_fetch PRIMARY KEY (repository_id, kind, object_id)
+)
+CREATE INDEX ix_ci_fetch_asked_at ON ci_fetch (asked_at)
+CREATE INDEX ix_ci_fetch_blob ON ci_fetch (blob) WHERE blob IS NOT NULL
+CREATE INDEX ix_ci_fetch_run ON ci_fetch (repository_id, run_id, kind, object_id)
+CREATE INDEX ix_ci_fetch_wanted ON ci_fetch (asked_at) WHERE state = 'wanted'
+CREATE TABLE ci_line (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	place INTEGER NOT NULL,
+	sha TEXT NOT NULL,
+	verdict TEXT NOT NULL,
+	red_seconds BIGINT,
+	signal_seconds BIGINT,
+	jobs INTEGER NOT NULL,
+	reruns INTEGER NOT NULL,
+	flaky INTEGER NOT NULL,
+	cancelled_seconds BIGINT NOT NULL,
+	seconds JSONB NOT NULL,
+	failures JSONB,
+	CONSTRAINT pk_ci_line PRIMARY KEY (repository_id, branch, day, place)
+)
+CREATE TABLE ci_list (
+	repository_id BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	etag TEXT NOT NULL,
+	made_at BIGINT NOT NULL,
+	body BYTEA NOT NULL,
+	gzipped BYTEA NOT NULL,
+	CONSTRAINT pk_ci_list PRIMARY KEY (repository_id, name)
+)
+CREATE TABLE ci_listing (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	passes INTEGER NOT NULL,
+	artifacts INTEGER NOT NULL,
+	state TEXT NOT NULL,
+	error TEXT,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_listing PRIMARY KEY (repository_id, run_id, run_attempt)
+)
+CREATE TABLE ci_log (
+	repository_id BIGINT NOT NULL,
+	job_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	state TEXT NOT NULL,
+	bytes BIGINT NOT NULL,
+	lines BIGINT NOT NULL,
+	longest_line BIGINT NOT NULL,
+	sha256 TEXT NOT NULL,
+	blob TEXT,
+	first_at BIGINT,
+	last_at BIGINT,
+	fetched_at BIGINT NOT NULL,
+	truncated BOOLEAN NOT NULL,
+	secrets_masked INTEGER NOT NULL,
+	head_sha TEXT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	first_error JSONB,
+	CONSTRAINT pk_ci_log PRIMARY KEY (repository_id, job_id)
+)
+CREATE INDEX ix_ci_log_fetched_at ON ci_log (fetched_at)
+CREATE INDEX ix_ci_log_head_sha ON ci_log (head_sha, repository_id)
+CREATE INDEX ix_ci_log_run ON ci_log (repository_id, run_id)
+CREATE TABLE ci_pull_closes (
+	repository_id BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	issues JSONB NOT NULL,
+	CONSTRAINT pk_ci_pull_closes PRIMARY KEY (repository_id, number)
+)
+CREATE TABLE ci_reclassified (
+	repository_id BIGINT NOT NULL,
+	ruleset TEXT NOT NULL,
+	phase INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	job_id BIGINT NOT NULL,
+	CONSTRAINT pk_ci_reclassified PRIMARY KEY (repository_id)
+)
+CREATE TABLE ci_ruleset (
+	digest TEXT NOT NULL,
+	source TEXT NOT NULL,
+	content TEXT NOT NULL,
+	valid BOOLEAN NOT NULL,
+	error TEXT,
+	rules INTEGER NOT NULL,
+	loaded_at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_ruleset PRIMARY KEY (digest)
+)
+CREATE INDEX ix_ci_ruleset_source ON ci_ruleset (source, loaded_at)
+CREATE TABLE ci_runner_day (
+	repository_id BIGINT NOT NULL,
+	label TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	jobs INTEGER NOT NULL,
+	queue BYTEA NOT NULL,
+	duration BYTEA NOT NULL,
+	CONSTRAINT pk_ci_runner_day PRIMARY KEY (repository_id, label, day)
+)
+CREATE TABLE ci_signature (
+	signature TEXT NOT NULL,
+	family TEXT NOT NULL,
+	first_at BIGINT NOT NULL,
+	last_at BIGINT NOT NULL,
+	title TEXT NOT NULL,
+	rule TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	jobs_total BIGINT NOT NULL,
+	issue_url TEXT,
+	CONSTRAINT pk_ci_signature PRIMARY KEY (signature, family)
+)
+CREATE TABLE ci_signature_day (
+	signature TEXT NOT NULL,
+	family TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	jobs BIGINT NOT NULL,
+	prs BIGINT NOT NULL,
+	trusted_jobs BIGINT NOT NULL,
+	repos BIGINT NOT NULL,
+	CONSTRAINT pk_ci_signature_day PRIMARY KEY (signature, family, day)
+)
+CREATE INDEX ix_ci_signature_day_day ON ci_signature_day (day, family)
+CREATE TABLE ci_stale_day (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	mark BIGINT NOT NULL,
+	CONSTRAINT pk_ci_stale_day PRIMARY KEY (repository_id, branch, day)
+)
+CREATE TABLE ci_storage_day (
+	repository_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	workflow TEXT NOT NULL,
+	artifacts BIGINT NOT NULL,
+	bytes BIGINT NOT NULL,
+	CONSTRAINT pk_ci_storage_day PRIMARY KEY (repository_id, day, workflow)
+)
+CREATE TABLE ci_unstable (
+	repository_id BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	CONSTRAINT pk_ci_unstable PRIMARY KEY (repository_id, name)
+)
+CREATE TABLE ci_upload (
+	id BIGSERIAL NOT NULL,
+	backend TEXT NOT NULL,
+	backend_key TEXT NOT NULL,
+	repository_id BIGINT NOT NULL,
+	dispatch_id TEXT NOT NULL,
+	event_type TEXT,
+	commit_sha TEXT,
+	kind TEXT NOT NULL,
+	run_id TEXT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	workflow TEXT NOT NULL,
+	job TEXT NOT NULL,
+	name TEXT NOT NULL,
+	size BIGINT NOT NULL,
+	sha256 TEXT NOT NULL,
+	blob TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_upload PRIMARY KEY (id)
+)
+CREATE INDEX ix_ci_upload_backend_key ON ci_upload (backend_key, received_at)
+CREATE INDEX ix_ci_upload_dispatch_id ON ci_upload (dispatch_id)
+CREATE TABLE ci_verdict (
+	repository_id BIGINT NOT NULL,
+	job_id BIGINT NOT NULL,
+	ruleset TEXT NOT NULL,
+	rank INTEGER NOT NULL,
+	current BOOLEAN NOT NULL,
+	rule TEXT,
+	kind TEXT NOT NULL,
+	line TEXT,
+	line_num BIGINT,
+	captures JSONB NOT NULL,
+	context JSONB NOT NULL,
+	step TEXT,
+	excerpt JSONB NOT NULL,
+	excerpt_from BIGINT,
+	hint TEXT,
+	signature TEXT,
+	family TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	change TEXT,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_ci_verdict PRIMARY KEY (repository_id, job_id, ruleset, rank)
+)
+CREATE INDEX ix_ci_verdict_at ON ci_verdict (repository_id, at, job_id) WHERE current AND rank = 0
+CREATE INDEX ix_ci_verdict_day ON ci_verdict (day, kind) WHERE current AND rank = 0
+CREATE INDEX ix_ci_verdict_repository ON ci_verdict (repository_id, family) WHERE current AND rank = 0
+CREATE INDEX ix_ci_verdict_signature ON ci_verdict (signature, day) WHERE current AND rank = 0
+CREATE TABLE delivery (
+	id BIGSERIAL NOT NULL,
+	guid TEXT NOT NULL,
+	event TEXT NOT NULL,
+	action TEXT,
+	repo TEXT,
+	repository_id BIGINT,
+	installation_id BIGINT,
+	app_id BIGINT,
+	source TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	state TEXT NOT NULL,
+	attempts INTEGER DEFAULT '0' NOT NULL,
+	due_at BIGINT NOT NULL,
+	error TEXT,
+	headers TEXT,
+	codec TEXT,
+	body BYTEA NOT NULL,
+	CONSTRAINT pk_delivery PRIMARY KEY (id),
+	UNIQUE (guid)
+)
+CREATE INDEX ix_delivery_parked ON delivery (id) WHERE state = 'parked'
+CREATE INDEX ix_delivery_pending ON delivery (due_at) WHERE state = 'stored'
+CREATE INDEX ix_delivery_received_at ON delivery (received_at)
+CREATE TABLE folded_commit (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	sha TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	title TEXT NOT NULL,
+	author TEXT,
+	CONSTRAINT pk_folded_commit PRIMARY KEY (repository_id, branch, sha)
+)
+CREATE TABLE installation (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	account_login TEXT,
+	account_id BIGINT,
+	account_type TEXT,
+	app_id BIGINT,
+	app_slug TEXT,
+	target_type TEXT,
+	target_id BIGINT,
+	repository_selection TEXT,
+	permissions JSONB,
+	events JSONB,
+	suspended_at BIGINT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_installation PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_installation_repo ON installation (lower(repo), id)
+CREATE TABLE issue (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	number BIGINT,
+	title TEXT,
+	body TEXT,
+	state TEXT,
+	state_reason TEXT,
+	user_login TEXT,
+	user_id BIGINT,
+	author_association TEXT,
+	labels JSONB,
+	assignees JSONB,
+	milestone_title TEXT,
+	comments BIGINT,
+	locked BOOLEAN,
+	active_lock_reason TEXT,
+	html_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	closed_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_issue PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_issue_disabled ON issue (repository_id, title) WHERE state = 'closed' AND substr(title, 1, 9) IN ('DISABLED ')
+CREATE INDEX ix_issue_disabling ON issue (repository_id, number) WHERE state = 'open' AND substr(title, 1, 9) IN ('DISABLED ', 'UNSTABLE ')
+CREATE INDEX ix_issue_number ON issue (number)
+CREATE INDEX ix_issue_repo ON issue (lower(repo), id)
+CREATE TABLE issue_comment (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	body TEXT,
+	user_login TEXT,
+	user_id BIGINT,
+	author_association TEXT,
+	html_url TEXT,
+	issue_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_issue_comment PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_issue_comment_repo ON issue_comment (lower(repo), id)
+CREATE TABLE issue_label_event (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	guid TEXT NOT NULL,
+	action TEXT,
+	issue_id BIGINT,
+	issue_number BIGINT,
+	label_id BIGINT,
+	label_name TEXT,
+	sender_login TEXT,
+	issue_updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_issue_label_event PRIMARY KEY (repository_id, guid)
+)
+CREATE INDEX ix_issue_label_event_repo ON issue_label_event (lower(repo), guid)
+CREATE TABLE missed_delivery (
+	app_id BIGINT NOT NULL,
+	guid TEXT NOT NULL,
+	log_id BIGINT NOT NULL,
+	event TEXT NOT NULL,
+	repository_id BIGINT,
+	delivered_at BIGINT NOT NULL,
+	asks INTEGER NOT NULL,
+	asked_at BIGINT NOT NULL,
+	lost BOOLEAN NOT NULL,
+	CONSTRAINT pk_missed_delivery PRIMARY KEY (app_id, guid)
+)
+CREATE TABLE oot_approval (
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	login TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_approval PRIMARY KEY (upstream_repo, pr_number, head_sha)
+)
+CREATE TABLE oot_budget (
+	app_id BIGINT NOT NULL,
+	account TEXT NOT NULL,
+	next_write BIGINT NOT NULL,
+	blocked_until BIGINT NOT NULL,
+	pressed_until BIGINT NOT NULL,
+	creations JSONB NOT NULL,
+	dispatches JSONB NOT NULL,
+	CONSTRAINT pk_oot_budget PRIMARY KEY (app_id, account)
+)
+CREATE TABLE oot_changed_files (
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	base_ref TEXT NOT NULL,
+	paths JSONB NOT NULL,
+	asked_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_changed_files PRIMARY KEY (upstream_repo, pr_number, head_sha)
+)
+CREATE TABLE oot_check (
+	external_id TEXT NOT NULL,
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT,
+	head_sha TEXT NOT NULL,
+	name TEXT NOT NULL,
+	check_run_id BIGINT,
+	status TEXT NOT NULL,
+	conclusion TEXT,
+	digest TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	written_at BIGINT NOT NULL,
+	writing_until BIGINT NOT NULL,
+	lost_until BIGINT NOT NULL,
+	label_ended BOOLEAN NOT NULL,
+	basis TEXT NOT NULL,
+	CONSTRAINT pk_oot_check PRIMARY KEY (external_id)
+)
+CREATE INDEX ix_oot_check_head ON oot_check (head_sha)
+CREATE INDEX ix_oot_check_name ON oot_check (upstream_repo, name)
+CREATE INDEX ix_oot_check_pull ON oot_check (upstream_repo, pr_number)
+CREATE INDEX ix_oot_check_run ON oot_check (check_run_id)
+CREATE TABLE oot_command (
+	upstream_repo TEXT NOT NULL,
+	comment_id BIGINT NOT NULL,
+	position INTEGER NOT NULL,
+	pr_number BIGINT NOT NULL,
+	head_sha TEXT,
+	login TEXT NOT NULL,
+	verb TEXT NOT NULL,
+	text TEXT NOT NULL,
+	state TEXT NOT NULL,
+	answer TEXT NOT NULL,
+	delivery_id TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_command PRIMARY KEY (upstream_repo, comment_id, position)
+)
+CREATE INDEX ix_oot_command_login ON oot_command (login, created_at)
+CREATE INDEX ix_oot_command_pull ON oot_command (upstream_repo, pr_number)
+CREATE TABLE oot_comment (
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	comment_id BIGINT,
+	digest TEXT NOT NULL,
+	written_at BIGINT NOT NULL,
+	writing_until BIGINT NOT NULL,
+	lost_until BIGINT NOT NULL,
+	CONSTRAINT pk_oot_comment PRIMARY KEY (upstream_repo, pr_number)
+)
+CREATE TABLE oot_comment_refusal (
+	upstream_repo TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	refused_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_comment_refusal PRIMARY KEY (upstream_repo)
+)
+CREATE TABLE oot_compared (
+	job_key TEXT NOT NULL,
+	completed_at BIGINT NOT NULL,
+	history TEXT NOT NULL,
+	url TEXT,
+	elsewhere BOOLEAN NOT NULL,
+	CONSTRAINT pk_oot_compared PRIMARY KEY (job_key)
+)
+CREATE TABLE oot_day (
+	backend_key TEXT NOT NULL,
+	day INTEGER NOT NULL,
+	upstream_key TEXT NOT NULL,
+	event_type TEXT NOT NULL,
+	backend TEXT NOT NULL,
+	level INTEGER NOT NULL,
+	runs BIGINT NOT NULL,
+	success BIGINT NOT NULL,
+	failure BIGINT NOT NULL,
+	timed_out BIGINT NOT NULL,
+	cancelled BIGINT NOT NULL,
+	skipped BIGINT NOT NULL,
+	neutral BIGINT NOT NULL,
+	running BIGINT NOT NULL,
+	never_started BIGINT NOT NULL,
+	not_run BIGINT DEFAULT '0' NOT NULL,
+	not_dispatched BIGINT NOT NULL,
+	superseded BIGINT NOT NULL,
+	infra BIGINT DEFAULT '0' NOT NULL,
+	execution BYTEA NOT NULL,
+	queue BYTEA NOT NULL,
+	whole BYTEA NOT NULL,
+	hours JSONB NOT NULL,
+	last_at BIGINT NOT NULL,
+	written_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_day PRIMARY KEY (backend_key, day, upstream_key, event_type)
+)
+CREATE INDEX ix_oot_day_day ON oot_day (day, written_at, backend_key)
+CREATE TABLE oot_dispatch (
+	id TEXT NOT NULL,
+	delivery_id TEXT NOT NULL,
+	source_guid TEXT NOT NULL,
+	upstream_repo TEXT NOT NULL,
+	event_type TEXT NOT NULL,
+	action TEXT,
+	pr_number BIGINT,
+	head_sha TEXT,
+	base_sha TEXT,
+	base_ref TEXT,
+	labels JSONB,
+	backend TEXT NOT NULL,
+	backend_key TEXT NOT NULL,
+	level INTEGER NOT NULL,
+	device TEXT,
+	state TEXT NOT NULL,
+	attempts INTEGER NOT NULL,
+	created_at BIGINT NOT NULL,
+	dispatched_at BIGINT,
+	heard_at BIGINT,
+	token_jti TEXT NOT NULL,
+	answers TEXT,
+	run_id TEXT,
+	error TEXT,
+	CONSTRAINT pk_oot_dispatch PRIMARY KEY (id),
+	CONSTRAINT ux_oot_dispatch UNIQUE (delivery_id, backend_key)
+)
+CREATE INDEX ix_oot_dispatch_awaited ON oot_dispatch (state, created_at, id) WHERE heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'
+CREATE INDEX ix_oot_dispatch_head ON oot_dispatch (head_sha)
+CREATE INDEX ix_oot_dispatch_pull ON oot_dispatch (upstream_repo, pr_number)
+CREATE INDEX ix_oot_dispatch_source ON oot_dispatch (source_guid)
+CREATE INDEX ix_oot_dispatch_state ON oot_dispatch (state, created_at)
+CREATE INDEX ix_oot_dispatch_unanswered ON oot_dispatch (backend_key, created_at) WHERE state IN ('failed', 'never_started', 'not_installed')
+CREATE TABLE oot_failure_kind (
+	job_key TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	CONSTRAINT pk_oot_failure_kind PRIMARY KEY (job_key)
+)
+CREATE TABLE oot_ignore (
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	base_ref TEXT,
+	backend_key TEXT NOT NULL,
+	login TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_ignore PRIMARY KEY (upstream_repo, pr_number, head_sha, backend_key)
+)
+CREATE TABLE oot_key (
+	id TEXT NOT NULL,
+	repo TEXT NOT NULL,
+	digest BYTEA NOT NULL,
+	note TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	used_at BIGINT,
+	revoked_at BIGINT,
+	CONSTRAINT pk_oot_key PRIMARY KEY (id)
+)
+CREATE TABLE oot_level (
+	backend_key TEXT NOT NULL,
+	since BIGINT NOT NULL,
+	level INTEGER NOT NULL,
+	CONSTRAINT pk_oot_level PRIMARY KEY (backend_key, since)
+)
+CREATE TABLE oot_mention (
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	backend_key TEXT NOT NULL,
+	"over" BOOLEAN NOT NULL,
+	created_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_mention PRIMARY KEY (upstream_repo, pr_number, head_sha, backend_key)
+)
+CREATE TABLE oot_merge_base (
+	upstream_repo TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	base_ref TEXT NOT NULL,
+	merge_base TEXT,
+	asked_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_merge_base PRIMARY KEY (upstream_repo, head_sha, base_ref)
+)
+CREATE TABLE oot_merge_group (
+	upstream_repo TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	base_sha TEXT,
+	pr_number BIGINT NOT NULL,
+	created_at BIGINT NOT NULL,
+	ended_at BIGINT,
+	base_ref TEXT,
+	merged BOOLEAN,
+	base_known BOOLEAN,
+	asked_at BIGINT,
+	CONSTRAINT pk_oot_merge_group PRIMARY KEY (upstream_repo, head_sha)
+)
+CREATE INDEX ix_oot_merge_group_pull ON oot_merge_group (upstream_repo, pr_number)
+CREATE TABLE oot_rate (
+	caller TEXT NOT NULL,
+	second BIGINT NOT NULL,
+	accepted INTEGER NOT NULL,
+	CONSTRAINT pk_oot_rate PRIMARY KEY (caller, second)
+)
+CREATE TABLE oot_rerun (
+	dispatch_id TEXT NOT NULL,
+	run_id TEXT NOT NULL,
+	from_attempt INTEGER NOT NULL,
+	scope TEXT NOT NULL,
+	state TEXT NOT NULL,
+	cause TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_rerun PRIMARY KEY (dispatch_id, run_id, from_attempt)
+)
+CREATE INDEX ix_oot_rerun_awaited ON oot_rerun (created_at) WHERE state IN ('asked', 'sent')
+CREATE TABLE oot_run (
+	backend_key TEXT NOT NULL,
+	run_id TEXT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	status TEXT NOT NULL,
+	checked_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_run PRIMARY KEY (backend_key, run_id, run_attempt)
+)
+CREATE TABLE oot_stale_day (
+	day INTEGER NOT NULL,
+	backend_key TEXT NOT NULL,
+	mark BIGINT NOT NULL,
+	CONSTRAINT pk_oot_stale_day PRIMARY KEY (day, backend_key)
+)
+CREATE TABLE oot_workflow_job (
+	job_key TEXT NOT NULL,
+	dispatch_id TEXT,
+	status TEXT NOT NULL,
+	conclusion TEXT,
+	downstream_repo TEXT NOT NULL,
+	upstream_repo TEXT NOT NULL,
+	pr_number BIGINT,
+	head_sha TEXT,
+	delivery_id TEXT NOT NULL,
+	workflow_run_url TEXT,
+	workflow_name TEXT NOT NULL,
+	job_name TEXT NOT NULL,
+	check_run_id TEXT,
+	reporter_check_run_id TEXT,
+	run_id TEXT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	queue_time FLOAT(53),
+	execution_time FLOAT(53),
+	started_at BIGINT,
+	completed_at BIGINT,
+	total_tests BIGINT,
+	passed_tests BIGINT,
+	failed_tests BIGINT,
+	skipped_tests BIGINT,
+	failed_tests_json JSONB,
+	artifact_url TEXT,
+	environment JSONB,
+	reported_started_at BIGINT,
+	reported_completed_at BIGINT,
+	triage_verdict JSONB,
+	downstream_repo_level INTEGER NOT NULL,
+	event_type TEXT NOT NULL,
+	source TEXT NOT NULL,
+	flags JSONB NOT NULL,
+	received_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	CONSTRAINT pk_oot_workflow_job PRIMARY KEY (job_key)
+)
+CREATE INDEX ix_oot_workflow_job_backend ON oot_workflow_job (lower(downstream_repo), received_at)
+CREATE INDEX ix_oot_workflow_job_dispatch ON oot_workflow_job (dispatch_id)
+CREATE INDEX ix_oot_workflow_job_failed ON oot_workflow_job (lower(downstream_repo), received_at) WHERE failed_tests_json IS NOT NULL
+CREATE INDEX ix_oot_workflow_job_head ON oot_workflow_job (head_sha, lower(downstream_repo || ''))
+CREATE INDEX ix_oot_workflow_job_name ON oot_workflow_job (lower(downstream_repo), job_name, workflow_name, completed_at, pr_number)
+CREATE INDEX ix_oot_workflow_job_no_commit ON oot_workflow_job (delivery_id) WHERE head_sha IS NULL
+CREATE INDEX ix_oot_workflow_job_open ON oot_workflow_job (started_at) WHERE status = 'in_progress'
+CREATE INDEX ix_oot_workflow_job_pull ON oot_workflow_job (upstream_repo, pr_number)
+CREATE INDEX ix_oot_workflow_job_run ON oot_workflow_job (run_id, job_name, workflow_name, delivery_id, run_attempt)
+CREATE TABLE pinned_repository (
+	name TEXT NOT NULL,
+	repository_id BIGINT NOT NULL,
+	pinned_at BIGINT NOT NULL,
+	CONSTRAINT pk_pinned_repository PRIMARY KEY (name)
+)
+CREATE TABLE pull_head (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	number BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	head_ref TEXT,
+	base_sha TEXT,
+	base_ref TEXT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_pull_head PRIMARY KEY (repository_id, number, head_sha)
+)
+CREATE INDEX ix_pull_head_head_sha ON pull_head (head_sha)
+CREATE INDEX ix_pull_head_repo ON pull_head (lower(repo), number)
+CREATE TABLE pull_label_event (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	guid TEXT NOT NULL,
+	action TEXT,
+	pull_request_id BIGINT,
+	pull_request_number BIGINT,
+	pull_request_head_sha TEXT,
+	label_id BIGINT,
+	label_name TEXT,
+	sender_login TEXT,
+	pull_request_updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_pull_label_event PRIMARY KEY (repository_id, guid)
+)
+CREATE INDEX ix_pull_label_event_number ON pull_label_event (pull_request_number)
+CREATE INDEX ix_pull_label_event_repo ON pull_label_event (lower(repo), guid)
+CREATE TABLE pull_request (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	number BIGINT,
+	title TEXT,
+	body TEXT,
+	state TEXT,
+	draft BOOLEAN,
+	locked BOOLEAN,
+	user_login TEXT,
+	user_id BIGINT,
+	author_association TEXT,
+	labels JSONB,
+	assignees JSONB,
+	requested_reviewers JSONB,
+	milestone_title TEXT,
+	head_sha TEXT,
+	head_ref TEXT,
+	head_repo_full_name TEXT,
+	head_repo_id BIGINT,
+	base_sha TEXT,
+	base_ref TEXT,
+	merged BOOLEAN,
+	merge_commit_sha TEXT,
+	merged_by_login TEXT,
+	comments BIGINT,
+	review_comments BIGINT,
+	commits BIGINT,
+	additions BIGINT,
+	deletions BIGINT,
+	changed_files BIGINT,
+	html_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	closed_at BIGINT,
+	merged_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_pull_request PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_pull_request_head_sha ON pull_request (head_sha)
+CREATE INDEX ix_pull_request_number ON pull_request (number)
+CREATE INDEX ix_pull_request_open ON pull_request (number) WHERE state = 'open'
+CREATE INDEX ix_pull_request_repo ON pull_request (lower(repo), id)
+CREATE TABLE pull_review (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	body TEXT,
+	state TEXT,
+	user_login TEXT,
+	user_id BIGINT,
+	author_association TEXT,
+	commit_id TEXT,
+	html_url TEXT,
+	pull_request_url TEXT,
+	submitted_at BIGINT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_pull_review PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_pull_review_repo ON pull_review (lower(repo), id)
+CREATE TABLE pull_review_comment (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	pull_request_review_id BIGINT,
+	body TEXT,
+	path TEXT,
+	line BIGINT,
+	side TEXT,
+	user_login TEXT,
+	user_id BIGINT,
+	author_association TEXT,
+	commit_id TEXT,
+	original_commit_id TEXT,
+	in_reply_to_id BIGINT,
+	diff_hunk TEXT,
+	html_url TEXT,
+	pull_request_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_pull_review_comment PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_pull_review_comment_repo ON pull_review_comment (lower(repo), id)
+CREATE TABLE push (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	guid TEXT NOT NULL,
+	ref TEXT,
+	before TEXT,
+	after TEXT,
+	created BOOLEAN,
+	deleted BOOLEAN,
+	forced BOOLEAN,
+	base_ref TEXT,
+	compare TEXT,
+	commits JSONB,
+	head_commit_id TEXT,
+	head_commit_message TEXT,
+	head_commit_timestamp BIGINT,
+	pusher_name TEXT,
+	sender_login TEXT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_push PRIMARY KEY (repository_id, guid)
+)
+CREATE INDEX ix_push_after ON push (after)
+CREATE INDEX ix_push_guid ON push (guid)
+CREATE INDEX ix_push_repo ON push (lower(repo), guid)
+CREATE TABLE repository (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	node_id TEXT,
+	name TEXT,
+	full_name TEXT,
+	private BOOLEAN,
+	owner_login TEXT,
+	owner_id BIGINT,
+	fork BOOLEAN,
+	description TEXT,
+	archived BOOLEAN,
+	disabled BOOLEAN,
+	visibility TEXT,
+	default_branch TEXT,
+	language TEXT,
+	topics JSONB,
+	html_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	pushed_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_repository PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_repository_repo ON repository (lower(repo), id)
+CREATE TABLE repository_name (
+	repository_id BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	CONSTRAINT pk_repository_name PRIMARY KEY (repository_id, name)
+)
+CREATE INDEX ix_repository_name_name ON repository_name (name)
+CREATE TABLE schema_support (
+	oldest TEXT NOT NULL,
+	CONSTRAINT pk_schema_support PRIMARY KEY (oldest)
+)
+CREATE TABLE secret (
+	name TEXT NOT NULL,
+	value BYTEA NOT NULL,
+	CONSTRAINT pk_secret PRIMARY KEY (name)
+)
+CREATE TABLE sweep (
+	app_id BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	tried_at BIGINT,
+	reached BIGINT,
+	finished_at BIGINT,
+	found BIGINT NOT NULL,
+	CONSTRAINT pk_sweep PRIMARY KEY (app_id, name)
+)
+CREATE TABLE task (
+	id BIGSERIAL NOT NULL,
+	kind TEXT NOT NULL,
+	key TEXT NOT NULL,
+	state TEXT NOT NULL,
+	created_at BIGINT NOT NULL,
+	due_at BIGINT NOT NULL,
+	attempts INTEGER NOT NULL,
+	owner TEXT,
+	lease_until BIGINT,
+	finished_at BIGINT,
+	error TEXT,
+	cause TEXT,
+	background BOOLEAN DEFAULT false NOT NULL,
+	CONSTRAINT pk_task PRIMARY KEY (id)
+)
+CREATE INDEX ix_task_dead ON task (kind, key) WHERE state = 'dead'
+CREATE INDEX ix_task_due ON task (due_at) WHERE state = 'waiting'
+CREATE INDEX ix_task_due_foreground ON task (due_at) WHERE state = 'waiting' AND background = false
+CREATE INDEX ix_task_state ON task (state, id)
+CREATE UNIQUE INDEX ux_task_running ON task (kind, key) WHERE state = 'running'
+CREATE UNIQUE INDEX ux_task_waiting ON task (kind, key) WHERE state = 'waiting'
+CREATE TABLE test (
+	id BIGSERIAL NOT NULL,
+	repository_id BIGINT NOT NULL,
+	class_id BIGINT NOT NULL,
+	digest BYTEA NOT NULL,
+	canonical BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	declared_name TEXT,
+	language TEXT,
+	first_at BIGINT NOT NULL,
+	last_at BIGINT NOT NULL,
+	trusted_first_at BIGINT,
+	trusted_last_at BIGINT,
+	CONSTRAINT pk_test PRIMARY KEY (id),
+	CONSTRAINT uq_test UNIQUE (repository_id, digest)
+)
+CREATE INDEX ix_test_canonical ON test (canonical)
+CREATE INDEX ix_test_class_id ON test (class_id, id)
+CREATE TABLE test_class (
+	id BIGSERIAL NOT NULL,
+	repository_id BIGINT NOT NULL,
+	file TEXT NOT NULL,
+	suite TEXT NOT NULL,
+	last_at BIGINT NOT NULL,
+	CONSTRAINT pk_test_class PRIMARY KEY (id),
+	CONSTRAINT uq_test_class UNIQUE (repository_id, file, suite)
+)
+CREATE TABLE test_day (
+	repository_id BIGINT NOT NULL,
+	page BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	counts BYTEA NOT NULL,
+	CONSTRAINT pk_test_day PRIMARY KEY (repository_id, page, day)
+)
+CREATE INDEX ix_test_day_day ON test_day (day)
+CREATE TABLE test_env (
+	id BIGSERIAL NOT NULL,
+	digest BYTEA NOT NULL,
+	os TEXT NOT NULL,
+	arch TEXT NOT NULL,
+	accelerator TEXT NOT NULL,
+	accelerator_version TEXT NOT NULL,
+	device_name TEXT NOT NULL,
+	device_count INTEGER NOT NULL,
+	python TEXT NOT NULL,
+	build TEXT NOT NULL,
+	config TEXT NOT NULL,
+	env_group TEXT NOT NULL,
+	CONSTRAINT pk_test_env PRIMARY KEY (id),
+	UNIQUE (digest)
+)
+CREATE TABLE test_exclusion (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	files JSONB NOT NULL,
+	received_at BIGINT NOT NULL,
+	CONSTRAINT pk_test_exclusion PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
+)
+CREATE INDEX ix_test_exclusion_received_at ON test_exclusion (received_at)
+CREATE TABLE test_failure (
+	generation BIGINT NOT NULL,
+	test_id BIGINT NOT NULL,
+	invoking_file TEXT NOT NULL,
+	outcome SMALLINT NOT NULL,
+	flaky BOOLEAN NOT NULL,
+	attempts INTEGER NOT NULL,
+	failed_attempts INTEGER NOT NULL,
+	time_ms BIGINT,
+	type TEXT NOT NULL,
+	message TEXT NOT NULL,
+	stack TEXT NOT NULL,
+	output TEXT NOT NULL,
+	source_file TEXT,
+	line INTEGER,
+	signature TEXT,
+	verdict TEXT,
+	evidence JSONB,
+	properties JSONB,
+	repository_id BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_failure PRIMARY KEY (generation, test_id, invoking_file)
+)
+CREATE INDEX ix_test_failure_at ON test_failure (repository_id, at)
+CREATE INDEX ix_test_failure_head_sha ON test_failure (head_sha)
+CREATE INDEX ix_test_failure_signature ON test_failure (signature, at)
+CREATE INDEX ix_test_failure_test_id ON test_failure (test_id, at)
+CREATE TABLE test_job (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT NOT NULL,
+	generation BIGINT NOT NULL,
+	head_sha TEXT NOT NULL,
+	upstream_sha TEXT,
+	upstream_repo TEXT,
+	backend TEXT,
+	dispatch_id TEXT,
+	head_branch TEXT,
+	event TEXT,
+	trusted BOOLEAN NOT NULL,
+	pr_number BIGINT,
+	env_id BIGINT NOT NULL,
+	workflow TEXT NOT NULL,
+	name TEXT NOT NULL,
+	family TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	shard INTEGER,
+	shards INTEGER,
+	rerun_disabled BOOLEAN NOT NULL,
+	tests INTEGER NOT NULL,
+	passed INTEGER NOT NULL,
+	failed INTEGER NOT NULL,
+	errors INTEGER NOT NULL,
+	skipped INTEGER NOT NULL,
+	xfailed INTEGER NOT NULL,
+	xpassed INTEGER NOT NULL,
+	flaky INTEGER NOT NULL,
+	crashed INTEGER NOT NULL,
+	left_out INTEGER NOT NULL,
+	time_ms BIGINT NOT NULL,
+	files INTEGER NOT NULL,
+	flags JSONB,
+	properties JSONB,
+	unreadable JSONB NOT NULL,
+	at BIGINT NOT NULL,
+	received_at BIGINT NOT NULL,
+	counted BIGINT NOT NULL,
+	counted_day INTEGER,
+	counted_group TEXT,
+	counted_block BYTEA,
+	block BYTEA,
+	CONSTRAINT pk_test_job PRIMARY KEY (repository_id, run_id, run_attempt, job_id)
+)
+CREATE INDEX ix_test_job_at ON test_job (at)
+CREATE INDEX ix_test_job_family ON test_job (repository_id, family, at) WHERE trusted AND NOT rerun_disabled
+CREATE UNIQUE INDEX ix_test_job_generation ON test_job (generation)
+CREATE INDEX ix_test_job_head_sha ON test_job (repository_id, head_sha)
+CREATE INDEX ix_test_job_uncounted ON test_job (repository_id, at) WHERE trusted AND NOT rerun_disabled AND counted != generation OR NOT (trusted AND NOT rerun_disabled) AND counted != 0
+CREATE INDEX ix_test_job_upstream_sha ON test_job (upstream_sha)
+CREATE TABLE test_loss (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	family TEXT NOT NULL,
+	class_id BIGINT NOT NULL,
+	kind TEXT NOT NULL,
+	backend TEXT,
+	head_sha TEXT NOT NULL,
+	base_sha TEXT NOT NULL,
+	tests_before INTEGER NOT NULL,
+	tests INTEGER NOT NULL,
+	skipped_before INTEGER NOT NULL,
+	skipped INTEGER NOT NULL,
+	gone INTEGER NOT NULL,
+	examples JSONB NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_loss PRIMARY KEY (repository_id, run_id, family, class_id, kind)
+)
+CREATE INDEX ix_test_loss_at ON test_loss (repository_id, at)
+CREATE INDEX ix_test_loss_head_sha ON test_loss (head_sha)
+CREATE TABLE test_part (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT NOT NULL,
+	object_id BIGINT NOT NULL,
+	kind TEXT NOT NULL,
+	name TEXT NOT NULL,
+	blob TEXT,
+	unreadable JSONB NOT NULL,
+	received_at BIGINT NOT NULL,
+	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
+)
+CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)
+CREATE INDEX ix_test_part_received_at ON test_part (received_at)
+CREATE TABLE test_rerun (
+	generation BIGINT NOT NULL,
+	name TEXT NOT NULL,
+	suite TEXT NOT NULL,
+	file TEXT NOT NULL,
+	green INTEGER NOT NULL,
+	red INTEGER NOT NULL,
+	flaky BOOLEAN NOT NULL,
+	repository_id BIGINT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	platforms JSONB NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_rerun PRIMARY KEY (generation, name, suite, file)
+)
+CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
+CREATE TABLE test_rerun_job (
+	generation BIGINT NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
+)
+CREATE TABLE test_state (
+	repository_id BIGINT NOT NULL,
+	test_id BIGINT NOT NULL,
+	env_group TEXT NOT NULL,
+	state TEXT NOT NULL,
+	since BIGINT NOT NULL,
+	evidence JSONB NOT NULL,
+	issue TEXT,
+	by TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_state PRIMARY KEY (repository_id, test_id, env_group)
+)
+CREATE INDEX ix_test_state_state ON test_state (repository_id, state, since)
+CREATE TABLE test_summary (
+	generation BIGINT NOT NULL,
+	class_id BIGINT NOT NULL,
+	invoking_file TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	tests INTEGER NOT NULL,
+	failures INTEGER NOT NULL,
+	errors INTEGER NOT NULL,
+	skipped INTEGER NOT NULL,
+	successes INTEGER NOT NULL,
+	flaky INTEGER NOT NULL,
+	time_ms BIGINT NOT NULL,
+	CONSTRAINT pk_test_summary PRIMARY KEY (generation, class_id, invoking_file)
+)
+CREATE INDEX ix_test_summary_class_id ON test_summary (class_id, at)
+CREATE TABLE test_time (
+	repository_id BIGINT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	files BYTEA NOT NULL,
+	classes BYTEA NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
+)
+CREATE TABLE test_time_source (
+	repository_id BIGINT NOT NULL,
+	digest TEXT NOT NULL,
+	at BIGINT NOT NULL,
+	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)
+)
+CREATE TABLE trunk_branch (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	pushed_at BIGINT NOT NULL,
+	deleted_at BIGINT NOT NULL,
+	CONSTRAINT pk_trunk_branch PRIMARY KEY (repository_id, branch)
+)
+CREATE TABLE trunk_event (
+	repository_id BIGINT NOT NULL,
+	branch TEXT NOT NULL,
+	name TEXT NOT NULL,
+	first_bad TEXT NOT NULL,
+	state_after TEXT NOT NULL,
+	state_before TEXT NOT NULL,
+	last_good TEXT,
+	signature TEXT,
+	at BIGINT,
+	CONSTRAINT pk_trunk_event PRIMARY KEY (repository_id, branch, name, first_bad, state_after)
+)
+CREATE INDEX ix_trunk_event_at ON trunk_event (repository_id, branch, at)
+CREATE TABLE utilization_day (
+	repository_id BIGINT NOT NULL,
+	kind TEXT NOT NULL,
+	span INTEGER NOT NULL,
+	day INTEGER NOT NULL,
+	group_key TEXT NOT NULL,
+	parent TEXT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	jobs INTEGER NOT NULL,
+	records BIGINT NOT NULL,
+	histograms BYTEA NOT NULL,
+	cpu_sum BIGINT NOT NULL,
+	mem_sum BIGINT NOT NULL,
+	gpu_sum BIGINT NOT NULL,
+	gpu_bw_sum BIGINT NOT NULL,
+	gpu_alloc_sum BIGINT NOT NULL,
+	idle_gpu_s BIGINT NOT NULL,
+	gpu_s BIGINT NOT NULL,
+	seconds JSONB NOT NULL,
+	CONSTRAINT pk_utilization_day PRIMARY KEY (repository_id, kind, span, day, group_key, parent, trusted)
+)
+CREATE INDEX ix_utilization_day_day ON utilization_day (day)
+CREATE TABLE utilization_job (
+	repository_id BIGINT NOT NULL,
+	run_id BIGINT NOT NULL,
+	run_attempt INTEGER NOT NULL,
+	job_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	workflow_name TEXT NOT NULL,
+	job_name TEXT NOT NULL,
+	base_name TEXT NOT NULL,
+	config TEXT NOT NULL,
+	runner_label TEXT NOT NULL,
+	head_sha TEXT NOT NULL,
+	head_branch TEXT NOT NULL,
+	trusted BOOLEAN NOT NULL,
+	source_id BIGINT NOT NULL,
+	digest TEXT NOT NULL,
+	status TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	flags JSONB NOT NULL,
+	collect_interval FLOAT(53),
+	model_version TEXT,
+	gpu_count INTEGER,
+	cpu_count INTEGER,
+	gpu_type TEXT,
+	start_at BIGINT NOT NULL,
+	end_at BIGINT NOT NULL,
+	records INTEGER NOT NULL,
+	error_records INTEGER NOT NULL,
+	cpu_avg FLOAT(53),
+	cpu_p90 FLOAT(53),
+	cpu_max FLOAT(53),
+	mem_avg FLOAT(53),
+	mem_p90 FLOAT(53),
+	mem_max FLOAT(53),
+	gpu_avg FLOAT(53),
+	gpu_p90 FLOAT(53),
+	gpu_max FLOAT(53),
+	gpu_bw_avg FLOAT(53),
+	gpu_bw_p90 FLOAT(53),
+	gpu_bw_max FLOAT(53),
+	gpu_alloc_avg FLOAT(53),
+	gpu_alloc_p90 FLOAT(53),
+	gpu_alloc_max FLOAT(53),
+	observed_s FLOAT(53) NOT NULL,
+	idle_gpu_s FLOAT(53) NOT NULL,
+	gpu_s FLOAT(53) NOT NULL,
+	no_data_s FLOAT(53) NOT NULL,
+	saturated_s FLOAT(53) NOT NULL,
+	oom_risk BOOLEAN NOT NULL,
+	peak JSONB,
+	segments JSONB NOT NULL,
+	histograms BYTEA NOT NULL,
+	totals JSONB NOT NULL,
+	machine_s BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	blob TEXT,
+	received_at BIGINT NOT NULL,
+	CONSTRAINT pk_utilization_job PRIMARY KEY (repository_id, run_id, run_attempt, job_id)
+)
+CREATE INDEX ix_utilization_job_day ON utilization_job (day)
+CREATE INDEX ix_utilization_job_head_sha ON utilization_job (head_sha, repository_id)
+CREATE INDEX ix_utilization_job_job ON utilization_job (repository_id, job_id)
+CREATE INDEX ix_utilization_job_newest ON utilization_job (repository_id, received_at)
+CREATE INDEX ix_utilization_job_run ON utilization_job (run_id, run_attempt)
+CREATE TABLE workflow_job (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	run_id BIGINT,
+	run_attempt BIGINT,
+	node_id TEXT,
+	name TEXT,
+	workflow_name TEXT,
+	status TEXT,
+	conclusion TEXT,
+	head_sha TEXT,
+	head_branch TEXT,
+	labels JSONB,
+	runner_id BIGINT,
+	runner_name TEXT,
+	runner_group_id BIGINT,
+	runner_group_name TEXT,
+	steps JSONB,
+	html_url TEXT,
+	created_at BIGINT,
+	started_at BIGINT,
+	completed_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_workflow_job PRIMARY KEY (repository_id, id)
+)
+CREATE INDEX ix_workflow_job_head_sha ON workflow_job (head_sha)
+CREATE INDEX ix_workflow_job_in_flight ON workflow_job (received_at) WHERE status != 'completed'
+CREATE INDEX ix_workflow_job_repo ON workflow_job (lower(repo), id)
+CREATE INDEX ix_workflow_job_run ON workflow_job (run_id, repository_id)
+CREATE TABLE workflow_run (
+	repository_id BIGINT NOT NULL,
+	repo TEXT NOT NULL,
+	received_at BIGINT NOT NULL,
+	id BIGINT NOT NULL,
+	run_attempt BIGINT NOT NULL,
+	node_id TEXT,
+	name TEXT,
+	display_title TEXT,
+	path TEXT,
+	event TEXT,
+	status TEXT,
+	conclusion TEXT,
+	workflow_id BIGINT,
+	check_suite_id BIGINT,
+	run_number BIGINT,
+	head_branch TEXT,
+	head_sha TEXT,
+	head_repository_full_name TEXT,
+	head_repository_id BIGINT,
+	actor_login TEXT,
+	triggering_actor_login TEXT,
+	pull_requests JSONB,
+	html_url TEXT,
+	created_at BIGINT,
+	updated_at BIGINT,
+	run_started_at BIGINT,
+	deleted_at BIGINT,
+	merge_state JSONB NOT NULL,
+	CONSTRAINT pk_workflow_run PRIMARY KEY (repository_id, id, run_attempt)
+)
+CREATE INDEX ix_workflow_run_head_sha ON workflow_run (head_sha)
+CREATE INDEX ix_workflow_run_id ON workflow_run (id)
+CREATE INDEX ix_workflow_run_in_flight ON workflow_run (received_at) WHERE status != 'completed'
+CREATE INDEX ix_workflow_run_received_at ON workflow_run (received_at)
+CREATE INDEX ix_workflow_run_repo ON workflow_run (lower(repo), id)
