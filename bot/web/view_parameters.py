@@ -31,6 +31,9 @@ def repository(owner: str = "owner") -> Parameter[str]:
     return Parameter("repo", lambda request: parameters.repo(request, owner), "", op.repository(owner))
 
 
+REPO = repository()
+
+
 def in_path(
     name: str, kind: Any, description: str, *, parse: Callable[[str], T], default: T, only: Only = ""
 ) -> Parameter[T]:
@@ -53,15 +56,23 @@ def commit(description: str, name: str = "sha") -> Parameter[str]:
 
 
 def parsed(
-    name: str, kind: Any, description: str, *, parse: Callable[[str], T], default: T, only: Only = ""
+    name: str,
+    kind: Any,
+    description: str,
+    *,
+    parse: Callable[[str], T],
+    default: T,
+    only: Only = "",
+    tell_default: bool = False,
 ) -> Parameter[T]:
     """Return a parameter of the query that `parse` reads, where it is given; it raises Rejected 400."""
+    described = {"default": default} if tell_default else {}
 
     def read(request: web.Request) -> T:
         text = parameters.given(request, name)
         return parse(text) if text else default
 
-    return Parameter(name, read, default, (op.in_query(name, kind, description),), only=only)
+    return Parameter(name, read, default, (op.in_query(name, kind, description, **described),), only=only)
 
 
 def text(name: str, description: str, *, most: int = TEXT_MOST, only: Only = "") -> Parameter[str]:
