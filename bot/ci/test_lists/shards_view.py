@@ -67,8 +67,8 @@ def _count(request: web.Request) -> int:
     return count
 
 
-def _split(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 COUNT = Parameter(
@@ -76,8 +76,8 @@ COUNT = Parameter(
 )
 BASE = declare.text("base", "base name of the job: what is built", most=LONG)
 CONFIG = declare.text("config", "its configuration", most=LONG)
-TESTS: Parameter[list[str]] = declare.parsed(
-    "tests", op.Text, "names of files, commas between; without any all", parse=_split, default=[]
+TESTS: Parameter[tuple[str, ...]] = declare.parsed(
+    "tests", op.Text, "names of files, commas between; without any all", parse=_split, default=()
 )
 OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
 from bot.ci.trunk import suspects, trouble
-from bot.ci.trunk.cells import FAILED, SUCCESS
+from bot.ci.trunk.cells import FAILED
 from bot.web.answers import Answer, Time, time
 
 if TYPE_CHECKING:
@@ -144,17 +143,10 @@ def _column(one: Column, cells: trouble.Column) -> HudColumn:
     )
 
 
-def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Raw:
-    """Return a line's cells as JSON. Nearly all are green, and those are written without a detour."""
-    parts = []
-    for key, place in places.items():
-        if (cell := found.get(key)) is None:
-            continue
-        told = cell.line or cell.signature or cell.count or cell.tests_failed or cell.kind
-        if cell.character == SUCCESS and type(cell.job) is int and not told:
-            parts.append(f'"{place}":{{"c":"O","job":{cell.job}}}')
-            continue
-        made = HudCell(
+def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
+    """Return a line's cells by the places that the answer gives their columns."""
+    return {
+        place: HudCell(
             c=cell.character,
             n=cell.count,
             job=cell.job,
@@ -164,8 +156,9 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Ra
             tests=cell.tests_failed,
             flake=key in lone,
         )
-        parts.append(f'"{place}":{msgspec.json.encode(made).decode()}')
-    return Raw(f"{{{','.join(parts)}}}".encode())
+        for key, place in places.items()
+        if (cell := found.get(key)) is not None
+    }
 
 
 def _lone(found: grid.Grid, cells_of: dict[int, trouble.Column]) -> dict[int, set[int]]:
@@ -194,7 +187,7 @@ def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) 
                 gone=line.gone,
                 verdict=line.verdict,
                 green_before=green,
-                cells=cast("dict[str, HudCell]", _cells(line.cells, places, lone.get(at, set()))),
+                cells=_cells(line.cells, places, lone.get(at, set())),
             )
         )
     return made
