@@ -84,7 +84,8 @@ OF_ANY = (REPO, COUNT, BASE, CONFIG, BACKEND)
 
 async def read(asked: Asked) -> Shards:
     """Divide the tests of the query; without any, all those whose times are known."""
-    return await _divide(asked, asked[TESTS])
+    names = asked[TESTS]
+    return await _divide(asked, names)
 
 
 async def divide_posted(request: web.Request) -> web.Response:
