@@ -78,7 +78,7 @@ def steps(of: WorkflowJobRow | None) -> list[Step]:
     """Return the steps of a job that began, in order."""
     found = []
     for at, one in enumerate(ci_jobs.steps(of) if of else ()):
-        raw = of["steps"][at] if of else {}
+        raw = of["steps"][at] if of and of["steps"] else {}
         started, ended = read(raw, ("started_at",), Kind.TIME), read(raw, ("completed_at",), Kind.TIME)
         if started is not None:
             found.append(Step(one.name, started // 1000, (ended or started) // 1000))
