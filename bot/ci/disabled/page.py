@@ -16,7 +16,7 @@ from bot.web.html import page, render
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.tables import DisablingRow
 
 TEMPLATES = Path(__file__).parent / "templates"
 ADDRESS = r"/{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}/{repo}/disabled"
