@@ -13,7 +13,7 @@ import msgspec
 from bot.oot.results import shown
 
 if TYPE_CHECKING:
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
-    from bot.oot.results.rows import CommandRow, DispatchRow, IgnoreRow
+    from bot.oot.results.tables import CommandRow, DispatchRow, IgnoreRow
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.rows import ComparedRow
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
 
 JOB = oot_workflow_job.c
 PAST = (
