@@ -102,7 +102,6 @@ NOT_YET = {
     "bot/oot/reports/report.py": 15,
     "bot/oot/reports/static_keys.py": 13,
     "bot/oot/reports/verify_commit.py": 9,
-    "bot/oot/results/crcr_columns.py": 20,
     "bot/oot/statistics/countable_jobs.py": 16,
     "bot/oot/statistics/days.py": 4,
     "bot/oot/statistics/job_matrix.py": 3,
