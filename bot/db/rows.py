@@ -125,14 +125,22 @@ def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[A
 
     Raises TypeError where a column is missing, or is declared with another type than in its table.
     """
-    unknown = computed.keys() - fields(kind).keys()
-    if unknown:
+    if not computed:
+        plain: type = kind
+        return cast("Query[T]", _select(plain, tables))
+    if unknown := computed.keys() - fields(kind).keys():
         raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
     chosen = [
         computed[name].label(name) if name in computed else _column(kind, field, tables)
         for name, field in fields(kind).items()
     ]
     return cast("Query[T]", sa.select(*chosen))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _select(kind: type, tables: tuple[sa.FromClause, ...]) -> sa.Select[*tuple[Any, ...]]:
+    """Return the query for rows with nothing but columns, put together once."""
+    return sa.select(*(_column(kind, field, tables) for field in fields(kind).values()))
 
 
 def _column(kind: type, field: Field, tables: Sequence[sa.FromClause]) -> sa.ColumnElement[Any]:
@@ -156,9 +164,8 @@ def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
 
 @functools.lru_cache(maxsize=2_000)
 def _require_columns(kind: type, names: tuple[str, ...]) -> None:
-    """Raise TypeError unless rows with these columns are those of a TypedDict."""
+    """Raise TypeError unless rows with these columns have all that a TypedDict has; more does no harm."""
     declared = kind.__annotations__.keys()
     optional: frozenset[str] = getattr(kind, "__optional_keys__", frozenset())
-    missing, extra = declared - optional - set(names), set(names) - declared
-    if missing or extra:
-        raise TypeError(f"{kind.__name__} and its rows differ: {', '.join(sorted(missing | extra))}")
+    if missing := declared - optional - set(names):
+        raise TypeError(f"rows that were read have no {', '.join(sorted(missing))}: {kind.__name__} has")

@@ -169,11 +169,11 @@ def test_a_query_that_its_row_class_does_not_fit_is_refused(kind, computed, prob
 
 
 @pytest.mark.logic
-async def test_rows_of_a_statement_written_by_hand_are_refused_where_the_columns_differ(bot):
+async def test_rows_of_a_statement_written_by_hand_are_refused_where_a_column_is_missing(bot):
     approval = dict.fromkeys(("upstream_repo", "head_sha", "login"), "x") | {"pr_number": 1, "created_at": 2}
     async with bot.context.store.transaction() as tx:
         await tx.run(tx.insert(oot_approval).values(approval))
         assert await tx.fetch(select(ApprovalRow, oot_approval)) == [approval]
         assert await tx.rows_as(ApprovalRow, sa.select(oot_approval)) == [approval]
-        with pytest.raises(TypeError, match="ApprovalRow and its rows differ: login"):
+        with pytest.raises(TypeError, match="no login: ApprovalRow has"):
             await tx.rows_as(ApprovalRow, sa.select(*(one for one in oot_approval.c if one.name != "login")))

@@ -20,8 +20,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = (  # those that are written; `_inserted_at` and two aliases are the table's own
     "dynamoKey", "status", "downstream_repo", "upstream_repo", "pr_number", "pytorch_head_sha", "delivery_id",
     "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "conclusion",
-    "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests", "skipped_tests",
-    "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
+    "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests",
+    "skipped_tests", "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
 )  # fmt: skip
 UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
 JOB = fields(JobRow)
