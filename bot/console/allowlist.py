@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
-    from bot.oot.allowlist.rows import VersionRow
+    from bot.oot.allowlist.tables import VersionRow
 
 
 @click.group()

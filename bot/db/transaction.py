@@ -19,12 +19,15 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
+from bot.db.rows import as_rows
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from bot.db.connection_watchdog import Watchdog
+    from bot.db.rows import Query
     from bot.db.sqlite_inline import Connection
 
 T = TypeVar("T")
@@ -184,13 +187,22 @@ class Transaction:
         columns = tuple(found.keys())
         return [dict(zip(columns, row, strict=True)) for row in found.all()]
 
-    async def rows_as(self, _kind: type[T], statement: Any, parameters: Any = None) -> list[T]:
-        """Execute a query and return its rows as this TypedDict; the caller vouches for the columns."""
-        return cast("list[T]", await self.rows(statement, parameters))
+    async def fetch(self, query: Query[T], parameters: Any = None) -> list[T]:
+        """Execute a query made by `bot.db.rows.select` and return its rows."""
+        return cast("list[T]", await self.rows(query, parameters))
 
-    async def row_as(self, _kind: type[T], statement: Any, parameters: Any = None) -> T | None:
-        """Execute a query and return its first row as this TypedDict, or None."""
-        return cast("T | None", await self.row(statement, parameters))
+    async def fetch_first(self, query: Query[T], parameters: Any = None) -> T | None:
+        """Execute a query made by `bot.db.rows.select` and return its first row, or None."""
+        return cast("T | None", await self.row(query, parameters))
+
+    async def rows_as(self, kind: type[T], statement: Any, parameters: Any = None) -> list[T]:
+        """Execute a statement written by hand and return its rows as this TypedDict; its columns are checked."""
+        return as_rows(kind, await self.rows(statement, parameters))
+
+    async def row_as(self, kind: type[T], statement: Any, parameters: Any = None) -> T | None:
+        """Execute a statement written by hand and return its first row as this TypedDict, or None."""
+        row = await self.row(statement, parameters)
+        return None if row is None else as_rows(kind, [row])[0]
 
     async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
         """Execute a query and yield its rows, `size` at a time: no more are held, and other tasks get to run."""

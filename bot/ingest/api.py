@@ -17,30 +17,18 @@ from bot.web.answers import Answer, Time, any_of, fill, send
 from bot.web.app_keys import CONTEXT
 from bot.web.bodies import door
 from bot.web.render_thread import in_render_thread
+from bot.web.row_answers import answer_fields
 
 ROWS = 100  # of a list without ?limit=
-KINDS: dict[Kind, Any] = {
-    Kind.INT: int,
-    Kind.TEXT: str,
-    Kind.BOOL: bool,
-    Kind.TIME: Time,
-    Kind.TEXTS: list[str],
-    Kind.INTS: list[int],
-    Kind.JSON: Annotated[Any, Meta(description="as GitHub sends it")],
-}
+FROM_GITHUB = Annotated[Any, Meta(description="as GitHub sends it")]
 
 
 def _struct(kind: RecordType[Any]) -> type[Struct]:
     """Return the struct of one row of a table, in the order of its columns, without the merge state."""
-    columns = {
-        column.name: KINDS[column.kind] if column.name in kind.key else KINDS[column.kind] | None
-        for column in kind.columns
-    }
-    guid = {"guid": str} if "guid" in kind.key else {}
-    fields = {"repository_id": int, "repo": str, "received_at": Time} | guid | columns
-    fields |= {"deleted_at": Time | None}
+    own = {column.name: FROM_GITHUB | None for column in kind.columns if column.kind is Kind.JSON}
+    shown = answer_fields(kind.row, own) | {"deleted_at": Time | None}
     about = {"__doc__": f"A row of {kind.table} as deliveries left it, merged by the rule {kind.rule}"}
-    return msgspec.defstruct(f"record_{kind.table}", fields.items(), namespace=about, frozen=True)
+    return msgspec.defstruct(f"record_{kind.table}", shown.items(), namespace=about, frozen=True)
 
 
 RECORDS = {name: _struct(kind) for name, kind in TYPES.items()}

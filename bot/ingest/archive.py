@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.inbox import MOST_BYTES, StoredDelivery
-from bot.ingest.tables import delivery, records
+from bot.ingest.tables import DeliveryRow, delivery, records
 from bot.ingest.watched import is_known
 from bot.queue.tables import task
 
@@ -35,29 +36,6 @@ class ArchivedDelivery(StoredDelivery):
     state: str
 
 
-class ArchivedRow(TypedDict):
-    """A delivery as stored."""
-
-    id: int
-    guid: str
-    event: str
-    received_at: int
-    attempts: int
-    codec: str | None
-    body: bytes
-    state: str
-
-
-class _CountRow(TypedDict):
-    event: str
-    number: int
-
-
-class _SizeRow(TypedDict):
-    id: int
-    size: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Which deliveries are to be replayed; what is None does not restrict them."""
@@ -73,11 +51,10 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
     At most `limit`, and no more than MOST_BYTES of bodies, inflated, plus the one that exceeds it.
     """
     matching = (delivery.c.id > after, *_matches(chosen))
-    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body).label("size")).where(*matching)
-    listed = await tx.rows_as(_SizeRow, sizes.order_by(delivery.c.id).limit(limit))
-    ids = [row["id"] for row in _until_full(listed, lambda row: row["size"])]
-    columns = [delivery.c[name] for name in ArchivedRow.__annotations__]
-    query = sa.select(*columns).where(delivery.c.id.in_(ids)).order_by(delivery.c.id)
+    sizes = sa.select(delivery.c.id, sa.func.length(delivery.c.body)).where(*matching)
+    listed = [tuple(row) for row in await tx.run(sizes.order_by(delivery.c.id).limit(limit))]
+    ids = [identifier for identifier, _ in _until_full(listed, lambda row: int(row[1]))]
+    query = select(DeliveryRow, delivery).where(delivery.c.id.in_(ids)).order_by(delivery.c.id)
     found = [
         ArchivedDelivery(
             id=row["id"],
@@ -89,7 +66,7 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
             codec=row["codec"],
             state=row["state"],
         )
-        for row in await tx.rows_as(ArchivedRow, query)
+        for row in await tx.fetch(query)
     ]
     return _until_full(found, lambda one: one.size)
 
@@ -107,9 +84,9 @@ def _until_full(found: Sequence[T], size: Callable[[T], int]) -> list[T]:
 
 async def count(tx: Transaction, chosen: Selection) -> dict[str, int]:
     """Return how many deliveries are to be replayed, by event."""
-    query = sa.select(delivery.c.event, sa.func.count().label("number")).where(*_matches(chosen))
-    rows = await tx.rows_as(_CountRow, query.group_by(delivery.c.event).order_by(delivery.c.event))
-    return {row["event"]: row["number"] for row in rows}
+    query = sa.select(delivery.c.event, sa.func.count()).where(*_matches(chosen))
+    rows = await tx.run(query.group_by(delivery.c.event).order_by(delivery.c.event))
+    return {event: int(number) for event, number in rows}
 
 
 def _matches(chosen: Selection) -> list[sa.ColumnElement[bool]]:

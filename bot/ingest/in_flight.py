@@ -6,15 +6,17 @@ What our records show as running is looked up one by one; upstream's runs are li
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 import structlog
 
 from bot.core.errors import GitHubRefused, GitHubUnavailable, NotInstalled, RetryLater
 from bot.core.json_fields import as_time
+from bot.db.rows import select
 from bot.ingest import delivery, inbox
 from bot.ingest.records import TYPES
+from bot.ingest.rows import CheckRunRow, WorkflowJobRow, WorkflowRunRow
 from bot.ingest.tables import records
 from bot.ingest.watched import watched
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.context import Context
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 log = structlog.get_logger("bot.ingest.in_flight")
@@ -35,13 +38,7 @@ UNFINISHED = ("in_progress", "queued")
 GONE = frozenset({404, 410})
 
 
-class OpenRow(TypedDict):
-    """What is needed of any record that is not completed."""
-
-    repository_id: int
-    repo: str
-    id: int
-    status: str | None
+OpenRow = WorkflowRunRow | WorkflowJobRow | CheckRunRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +150,7 @@ async def _open_records(
     news do not keep the others from being looked up.
     """
     columns = records[table].c
-    query = sa.select(records[table]).where(
+    query: Query[OpenRow] = select(TYPES[table].row, records[table]).where(
         columns.status != "completed",
         columns.received_at >= first_received[0],
         columns.received_at < first_received[1],
@@ -162,7 +159,7 @@ async def _open_records(
     )
     if app_id is not None:
         query = query.where(columns.app_id == app_id)
-    return await tx.rows_as(OpenRow, query.order_by(sa.func.random()).limit(limit))
+    return await tx.fetch(query.order_by(sa.func.random()).limit(limit))
 
 
 async def _known_runs(tx: Transaction, ids: Sequence[int]) -> set[tuple[int, int]]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest import compression
 from bot.ingest.compression import LARGE
-from bot.ingest.rows import DeliveryRow
-from bot.ingest.tables import delivery
+from bot.ingest.tables import DeliveryRow, delivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get a turn
@@ -71,16 +72,6 @@ class StoredDelivery(ReceivedDelivery):
 
     id: int
     attempts: int
-
-
-class _ClaimedRow(TypedDict):
-    id: int
-    guid: str
-    event: str
-    received_at: int
-    attempts: int
-    codec: str | None
-    body: bytes | None  # None: large, not read yet
 
 
 ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of their types; the body comes last
@@ -161,8 +152,8 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
     Of large bodies it takes as many as memory allows; the rest are left to the next call.
     """
     query = _due(sqlite=tx.sqlite, one=only is not None)
-    rows = await tx.rows_as(_ClaimedRow, query, {"now": tx.now, "most": limit, "only": only})
-    await _add_large_bodies(tx, [row for row in rows if row["body"] is None])
+    rows = await tx.fetch(query, {"now": tx.now, "most": limit, "only": only})
+    await _add_large_bodies(tx, [row for row in rows if not row["body"]])
     found = [
         StoredDelivery(
             id=row["id"],
@@ -174,7 +165,7 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
             codec=row["codec"],
         )
         for row in rows
-        if (body := row["body"]) is not None
+        if (body := row["body"])
     ]
     return _that_fit(found)
 
@@ -193,11 +184,10 @@ def _that_fit(found: Sequence[StoredDelivery]) -> list[StoredDelivery]:
 
 
 @functools.cache
-def _due(*, sqlite: bool, one: bool) -> sa.Select[*tuple[Any, ...]]:
-    """Return the query for what is due, put together once, since it runs all the time."""
-    columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
-    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
-    query = sa.select(*columns, small)
+def _due(*, sqlite: bool, one: bool) -> Query[DeliveryRow]:
+    """Return the query for what is due, put together once, since it runs all the time; large bodies are left empty."""
+    small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=sa.literal(b""))
+    query = select(DeliveryRow, delivery, body=small)
     query = query.where(delivery.c.state == "stored", delivery.c.due_at <= sa.bindparam("now"))
     if one:
         query = query.where(delivery.c.id == sa.bindparam("only"))
@@ -205,7 +195,7 @@ def _due(*, sqlite: bool, one: bool) -> sa.Select[*tuple[Any, ...]]:
     return query if sqlite else query.with_for_update(skip_locked=True)
 
 
-async def _add_large_bodies(tx: Transaction, rows: Sequence[_ClaimedRow]) -> None:
+async def _add_large_bodies(tx: Transaction, rows: Sequence[DeliveryRow]) -> None:
     """Read bodies that are large even as they are stored, one by one."""
     size = 0
     for row in rows:
@@ -240,12 +230,12 @@ async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, err
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 
-FIND = sa.select(delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
+FIND = select(DeliveryRow, delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
 
 
 async def find(tx: Transaction, guid: str) -> DeliveryRow | None:
     """Return a stored delivery by GitHub's GUID, its body as received."""
-    row = await tx.row_as(DeliveryRow, FIND, {"of_guid": guid})
+    row = await tx.fetch_first(FIND, {"of_guid": guid})
     if row is not None:
         row["body"], row["codec"] = compression.decompress(row["body"], row["codec"]), None
     return row

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from bot.core.json_fields import Kind
 from bot.db.columns import unindexed
+from bot.db.rows import select
 from bot.ingest import watched as names
 from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
@@ -109,7 +110,7 @@ MOST_HEADS = 1_000  # of one pull request
 # put together once: every verdict asks these
 _PULL, _HEAD, _LABEL = records["pull_request"].c, records["pull_head"].c, records["pull_label_event"].c
 GET = (
-    sa.select(records["pull_request"])
+    select(PullRow, records["pull_request"])
     .where(sa.func.lower(_PULL.repo) == sa.bindparam("of_repo"), _PULL.number == sa.bindparam("of_number"))
     .order_by(_PULL.received_at.desc())
 )
@@ -156,33 +157,16 @@ class LabelEventRow(TypedDict):
     updated_at: int | None
 
 
-class _HeadRow(TypedDict):
-    head_sha: str
-    updated_at: int | None
-
-
-class _CandidateRow(TypedDict):
-    head_sha: str
-    number: int
-    user_id: int | None
-
-
-class _NameRow(TypedDict):
-    repo: str
-    number: int
-
-
 async def get(tx: Transaction, repo: str, number: int) -> PullRow | None:
     """Return the pull request's record."""
-    return await tx.row_as(PullRow, GET, {"of_repo": repo.lower(), "of_number": number})
+    return await tx.fetch_first(GET, {"of_repo": repo.lower(), "of_number": number})
 
 
 async def all_open(tx: Transaction) -> list[tuple[str, int]]:
     """Return the open pull requests we know of, in any repository, the newest first."""
     table = records["pull_request"]
     query = sa.select(table.c.repo, table.c.number).where(table.c.state == "open")
-    rows = await tx.rows_as(_NameRow, query.order_by(table.c.number.desc()))
-    return [(row["repo"], row["number"]) for row in rows]
+    return [(repo, number) for repo, number in await tx.run(query.order_by(table.c.number.desc()))]
 
 
 async def heads(tx: Transaction, pull: PullRow) -> dict[str, int]:
@@ -191,8 +175,7 @@ async def heads(tx: Transaction, pull: PullRow) -> dict[str, int]:
     Heads are found by the repository's id, so those of a renamed repository count too.
     """
     mine = {"of_repository": pull["repository_id"], "of_number": pull["number"]}
-    rows = await tx.rows_as(_HeadRow, HEADS, mine)
-    return {row["head_sha"]: row["updated_at"] or 0 for row in rows}
+    return {head_sha: updated_at or 0 for head_sha, updated_at in await tx.run(HEADS, mine)}
 
 
 async def label_events(tx: Transaction, repo: str, number: int) -> list[LabelEventRow]:
@@ -206,10 +189,11 @@ async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[s
     The first is the one that had the commit first, not the one with the lowest number: anybody may push another's
     commit to an old pull request of theirs. The others have the same author, and may target other base branches.
     """
-    found: dict[str, list[_CandidateRow]] = {}
-    for row in await tx.rows_as(_CandidateRow, DECIDERS, {"heads": sorted(heads), "of_repo": repo.lower()}):
-        found.setdefault(row["head_sha"], []).append(row)
+    found: dict[str, list[tuple[int, int | None]]] = {}
+    for head_sha, number, user_id in await tx.run(
+        DECIDERS, {"heads": sorted(heads), "of_repo": repo.lower()}
+    ):
+        found.setdefault(head_sha, []).append((number, user_id))
     return {
-        sha: [row["number"] for row in rows if row["user_id"] == rows[0]["user_id"]]
-        for sha, rows in found.items()
+        sha: [number for number, author in pulls if author == pulls[0][1]] for sha, pulls in found.items()
     }

@@ -1,8 +1,6 @@
-"""Record types: the fields stored of each of GitHub's objects.
+"""Record types: how GitHub's objects are read into the rows of `bot.ingest.rows`, and how versions of one are merged.
 
-Columns keep GitHub's names; a dotted path becomes one name (`head.sha` is `head_sha`), `labels[].name` stores the
-list of names as `labels`. Every table also has `repository_id`, `repo`, `received_at` (of its first delivery) and
-`deleted_at` (tombstone). The merge rules (see `Rule`) make the order of deliveries irrelevant.
+The merge rules (see `Rule`) make the order of deliveries irrelevant.
 """
 
 from __future__ import annotations
@@ -16,13 +14,33 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from bot.core.json_fields import Kind, Unreadable, read, reader, require_int
+from bot.db.rows import fields
+from bot.ingest.rows import (
+    CheckRunRow,
+    CheckSuiteRow,
+    EventStart,
+    InstallationRow,
+    IssueCommentRow,
+    IssueLabelEventRow,
+    IssueRow,
+    PullHeadRow,
+    PullLabelEventRow,
+    PullReviewCommentRow,
+    PullReviewRow,
+    PullRow,
+    PushRow,
+    RepositoryRow,
+    WorkflowJobRow,
+    WorkflowRunRow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bot.ingest import rows
+    from bot.db.rows import Field
 
-V = TypeVar("V")
+R = TypeVar("R")
+STARTS = fields(EventStart).keys()  # columns that are not fields of the object
 
 
 class Rule(StrEnum):
@@ -51,15 +69,37 @@ class Column:
     kind: Kind
 
 
+KINDS: dict[Any, Kind] = {  # of stored fields, by the types of their columns; times are numbers, too
+    int: Kind.INT,
+    str: Kind.TEXT,
+    bool: Kind.BOOL,
+    list[str]: Kind.TEXTS,
+    list[int]: Kind.INTS,
+    Any: Kind.JSON,
+}
+
+
+def _column(field: Field) -> Column:
+    path = next((note for note in field.notes if isinstance(note, str)), field.name)
+    kind = Kind.TIME if field.is_time else KINDS[field.type]
+    return Column(name=field.name, path=tuple(path.split(".")), kind=kind)
+
+
 @dataclass(frozen=True, kw_only=True)
-class RecordType(Generic[V]):
-    """One table of normalized records, with the values that handlers read of them."""
+class RecordType(Generic[R]):
+    """One table of normalized records."""
 
     table: str
+    row: type[R]
     at: str  # the payload's member that holds the object; "" is the payload itself
-    key: tuple[str, ...]  # within a repository
-    rule: Rule
-    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ("id",)  # within a repository
+    rule: Rule = Rule.NEWEST
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The fields stored of the object, in order."""
+        declared = fields(self.row)
+        return tuple(_column(field) for name, field in declared.items() if name not in STARTS)
 
     @cached_property
     def texts(self) -> frozenset[str]:
@@ -77,135 +117,27 @@ class RecordType(Generic[V]):
         return tuple(column.name for column in self.columns)
 
 
-def _type(table: str, columns: str, *, at: str, key: str = "id", rule: Rule = Rule.NEWEST) -> RecordType[Any]:
-    """Make a record type from lines such as `title text` or `head.sha text`."""
-    parsed = []
-    for item in columns.replace("\n", ",").split(","):
-        if item.strip():
-            path, kind = item.split()
-            name = path.split("[]")[0].replace(".", "_")
-            parsed.append(Column(name=name, path=tuple(path.split(".")), kind=Kind(kind)))
-    return RecordType(table=table, at=at, key=tuple(key.split()), rule=rule, columns=tuple(parsed))
-
-
-ISSUE: RecordType[object] = _type(
-    "issue",
-    """id int, node_id text, number int, title text, body text, state text, state_reason text
-    user.login text, user.id int, author_association text, labels[].name texts, assignees[].login texts
-    milestone.title text, comments int, locked bool, active_lock_reason text, html_url text
-    created_at time, updated_at time, closed_at time""",
-    at="issue",
+ISSUE = RecordType(table="issue", row=IssueRow, at="issue")
+ISSUE_LABEL_EVENT = RecordType(
+    table="issue_label_event", row=IssueLabelEventRow, at="", key=("guid",), rule=Rule.HISTORY
 )
-ISSUE_LABEL_EVENT: RecordType[object] = _type(
-    "issue_label_event",
-    """action text, issue.id int, issue.number int, label.id int, label.name text, sender.login text
-    issue.updated_at time""",
-    at="",
-    key="guid",
-    rule=Rule.HISTORY,
+ISSUE_COMMENT = RecordType(table="issue_comment", row=IssueCommentRow, at="comment")
+PULL_REQUEST = RecordType(table="pull_request", row=PullRow, at="pull_request")
+PULL_HEAD = RecordType(table="pull_head", row=PullHeadRow, at="pull_request", key=("number", "head_sha"))
+PULL_LABEL_EVENT = RecordType(
+    table="pull_label_event", row=PullLabelEventRow, at="", key=("guid",), rule=Rule.HISTORY
 )
-ISSUE_COMMENT: RecordType[rows.IssueCommentValues] = _type(
-    "issue_comment",
-    """id int, node_id text, body text, user.login text, user.id int, author_association text
-    html_url text, issue_url text, created_at time, updated_at time""",
-    at="comment",
+PULL_REVIEW = RecordType(table="pull_review", row=PullReviewRow, at="review")
+PULL_REVIEW_COMMENT = RecordType(table="pull_review_comment", row=PullReviewCommentRow, at="comment")
+PUSH = RecordType(table="push", row=PushRow, at="", key=("guid",), rule=Rule.HISTORY)
+WORKFLOW_RUN = RecordType(
+    table="workflow_run", row=WorkflowRunRow, at="workflow_run", key=("id", "run_attempt")
 )
-PULL_REQUEST: RecordType[rows.PullValues] = _type(
-    "pull_request",
-    """id int, node_id text, number int, title text, body text, state text, draft bool, locked bool
-    user.login text, user.id int, author_association text, labels[].name texts, assignees[].login texts
-    requested_reviewers[].login texts, milestone.title text
-    head.sha text, head.ref text, head.repo.full_name text, head.repo.id int
-    base.sha text, base.ref text, merged bool, merge_commit_sha text, merged_by.login text
-    comments int, review_comments int, commits int, additions int, deletions int, changed_files int
-    html_url text, created_at time, updated_at time, closed_at time, merged_at time""",
-    at="pull_request",
-)
-PULL_HEAD: RecordType[object] = _type(
-    "pull_head",
-    "number int, head.sha text, head.ref text, base.sha text, base.ref text, updated_at time",
-    at="pull_request",
-    key="number head_sha",
-)
-PULL_LABEL_EVENT: RecordType[rows.LabelEventValues] = _type(
-    "pull_label_event",
-    """action text, pull_request.id int, pull_request.number int, pull_request.head.sha text
-    label.id int, label.name text, sender.login text, pull_request.updated_at time""",
-    at="",
-    key="guid",
-    rule=Rule.HISTORY,
-)
-PULL_REVIEW: RecordType[object] = _type(
-    "pull_review",
-    """id int, node_id text, body text, state text, user.login text, user.id int, author_association text
-    commit_id text, html_url text, pull_request_url text, submitted_at time, updated_at time""",
-    at="review",
-)
-PULL_REVIEW_COMMENT: RecordType[object] = _type(
-    "pull_review_comment",
-    """id int, node_id text, pull_request_review_id int, body text, path text, line int, side text
-    user.login text, user.id int, author_association text, commit_id text, original_commit_id text
-    in_reply_to_id int, diff_hunk text, html_url text, pull_request_url text, created_at time, updated_at time""",
-    at="comment",
-)
-PUSH: RecordType[rows.PushValues] = _type(
-    "push",
-    """ref text, before text, after text, created bool, deleted bool, forced bool, base_ref text, compare text
-    commits[].id texts, head_commit.id text, head_commit.message text, head_commit.timestamp time
-    pusher.name text, sender.login text""",
-    at="",
-    key="guid",
-    rule=Rule.HISTORY,
-)
-WORKFLOW_RUN: RecordType[rows.WorkflowRunValues] = _type(
-    "workflow_run",
-    """id int, run_attempt int, node_id text, name text, display_title text, path text, event text, status text
-    conclusion text, workflow_id int, check_suite_id int, run_number int, head_branch text, head_sha text
-    head_repository.full_name text, head_repository.id int, actor.login text, triggering_actor.login text
-    pull_requests[].number ints
-    html_url text, created_at time, updated_at time, run_started_at time""",
-    at="workflow_run",
-    key="id run_attempt",
-)
-WORKFLOW_JOB: RecordType[rows.WorkflowJobValues] = _type(
-    "workflow_job",
-    """id int, run_id int, run_attempt int, node_id text, name text, workflow_name text, status text
-    conclusion text, head_sha text, head_branch text, labels texts, runner_id int, runner_name text
-    runner_group_id int, runner_group_name text, steps json, html_url text
-    created_at time, started_at time, completed_at time""",
-    at="workflow_job",
-    rule=Rule.FURTHEST,
-)
-CHECK_RUN: RecordType[object] = _type(
-    "check_run",
-    """id int, node_id text, name text, external_id text, head_sha text, status text, conclusion text
-    check_suite.id int, app.id int, app.slug text, output.title text, output.summary text
-    output.annotations_count int, pull_requests[].number ints, details_url text, html_url text
-    started_at time, completed_at time""",
-    at="check_run",
-    rule=Rule.FURTHEST,
-)
-CHECK_SUITE: RecordType[object] = _type(
-    "check_suite",
-    """id int, node_id text, head_branch text, head_sha text, status text, conclusion text, before text, after text
-    app.id int, app.slug text, pull_requests[].number ints, latest_check_runs_count int
-    created_at time, updated_at time""",
-    at="check_suite",
-)
-REPOSITORY: RecordType[object] = _type(
-    "repository",
-    """id int, node_id text, name text, full_name text, private bool, owner.login text, owner.id int, fork bool
-    description text, archived bool, disabled bool, visibility text, default_branch text, language text
-    topics texts, html_url text, created_at time, updated_at time, pushed_at time""",
-    at="repository",
-)
-INSTALLATION: RecordType[rows.InstallationValues] = _type(
-    "installation",
-    """id int, account.login text, account.id int, account.type text, app_id int, app_slug text
-    target_type text, target_id int, repository_selection text, permissions json, events texts
-    suspended_at time, created_at time, updated_at time""",
-    at="installation",
-)
+WORKFLOW_JOB = RecordType(table="workflow_job", row=WorkflowJobRow, at="workflow_job", rule=Rule.FURTHEST)
+CHECK_RUN = RecordType(table="check_run", row=CheckRunRow, at="check_run", rule=Rule.FURTHEST)
+CHECK_SUITE = RecordType(table="check_suite", row=CheckSuiteRow, at="check_suite")
+REPOSITORY = RecordType(table="repository", row=RepositoryRow, at="repository")
+INSTALLATION = RecordType(table="installation", row=InstallationRow, at="installation")
 
 TYPES: dict[str, RecordType[Any]] = {
     kind.table: kind

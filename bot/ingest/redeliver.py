@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.github.client import GitHubApp
-    from bot.ingest.rows import MissedDeliveryRow
+    from bot.ingest.tables import MissedDeliveryRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ingest.redeliver")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest import inbox
 from bot.ingest import watched as names
-from bot.ingest.rows import MissedDeliveryRow, SweepRow
-from bot.ingest.tables import delivery, missed_delivery, sweep
+from bot.ingest.tables import MissedDeliveryRow, SweepRow, delivery, missed_delivery, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,7 +36,7 @@ async def begin(tx: Transaction, app_id: int, name: str) -> SweepRow:
 
 async def get(tx: Transaction, app_id: int, name: str) -> SweepRow | None:
     """Return the row of a sweep."""
-    return await tx.row_as(SweepRow, sa.select(sweep).where(sweep.c.app_id == app_id, sweep.c.name == name))
+    return await tx.fetch_first(select(SweepRow, sweep).where(sweep.c.app_id == app_id, sweep.c.name == name))
 
 
 async def finish(tx: Transaction, app_id: int, name: str, *, reached: int, found: int = 0) -> None:
@@ -48,8 +48,8 @@ async def finish(tx: Transaction, app_id: int, name: str, *, reached: int, found
 
 async def ages(tx: Transaction, app_ids: Sequence[int], names: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return name, App and milliseconds since the last complete one, or since the first try, of these sweeps."""
-    query = sa.select(sweep).where(sweep.c.app_id.in_(app_ids), sweep.c.name.in_(names))
-    rows = await tx.rows_as(SweepRow, query)
+    query = select(SweepRow, sweep).where(sweep.c.app_id.in_(app_ids), sweep.c.name.in_(names))
+    rows = await tx.fetch(query)
     return [
         (row["name"], row["app_id"], tx.now - (row["finished_at"] or row["created_at"]))
         for row in sorted(rows, key=lambda row: (row["name"], row["app_id"]))
@@ -112,15 +112,15 @@ async def to_request(
     First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
     anybody may install a public App and have thousands sent.
     """
-    query = sa.select(missed_delivery).where(
+    query = select(MissedDeliveryRow, missed_delivery).where(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before
     )
     order = (MISSED.asked_at, MISSED.delivered_at, MISSED.log_id)
     ours = names.is_known(MISSED.repository_id, accounts)
     others = query.where(~ours).order_by(names.is_known(MISSED.repository_id), *order).limit(MOST_OTHERS)
     return [
-        *await tx.rows_as(MissedDeliveryRow, query.where(ours).order_by(*order)),
-        *await tx.rows_as(MissedDeliveryRow, others),
+        *await tx.fetch(query.where(ours).order_by(*order)),
+        *await tx.fetch(others),
     ]
 
 

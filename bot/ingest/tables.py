@@ -2,108 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.core.json_fields import Kind
-from bot.db.columns import Big, Json, column, metadata, must, partial_index
+from bot.db.columns import partial_index
+from bot.db.rows import Big, Bool, Bytes, Default, Int, Millis, Text, table
 from bot.ingest.records import TYPES, RecordType
+from bot.ingest.rows import RecordEnd
 
-KINDS: dict[Kind, Any] = {
-    Kind.INT: Big,
-    Kind.TEXT: sa.Text,
-    Kind.BOOL: sa.Boolean,
-    Kind.TIME: Big,
-    Kind.TEXTS: Json,
-    Kind.INTS: Json,
-    Kind.JSON: Json,
-}
 
-delivery = sa.Table(
-    "delivery",
-    metadata,
-    sa.Column("id", Big, primary_key=True),
-    must("guid", sa.Text, unique=True),
-    must("event", sa.Text),
-    column("action", sa.Text),
-    column("repo", sa.Text),
-    column("repository_id", Big),
-    column("installation_id", Big),  # recorded, never used for access
-    column("app_id", Big),  # X-GitHub-Hook-Installation-Target-ID
-    must("source", sa.Text),  # webhook | api | pull
-    must("received_at", Big),
-    must("state", sa.Text),  # stored | handled | ignored | foreign | parked
-    must("attempts", sa.Integer, server_default="0"),
-    must("due_at", Big),
-    column("error", sa.Text),
-    column("headers", sa.Text),  # JSON of those worth storing; never a signature
-    column("codec", sa.Text),  # zstd, zlib; null: the body is as received
-    must("body", sa.LargeBinary),
-)
+class DeliveryRow(TypedDict):
+    """A stored webhook."""
+
+    id: Big
+    guid: Text
+    event: Text
+    action: Text | None
+    repo: Text | None
+    repository_id: Big | None
+    installation_id: Big | None  # recorded, never used for access
+    app_id: Big | None  # X-GitHub-Hook-Installation-Target-ID
+    source: Text  # webhook | api | pull
+    received_at: Millis
+    state: Text  # stored | handled | ignored | foreign | parked
+    attempts: Annotated[Int, Default("0")]
+    due_at: Millis
+    error: Text | None
+    headers: Text | None  # JSON of those worth storing; never a signature
+    codec: Text | None  # zstd, zlib; null: the body is as received
+    body: Bytes
+
+
+delivery = table("delivery", DeliveryRow, sa.UniqueConstraint("guid"), key=("id",))
 partial_index("ix_delivery_pending", delivery.c.due_at, where=delivery.c.state == "stored")
 sa.Index("ix_delivery_received_at", delivery.c.received_at)
 partial_index("ix_delivery_parked", delivery.c.id, where=delivery.c.state == "parked")
 
-repository_name = sa.Table(
+
+class RepositoryNameRow(TypedDict):
+    """A name that a repository has or had."""
+
+    repository_id: Big
+    name: Text  # case folded; every name it has had
+
+
+repository_name = table(
     "repository_name",
-    metadata,
-    must("repository_id", Big),
-    must("name", sa.Text),  # case folded; every name it has had
-    sa.PrimaryKeyConstraint("repository_id", "name", name="pk_repository_name"),
+    RepositoryNameRow,
     sa.Index("ix_repository_name_name", "name"),
+    key=("repository_id", "name"),
 )
 
-pinned_repository = sa.Table(
-    "pinned_repository",
-    metadata,
-    must("name", sa.Text),  # case folded; of the settings
-    must("repository_id", Big),
-    must("pinned_at", Big),
-    sa.PrimaryKeyConstraint("name", name="pk_pinned_repository"),
-)
 
-sweep = sa.Table(
-    "sweep",
-    metadata,
-    must("app_id", Big),  # 0 where no App is concerned
-    must("name", sa.Text),  # what is swept: redeliver, reconcile, records, ...
-    must("created_at", Big),
-    column("tried_at", Big),  # when the first try since the last complete one began
-    column("reached", Big),  # everything before has been read
-    column("finished_at", Big),  # the last complete one
-    must("found", Big),
-    sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
-)
+class PinnedRepositoryRow(TypedDict):
+    """Which repository a name of the settings stands for."""
 
-missed_delivery = sa.Table(
-    "missed_delivery",
-    metadata,
-    must("app_id", Big),
-    must("guid", sa.Text),
-    must("log_id", Big),  # GitHub's id of one attempt, used to request it again
-    must("event", sa.Text),
-    column("repository_id", Big),  # none where it is about an account
-    must("delivered_at", Big),
-    must("asks", sa.Integer),
-    must("asked_at", Big),
-    must("lost", sa.Boolean),  # GitHub's log no longer has it
-    sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
-)
+    name: Text  # case folded; of the settings
+    repository_id: Big
+    pinned_at: Millis
+
+
+pinned_repository = table("pinned_repository", PinnedRepositoryRow, key=("name",))
+
+
+class SweepRow(TypedDict):
+    """How far a periodic look at GitHub has come."""
+
+    app_id: Big  # 0 where no App is concerned
+    name: Text  # what is swept: redeliver, reconcile, records, ...
+    created_at: Millis
+    tried_at: Millis | None  # when the first try since the last complete one began
+    reached: Millis | None  # everything before has been read
+    finished_at: Millis | None  # the last complete one
+    found: Big
+
+
+sweep = table("sweep", SweepRow, key=("app_id", "name"))
+
+
+class MissedDeliveryRow(TypedDict):
+    """A delivery that GitHub's log holds and we never stored."""
+
+    app_id: Big
+    guid: Text
+    log_id: Big  # GitHub's id of one attempt, used to request it again
+    event: Text
+    repository_id: Big | None  # none where it is about an account
+    delivered_at: Millis
+    asks: Int
+    asked_at: Millis
+    lost: Bool  # GitHub's log no longer has it
+
+
+missed_delivery = table("missed_delivery", MissedDeliveryRow, key=("app_id", "guid"))
 
 
 def _record_table(kind: RecordType[Any]) -> sa.Table:
-    columns = [must("repository_id", Big), must("repo", sa.Text), must("received_at", Big)]
-    if "guid" in kind.key:
-        columns.append(must("guid", sa.Text))
-    columns += [
-        column(kept.name, KINDS[kept.kind], nullable=kept.name not in kind.key) for kept in kind.columns
-    ]
-    columns += [column("deleted_at", Big), must("merge_state", Json)]
-    table = sa.Table(kind.table, metadata, *columns)
-    table.append_constraint(sa.PrimaryKeyConstraint("repository_id", *kind.key, name=f"pk_{kind.table}"))
-    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(table.c.repo), table.c[kind.key[0]])
-    return table
+    made = table(kind.table, kind.row, RecordEnd, key=("repository_id", *kind.key))
+    sa.Index(f"ix_{kind.table}_repo", sa.func.lower(made.c.repo), made.c[kind.key[0]])
+    return made
 
 
 records = {name: _record_table(kind) for name, kind in TYPES.items()}

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ingest.rows import SweepRow
-from bot.ingest.tables import delivery, sweep
-from bot.oot.results.rows import DispatchRow
-from bot.oot.results.tables import oot_dispatch
+from bot.ingest.tables import SweepRow, delivery, sweep
+from bot.oot.results.tables import DispatchRow, oot_dispatch
 from bot.queue.tables import TaskRow, task
 
 if TYPE_CHECKING:

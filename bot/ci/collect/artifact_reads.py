@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import sqlalchemy as sa
 
+from bot.ci.collect.rows import ArtifactRow
 from bot.ci.collect.states import State, reason
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_storage_day
 from bot.core.json_fields import iso_time
@@ -14,7 +15,6 @@ from bot.core.json_fields import iso_time
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from bot.ci.collect.rows import ArtifactRow
     from bot.db.transaction import Transaction
 
 MOST_COMPARED = 30  # names looked up on the base for one page

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect.states import FINAL, State
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
+from bot.db.rows import select
 from bot.db.transaction import insert_into
 from bot.ingest import watched
 from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
@@ -27,11 +28,15 @@ OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("of_repository")
 OF_RUN: sa.BindParameter[int] = sa.bindparam("of_run")
 OF_ATTEMPT: sa.BindParameter[int] = sa.bindparam("of_attempt")
 # put together once, since they run for every run and job that is collected
-ATTEMPT = sa.select(RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT)
+ATTEMPT = select(WorkflowRunRow, RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT)
 ATTEMPTS = sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
     RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
 )
-JOBS = sa.select(JOB).where(JOB.c.run_id == OF_RUN, JOB.c.repository_id == OF_REPOSITORY).order_by(JOB.c.id)
+JOBS = (
+    select(WorkflowJobRow, JOB)
+    .where(JOB.c.run_id == OF_RUN, JOB.c.repository_id == OF_REPOSITORY)
+    .order_by(JOB.c.id)
+)
 FACTS = sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
     REPOSITORY.c.repository_id == OF_REPOSITORY
 )
@@ -118,7 +123,7 @@ class RepositoryFacts(TypedDict):
 
 async def run(tx: Transaction, run_id: int, attempt: int) -> WorkflowRunRow | None:
     """Return an attempt of a run: GitHub's ids are unique across repositories."""
-    return await tx.row_as(WorkflowRunRow, ATTEMPT, {"of_run": run_id, "of_attempt": attempt})
+    return await tx.fetch_first(ATTEMPT, {"of_run": run_id, "of_attempt": attempt})
 
 
 async def attempts(tx: Transaction, repository_id: int, run_id: int) -> dict[int, int | None]:
@@ -129,25 +134,25 @@ async def attempts(tx: Transaction, repository_id: int, run_id: int) -> dict[int
 
 async def job(tx: Transaction, repo: str, job_id: int) -> WorkflowJobRow | None:
     """Return a job by the repository's name as its record spells it, in any case."""
-    query = sa.select(JOB).where(JOB.c.id == job_id, sa.func.lower(JOB.c.repo) == repo.lower())
-    return await tx.row_as(WorkflowJobRow, query)
+    query = select(WorkflowJobRow, JOB).where(JOB.c.id == job_id, sa.func.lower(JOB.c.repo) == repo.lower())
+    return await tx.fetch_first(query)
 
 
 async def job_of(tx: Transaction, owners: Collection[int], job_id: int) -> WorkflowJobRow | None:
     """Return a job of one of some repositories."""
-    query = sa.select(JOB).where(JOB.c.repository_id.in_(sorted(owners)), JOB.c.id == job_id)
-    return await tx.row_as(WorkflowJobRow, query)
+    query = select(WorkflowJobRow, JOB).where(JOB.c.repository_id.in_(sorted(owners)), JOB.c.id == job_id)
+    return await tx.fetch_first(query)
 
 
 async def runs_of(tx: Transaction, owners: Collection[int], run_id: int) -> list[WorkflowRunRow]:
     """Return the attempts of a run of one of some repositories, newest first."""
-    query = sa.select(RUN).where(RUN.c.repository_id.in_(sorted(owners)), RUN.c.id == run_id)
-    return await tx.rows_as(WorkflowRunRow, query.order_by(RUN.c.run_attempt.desc()))
+    query = select(WorkflowRunRow, RUN).where(RUN.c.repository_id.in_(sorted(owners)), RUN.c.id == run_id)
+    return await tx.fetch(query.order_by(RUN.c.run_attempt.desc()))
 
 
 async def jobs(tx: Transaction, repository_id: int, run_id: int) -> list[WorkflowJobRow]:
     """Return the jobs of all attempts of a run."""
-    return await tx.rows_as(WorkflowJobRow, JOBS, {"of_run": run_id, "of_repository": repository_id})
+    return await tx.fetch(JOBS, {"of_run": run_id, "of_repository": repository_id})
 
 
 async def repository(tx: Transaction, repository_id: int) -> RepositoryFacts:

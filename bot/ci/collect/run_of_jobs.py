@@ -47,6 +47,4 @@ def _attempt(job: WorkflowJobRow, run_id: int, number: int) -> WorkflowRunRow:
         "created_at": None,
         "updated_at": None,
         "run_started_at": None,
-        "deleted_at": None,
-        "merge_state": None,
     }

@@ -17,7 +17,7 @@ from bot.oot.publish.create_once import creating
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.tables import DisablingRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction

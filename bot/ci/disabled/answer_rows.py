@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.disabled.tables import ci_disabling_comment
+from bot.ci.disabled.tables import AnswerRow, ci_disabling_comment
+from bot.db.rows import select
 from bot.ingest.tables import records
 from bot.oot.publish import create_once
 
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
     from bot.oot.publish.create_once import Intent
 
 INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
-
-
-class AnswerRow(TypedDict):
-    """Our answer on an issue."""
-
-    comment_id: int | None
-    digest: str
 
 
 async def may_write(tx: Transaction, repo: str, app_id: int) -> bool:
@@ -39,10 +33,8 @@ async def may_write(tx: Transaction, repo: str, app_id: int) -> bool:
 
 async def get(tx: Transaction, repository_id: int, number: int) -> AnswerRow | None:
     """Return our answer on an issue."""
-    query = sa.select(ANSWER.comment_id, ANSWER.digest)
-    return await tx.row_as(
-        AnswerRow, query.where(ANSWER.repository_id == repository_id, ANSWER.number == number)
-    )
+    query = select(AnswerRow, ci_disabling_comment)
+    return await tx.fetch_first(query.where(ANSWER.repository_id == repository_id, ANSWER.number == number))
 
 
 async def digests(tx: Transaction, repository_id: int) -> dict[int, str]:

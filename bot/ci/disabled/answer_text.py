@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.core import escaping
 
 if TYPE_CHECKING:
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.tables import DisablingRow
 
 MARKER = "<!-- ootbot:disabled -->"
 SHOWN = 50  # tests that are named

@@ -14,14 +14,16 @@ from msgspec import Meta, Struct
 from bot.ci.disabled import page, pull_rows, rows, sent_lists
 from bot.ci.disabled.list_cache import SENT_LISTS, BytesCache
 from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
+from bot.ci.disabled.tables import DisablingRow
 from bot.ci.trunk import reading
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
 from bot.web import access, html, parameters
-from bot.web.answers import Answer, Time, send, time
+from bot.web.answers import Answer, Time, fill, send, time
 from bot.web.app_keys import CONTEXT
 from bot.web.refusals import unknown_backend
 from bot.web.render_thread import in_render_thread
+from bot.web.row_answers import RowAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -43,18 +45,16 @@ class DisabledEntry(Struct, frozen=True, kw_only=True):
     platforms: list[str]
 
 
-class DisablingIssue(Struct, frozen=True, kw_only=True):
+SHOWN = ("number", "title", "url", "author", "kind", "effect", "entries", "problems", "updated_at")
+
+
+class DisablingIssue(RowAnswer, row=DisablingRow, only=SHOWN, frozen=True):
     """An open issue that names tests or a job"""
 
-    number: int
-    title: str
-    url: str | None
-    author: str | None
     kind: Literal["test", "job"]
     effect: Annotated[Literal["disabled", "unstable", "none"], Meta(description="none: `problems` says why")]
     entries: list[DisabledEntry]
     problems: Annotated[list[str], Meta(description="what was not understood, or why it has no effect")]
-    updated_at: Time | None
 
 
 class Disabled(Answer, frozen=True, kw_only=True):
@@ -68,27 +68,13 @@ class Disabled(Answer, frozen=True, kw_only=True):
 async def issues(request: web.Request) -> web.Response:
     """Answer with the issues as they were understood."""
     found = await page.find(request)
-    return send(
-        Disabled(
-            made_at=time(found.made_at),
-            issues=[
-                DisablingIssue(
-                    number=one["number"],
-                    title=one["title"],
-                    url=one["url"],
-                    author=one["author"],
-                    kind="test" if one["kind"] == "test" else "job",
-                    effect="none" if not one["listed"] else "unstable" if one["unstable"] else "disabled",
-                    entries=[
-                        DisabledEntry(name=name, platforms=platforms) for name, platforms in one["entries"]
-                    ],
-                    problems=one["problems"],
-                    updated_at=time(one["updated_at"]),
-                )
-                for one in found.issues
-            ],
-        )
-    )
+    return send(Disabled(made_at=time(found.made_at), issues=[_shown(one) for one in found.issues]))
+
+
+def _shown(one: DisablingRow) -> DisablingIssue:
+    effect = "none" if not one["listed"] else "unstable" if one["unstable"] else "disabled"
+    entries = [DisabledEntry(name=name, platforms=platforms) for name, platforms in one["entries"]]
+    return fill(DisablingIssue, one, effect=effect, entries=entries)
 
 
 async def _listed(request: web.Request, *, name: str) -> web.Response:

@@ -19,7 +19,7 @@ from bot.oot.dispatch.approval import TRUSTED_ASSOCIATIONS, may_write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.disabled.rows import DisablingRow, IssueRow
+    from bot.ci.disabled.tables import CandidateRow, DisablingRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Changed, Transaction
@@ -59,8 +59,8 @@ async def check(context: Context, _task: Task) -> None:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
             tx.enqueue("disabled_issues", str(identifier))
-            for pull in await pull_rows.unread(tx, identifier):
-                pull_commits.request(tx, pull["repository_id"], pull["number"])
+            for number in await pull_rows.unread(tx, identifier):
+                pull_commits.request(tx, identifier, number)
 
 
 async def run(context: Context, task: Task) -> None:
@@ -87,7 +87,7 @@ async def run(context: Context, task: Task) -> None:
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)
 
 
-async def _refusals(context: Context, repo: str, issues: Sequence[IssueRow]) -> dict[str, str]:
+async def _refusals(context: Context, repo: str, issues: Sequence[CandidateRow]) -> dict[str, str]:
     """Return, by author, why their issues change nothing; authors who may disable tests are not among them."""
     trusted = {login.casefold() for login in context.settings.of(DisabledSettings).ci_disable_authors}
     # members first: strangers, who can open any number of issues, never take their place
@@ -106,7 +106,7 @@ async def _refusals(context: Context, repo: str, issues: Sequence[IssueRow]) -> 
 
 
 def _understood(
-    repository_id: int, issue: IssueRow, devices: frozenset[str], refusal: str | None
+    repository_id: int, issue: CandidateRow, devices: frozenset[str], refusal: str | None
 ) -> DisablingRow:
     reading = issue_text.read(issue["title"], issue["body"], devices)
     return {

@@ -9,7 +9,7 @@ from bot.ci.disabled import issue_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bot.ci.disabled.rows import ListedRow
+    from bot.ci.disabled.tables import DisablingRow
 
 Tests = dict[
     str, tuple[str, str, list[str]]
@@ -18,7 +18,7 @@ Tests = dict[
 Jobs = dict[str, tuple[str, str, str, str, str, str]]
 
 
-def disabled_tests(issues: Iterable[ListedRow]) -> Tests:
+def disabled_tests(issues: Iterable[DisablingRow]) -> Tests:
     """Return the disabled tests: with several issues for one, on the platforms of all; no platform means all.
 
     The issue named is the one with the lowest number.
@@ -36,24 +36,24 @@ def for_backend(upstream: Tests, own: Tests, device: str | None) -> Tests:
     return found
 
 
-def disabled_jobs(issues: Iterable[ListedRow]) -> Jobs:
+def disabled_jobs(issues: Iterable[DisablingRow]) -> Jobs:
     """Return the jobs that are skipped."""
     return _jobs(issues, unstable=False)
 
 
-def unstable_jobs(issues: Iterable[ListedRow]) -> Jobs:
+def unstable_jobs(issues: Iterable[DisablingRow]) -> Jobs:
     """Return the jobs that may fail."""
     return _jobs(issues, unstable=True)
 
 
-LISTS: dict[str, Callable[[Iterable[ListedRow]], dict[str, Any]]] = {
+LISTS: dict[str, Callable[[Iterable[DisablingRow]], dict[str, Any]]] = {
     "disabled-tests-condensed": disabled_tests,
     "disabled-jobs": disabled_jobs,
     "unstable-jobs": unstable_jobs,
 }
 
 
-def _jobs(issues: Iterable[ListedRow], *, unstable: bool) -> Jobs:
+def _jobs(issues: Iterable[DisablingRow], *, unstable: bool) -> Jobs:
     found: Jobs = {}
     for issue in _in_order(issues, "job", unstable=unstable):
         for name, _ in issue["entries"]:
@@ -68,7 +68,7 @@ def _add(found: Tests, more: Tests) -> None:
         found[name] = (first, address, sorted({*before, *platforms}) if before and platforms else [])
 
 
-def _in_order(issues: Iterable[ListedRow], kind: str, *, unstable: bool) -> list[ListedRow]:
+def _in_order(issues: Iterable[DisablingRow], kind: str, *, unstable: bool) -> list[DisablingRow]:
     """Return the issues of a kind that have an effect."""
     wanted = (one for one in issues if one["listed"] and (one["kind"], one["unstable"]) == (kind, unstable))
     return sorted(wanted, key=lambda one: one["number"])

@@ -17,7 +17,7 @@ from bot.web.view_parameters import REPOSITORY
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.tables import DisablingRow
 
 TEMPLATES = Path(__file__).parent / "templates"
 ADDRESS = f"{REPOSITORY}/disabled"

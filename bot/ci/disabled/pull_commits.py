@@ -33,8 +33,8 @@ async def request_changed(tx: Transaction, changed: Changed) -> None:
         if row["state"] == "open" and row["number"] is not None:
             pulls[row["repository_id"]].add(row["number"])
     for repository_id, numbers in sorted(pulls.items()):
-        for pull in await pull_rows.unread(tx, repository_id, numbers):
-            request(tx, repository_id, pull["number"])
+        for number in await pull_rows.unread(tx, repository_id, numbers):
+            request(tx, repository_id, number)
 
 
 async def run(context: Context, task: Task) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.disabled import closing
 from bot.ci.disabled.tables import ci_disabling, ci_pull_closes
+from bot.db.rows import select
+from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bot.ci.disabled.rows import ListedRow
+    from bot.ci.disabled.tables import DisablingRow
     from bot.db.transaction import Transaction
 
 Issue = tuple[str, int]  # repository, case folded, and number
@@ -24,27 +26,11 @@ _READ = sa.and_(
 )
 
 
-class PullRow(TypedDict):
-    """A pull request, as far as it closes issues."""
-
-    repo: str
-    head_sha: str | None
-    body: str | None
-
-
-class HeadRow(TypedDict):
-    """The head of a pull request."""
-
-    repository_id: int
-    number: int
-
-
 async def get(tx: Transaction, repository_id: int, number: int) -> PullRow | None:
     """Return a pull request."""
-    query = sa.select(PULL.repo, PULL.head_sha, PULL.body).where(
-        PULL.repository_id == repository_id, PULL.number == number
-    )
-    return await tx.row_as(PullRow, query.limit(1))
+    query = select(PullRow, records["pull_request"])
+    query = query.where(PULL.repository_id == repository_id, PULL.number == number)
+    return await tx.fetch_first(query.limit(1))
 
 
 async def closed_by(tx: Transaction, repository_id: int, number: int) -> set[Issue]:
@@ -67,15 +53,13 @@ async def store(
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id", "number"], set_=new))
 
 
-async def unread(
-    tx: Transaction, repository_id: int, numbers: Collection[int] | None = None
-) -> list[HeadRow]:
-    """Return open pull requests (of some, or all) whose commits were not read up to the head, the newest first.
+async def unread(tx: Transaction, repository_id: int, numbers: Collection[int] | None = None) -> list[int]:
+    """Return open pull requests (of some, or all) whose commits were not read up to the head, by number, newest first.
 
     There are none in a repository whose issues disable nothing.
     """
     disables = sa.exists().where(ci_disabling.c.repository_id == repository_id, ci_disabling.c.listed)
-    query = sa.select(PULL.repository_id, PULL.number).where(
+    query = sa.select(PULL.number).where(
         PULL.repository_id == repository_id,
         PULL.state == "open",
         PULL.deleted_at.is_(None),
@@ -85,7 +69,7 @@ async def unread(
     )
     if numbers is not None:
         query = query.where(PULL.number.in_(sorted(numbers)))
-    return await tx.rows_as(HeadRow, query.order_by(PULL.number.desc()).limit(UNREAD_MOST))
+    return list((await tx.run(query.order_by(PULL.number.desc()).limit(UNREAD_MOST))).scalars())
 
 
 async def forget_closed(tx: Transaction) -> int:
@@ -96,6 +80,6 @@ async def forget_closed(tx: Transaction) -> int:
     return (await tx.run(sa.delete(ci_pull_closes).where(~is_open))).rowcount
 
 
-def without(issues: Iterable[ListedRow], repo: str, closed: Collection[Issue]) -> list[ListedRow]:
+def without(issues: Iterable[DisablingRow], repo: str, closed: Collection[Issue]) -> list[DisablingRow]:
     """Return the issues of a repository that are not among those closed."""
     return [one for one in issues if (repo.casefold(), one["number"]) not in closed]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.ci.disabled.tables import CANDIDATE, ISSUE, ci_disabling
+from bot.ci.disabled.tables import CANDIDATE, ISSUE, CandidateRow, DisablingRow, ci_disabling
+from bot.db.rows import select
 from bot.ingest import watched
 from bot.ingest.tables import records
 from bot.oot.allowlist import rows as allowlists
@@ -20,42 +21,6 @@ if TYPE_CHECKING:
 ISSUES_MOST = 5_000  # of a repository, the oldest first: nobody can push them out by opening more
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 REPOSITORY = records["repository"].c
-Entries = list[tuple[str, list[str]]]
-
-
-class IssueRow(TypedDict):
-    """An open issue whose title begins as one that disables something."""
-
-    number: int
-    title: str
-    body: str | None
-    author: str | None
-    author_association: str | None
-    url: str | None
-    created_at: int | None
-    updated_at: int | None
-
-
-class ListedRow(TypedDict):
-    """Such an issue, as far as lists are made of it."""
-
-    number: int
-    kind: str
-    unstable: bool
-    author: str | None
-    url: str | None
-    listed: bool
-    entries: Entries
-
-
-class DisablingRow(ListedRow):
-    """Such an issue as it was understood."""
-
-    repository_id: int
-    title: str
-    problems: list[str]
-    created_at: int | None
-    updated_at: int | None
 
 
 async def repositories(tx: Transaction, settings: Settings) -> dict[int, str]:
@@ -79,43 +44,33 @@ async def devices(tx: Transaction) -> frozenset[str]:
     return frozenset(entry.device.casefold() for entry in (listed.entries if listed else ()) if entry.device)
 
 
-async def candidates(tx: Transaction, repository_id: int) -> list[IssueRow]:
+async def candidates(tx: Transaction, repository_id: int) -> list[CandidateRow]:
     """Return the open issues whose titles begin as one that disables something, the oldest first."""
-    query = sa.select(
-        ISSUE.number,
-        ISSUE.title,
-        ISSUE.body,
-        ISSUE.user_login.label("author"),
-        ISSUE.author_association,
-        ISSUE.html_url.label("url"),
-        ISSUE.created_at,
-        ISSUE.updated_at,
-    ).where(CANDIDATE, ISSUE.repository_id == repository_id, ISSUE.deleted_at.is_(None))
+    issues = select(CandidateRow, records["issue"], author=ISSUE.user_login, url=ISSUE.html_url)
+    query = issues.where(CANDIDATE, ISSUE.repository_id == repository_id, ISSUE.deleted_at.is_(None))
     query = query.where(ISSUE.number.is_not(None)).order_by(ISSUE.number).limit(ISSUES_MOST)
-    return await tx.rows_as(IssueRow, query)
+    return await tx.fetch(query)
 
 
 async def disabling(tx: Transaction, repository_id: int) -> list[DisablingRow]:
     """Return the issues of a repository as they were understood, by number."""
-    query = sa.select(ci_disabling).where(ci_disabling.c.repository_id == repository_id)
-    return await tx.rows_as(DisablingRow, query.order_by(ci_disabling.c.number))
+    query = select(DisablingRow, ci_disabling).where(ci_disabling.c.repository_id == repository_id)
+    return await tx.fetch(query.order_by(ci_disabling.c.number))
 
 
-async def listed(tx: Transaction, repository_id: int) -> list[ListedRow]:
+async def listed(tx: Transaction, repository_id: int) -> list[DisablingRow]:
     """Return the issues of a repository that have an effect, by number."""
     c = ci_disabling.c
-    query = sa.select(c.number, c.kind, c.unstable, c.author, c.url, c.listed, c.entries)
-    return await tx.rows_as(
-        ListedRow, query.where(c.repository_id == repository_id, c.listed).order_by(c.number)
-    )
+    query = select(DisablingRow, ci_disabling).where(c.repository_id == repository_id, c.listed)
+    return await tx.fetch(query.order_by(c.number))
 
 
 async def one(tx: Transaction, repository_id: int, number: int) -> DisablingRow | None:
     """Return one issue as it was understood."""
-    query = sa.select(ci_disabling).where(
+    query = select(DisablingRow, ci_disabling).where(
         ci_disabling.c.repository_id == repository_id, ci_disabling.c.number == number
     )
-    return await tx.row_as(DisablingRow, query)
+    return await tx.fetch_first(query)
 
 
 async def known_numbers(tx: Transaction, keys: Collection[tuple[int, int]]) -> set[tuple[int, int]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import sqlalchemy as sa
 
-from bot.db.columns import Big, Json, column, metadata, must, partial_index
+from bot.db.columns import partial_index
+from bot.db.rows import Big, Bool, Bytes, Json, Millis, Text, table
 from bot.ingest.tables import records
 
 ISSUE = records["issue"].c
@@ -18,54 +21,86 @@ CLOSED = sa.and_(ISSUE.state == sa.literal_column("'closed'"), _FIRST.in_([sa.li
 partial_index("ix_issue_disabling", ISSUE.repository_id, ISSUE.number, where=CANDIDATE)
 partial_index("ix_issue_disabled", ISSUE.repository_id, ISSUE.title, where=CLOSED)
 
-ci_disabling = sa.Table(  # an open issue that names tests or a job, as it was understood
-    "ci_disabling",
-    metadata,
-    must("repository_id", Big),
-    must("number", Big),
-    must("kind", sa.Text),  # test | job
-    must("unstable", sa.Boolean),  # the job may fail; else it, or the tests, are skipped
-    must("title", sa.Text),
-    column("author", sa.Text),
-    column("url", sa.Text),
-    must("listed", sa.Boolean),  # whether it has an effect
-    must("entries", Json),  # pairs of a name and the platforms, none: all
-    must("problems", Json),  # what was not understood, or why it has no effect
-    column("created_at", Big),
-    column("updated_at", Big),
-    sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_disabling"),
-)
 
-ci_disabling_comment = sa.Table(  # our answer on such an issue
-    "ci_disabling_comment",
-    metadata,
-    must("repository_id", Big),
-    must("number", Big),
-    column("comment_id", Big),  # null: intended, perhaps created
-    must("digest", sa.Text),  # of what was written last
-    must("writing_until", Big),  # see bot.oot.publish.create_once
-    must("lost_until", Big),
-    sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_disabling_comment"),
-)
+class _Identity(TypedDict):
+    repository_id: Big
 
-ci_list = sa.Table(  # a list as it is sent
-    "ci_list",
-    metadata,
-    must("repository_id", Big),
-    must("name", sa.Text),
-    must("etag", sa.Text),
-    must("made_at", Big),
-    must("body", sa.LargeBinary),  # last, with the next: SQLite reads a row up to the column it is asked for
-    must("gzipped", sa.LargeBinary),  # empty where it is small
-    sa.PrimaryKeyConstraint("repository_id", "name", name="pk_ci_list"),
-)
 
-ci_pull_closes = sa.Table(  # what the commits of a pull request close by their messages
-    "ci_pull_closes",
-    metadata,
-    must("repository_id", Big),
-    must("number", Big),
-    must("head_sha", sa.Text),  # the head whose commits were read
-    must("issues", Json),  # pairs of a repository, case folded, and a number
-    sa.PrimaryKeyConstraint("repository_id", "number", name="pk_ci_pull_closes"),
-)
+class _Number(TypedDict):
+    number: Big
+
+
+class _Effect(TypedDict):
+    kind: Text  # test | job
+    unstable: Bool  # the job may fail; else it, or the tests, are skipped
+
+
+class _Shown(TypedDict):
+    title: Text
+    author: Text | None
+    url: Text | None
+
+
+class _Understood(TypedDict):
+    listed: Bool  # whether it has an effect
+    entries: Json[list[tuple[str, list[str]]]]  # a name and the platforms, none: all
+    problems: Json[list[str]]  # what was not understood, or why it has no effect
+
+
+class _Times(TypedDict):
+    created_at: Millis | None
+    updated_at: Millis | None
+
+
+class DisablingRow(_Identity, _Number, _Effect, _Shown, _Understood, _Times):
+    """An open issue that names tests or a job, as it was understood."""
+
+
+class CandidateRow(_Number, _Shown, _Times):
+    """An open issue whose title begins as one that disables something."""
+
+    body: str | None
+    author_association: str | None
+
+
+ci_disabling = table("ci_disabling", DisablingRow, key=("repository_id", "number"))
+
+
+class AnswerRow(TypedDict):
+    """Our answer on such an issue."""
+
+    repository_id: Big
+    number: Big
+    comment_id: Big | None  # null: intended, perhaps created
+    digest: Text  # of what was written last
+    writing_until: Millis  # see bot.oot.publish.create_once
+    lost_until: Millis
+
+
+ci_disabling_comment = table("ci_disabling_comment", AnswerRow, key=("repository_id", "number"))
+
+
+class ListRow(TypedDict):
+    """A list as it is sent."""
+
+    repository_id: Big
+    name: Text
+    etag: Text
+    made_at: Millis
+    body: Bytes  # last, with the next: SQLite reads a row up to the column it is asked for
+    gzipped: Bytes  # empty where it is small
+
+
+ci_list = table("ci_list", ListRow, key=("repository_id", "name"))
+
+
+class PullClosesRow(TypedDict):
+    """What the commits of a pull request close by their messages."""
+
+    repository_id: Big
+    number: Big
+    head_sha: Text  # the head whose commits were read
+    issues: Json[list[tuple[str, int]]]  # pairs of a repository, case folded, and a number
+
+
+ci_pull_closes = table("ci_pull_closes", PullClosesRow, key=("repository_id", "number"))

@@ -18,6 +18,7 @@ from bot.ci.logs.failed_jobs import run_keys
 from bot.ci.logs.tables import ci_log, ci_verdict
 from bot.ci.trunk.cells import CONCLUSIONS
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column
+from bot.db.rows import select
 from bot.ingest import watched
 from bot.ingest.rows import WorkflowRunRow
 from bot.ingest.tables import records
@@ -208,8 +209,10 @@ async def _trusted_runs(
     if not keys:
         return set()
     patterns = settings.of(CollectSettings).ci_trusted_branches
-    query = sa.select(records["workflow_run"]).where(tx.among((RUN.id, RUN.run_attempt), sorted(keys)))
-    runs = await tx.rows_as(WorkflowRunRow, query)
+    query = select(WorkflowRunRow, records["workflow_run"]).where(
+        tx.among((RUN.id, RUN.run_attempt), sorted(keys))
+    )
+    runs = await tx.fetch(query)
     facts = {one: await collect_rows.repository(tx, one) for one in {run["repository_id"] for run in runs}}
     return {
         (run["id"], run["run_attempt"])

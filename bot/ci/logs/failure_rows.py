@@ -9,13 +9,14 @@ import sqlalchemy as sa
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_fetch
 from bot.ci.logs import failure_rates, visibility
+from bot.ci.logs.failure_rates import Rate
 from bot.ci.logs.rows import DAY, PUBLIC
 from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from bot.ci.logs.failure_rates import Counted, Rate
+    from bot.ci.logs.failure_rates import Counted
     from bot.db.transaction import Transaction
 
 WITHOUT_LOG = [

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.logs import failure_counts
 from bot.ci.logs.tables import ci_log, ci_verdict
+from bot.db.rows import select
 from bot.ingest.rows import WorkflowJobRow
 from bot.ingest.tables import records
 
@@ -141,8 +142,8 @@ async def replace_verdicts(
 async def job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:
     """Return GitHub's record of a job."""
     table = records["workflow_job"]
-    query = sa.select(table).where(table.c.repository_id == repository_id, table.c.id == job_id)
-    return await tx.row_as(WorkflowJobRow, query)
+    query = select(WorkflowJobRow, table)
+    return await tx.fetch_first(query.where(table.c.repository_id == repository_id, table.c.id == job_id))
 
 
 async def run(tx: Transaction, repository_id: int, run_id: int, attempt: int) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bot.ci.disabled.lists import Tests
-    from bot.ci.disabled.rows import DisablingRow
+    from bot.ci.disabled.tables import DisablingRow
     from bot.ci.test_lists.rerun_rows import RerunRow
     from bot.ci.test_lists.reruns import Place
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowRunRow
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
 
 ON_TRUNK = frozenset({"push", "nightly", "periodic"})  # dispatches about a commit of a branch
 JOB, RUN = records["workflow_job"].c, records["workflow_run"].c

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.oot.allowlist import allowlist
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.source import on_github
-from bot.oot.allowlist.tables import allowlist_version, oot_level
+from bot.oot.allowlist.tables import VersionRow, allowlist_version, oot_level
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -19,21 +20,8 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.source import OnGitHub
 
 
-class VersionRow(TypedDict):
-    """One version of the allowlist, as read."""
-
-    id: int
-    digest: str
-    source: str
-    content: str
-    valid: bool
-    error: str | None
-    loaded_at: int
-    default_events: str | None
-
-
 LAST_GOOD = (
-    sa.select(allowlist_version)
+    select(VersionRow, allowlist_version)
     .where(allowlist_version.c.valid)
     .order_by(allowlist_version.c.id.desc())
     .limit(1)
@@ -54,13 +42,13 @@ def parsed(row: VersionRow) -> Allowlist:
 
 async def last_good(tx: Transaction) -> VersionRow | None:
     """Return the version in force as stored, None when no valid one was ever read."""
-    return await tx.row_as(VersionRow, LAST_GOOD)
+    return await tx.fetch_first(LAST_GOOD)
 
 
 async def newest(tx: Transaction) -> VersionRow | None:
     """Return the version read last, valid or not."""
-    return await tx.row_as(
-        VersionRow, sa.select(allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1)
+    return await tx.fetch_first(
+        select(VersionRow, allowlist_version).order_by(allowlist_version.c.id.desc()).limit(1)
     )
 
 

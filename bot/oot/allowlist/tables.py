@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import TypedDict
 
-from bot.db.columns import Big, metadata
-from bot.db.columns import column as _column
-from bot.db.columns import must as _must
-
-allowlist_version = sa.Table(
-    "allowlist_version",
-    metadata,
-    sa.Column("id", Big, primary_key=True),
-    _must("digest", sa.Text),
-    _must("source", sa.Text),
-    _must("content", sa.Text),
-    _must("valid", sa.Boolean),
-    _column("error", sa.Text),
-    _must("loaded_at", Big),
-    _column("default_events", sa.Text),  # of entries that name none, when it was read; null: pull_request
-)
+from bot.db.rows import Big, Bool, Int, Millis, Text, table
 
 
-oot_level = sa.Table(
-    "oot_level",
-    metadata,
-    _must("backend_key", sa.Text),
-    _must("since", Big),
-    _must("level", sa.Integer),  # 0: not on the allowlist any more
-    sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
-)
+class VersionRow(TypedDict):
+    """One version of the allowlist, as read."""
+
+    id: Big
+    digest: Text
+    source: Text
+    content: Text
+    valid: Bool
+    error: Text | None
+    loaded_at: Millis
+    default_events: Text | None  # of entries that name none, when it was read; null: pull_request
+
+
+allowlist_version = table("allowlist_version", VersionRow, key=("id",))
+
+
+class LevelRow(TypedDict):
+    """Since when a backend stands at a level."""
+
+    backend_key: Text
+    since: Big
+    level: Int  # 0: not on the allowlist any more
+
+
+oot_level = table("oot_level", LevelRow, key=("backend_key", "since"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.oot.commands.parsing import Command
-    from bot.oot.results.rows import CommandRow
+    from bot.oot.results.tables import CommandRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.commands.comment_commands")

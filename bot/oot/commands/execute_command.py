@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.commands.parsing import Command
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState

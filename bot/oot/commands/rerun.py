@@ -24,7 +24,7 @@ from bot.oot.verdict.verdict import is_finished, is_red
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import DispatchRow, RerunRow
+    from bot.oot.results.tables import DispatchRow, RerunRow
     from bot.oot.verdict.facts import Facts
     from bot.queue.tasks import Task
 

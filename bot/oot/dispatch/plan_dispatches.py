@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.dispatch.plan_dispatches")

@@ -13,7 +13,7 @@ from bot.oot.results.task_keys import request_publish
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
 
 
 async def redispatch(tx: Transaction, dispatch: DispatchRow, cause: str) -> None:

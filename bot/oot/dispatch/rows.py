@@ -9,8 +9,7 @@ import sqlalchemy as sa
 
 from bot.ingest.tables import records
 from bot.oot.results import dispatches
-from bot.oot.results.rows import DispatchRow
-from bot.oot.results.tables import oot_dispatch
+from bot.oot.results.tables import DispatchRow, oot_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

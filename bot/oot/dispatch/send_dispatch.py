@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.github.client import Client
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.oot.dispatch.send_dispatch")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.oot.allowlist.allowlist import Allowlist
-    from bot.oot.results.rows import DispatchRow, JobRow, SilentRerunRow
+    from bot.oot.results.tables import DispatchRow, JobRow
     from bot.queue.tasks import Task
 
 PROBES = 2  # tasks that are tried early, each time, while GitHub is unavailable
@@ -64,13 +64,14 @@ async def _dispatches(tx: Transaction, timeouts: Timeouts) -> bool:
 async def _reruns(tx: Transaction, timeouts: Timeouts) -> bool:
     await reruns.mark_begun(tx)
     silent = await reruns.timed_out(tx, timeouts)
+    known = await dispatches.by_id(tx, {rerun["dispatch_id"] for rerun in silent})
     for rerun in silent:
         await reruns.settle(tx, rerun, "never_started")
-        _publish(tx, rerun)
+        _publish(tx, known[rerun["dispatch_id"]])
     return len(silent) == reruns.PAGE
 
 
-def _publish(tx: Transaction, row: JobRow | DispatchRow | SilentRerunRow) -> None:
+def _publish(tx: Transaction, row: JobRow | DispatchRow) -> None:
     request_publish(tx, row["upstream_repo"], row["pr_number"])
 
 

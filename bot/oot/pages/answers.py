@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from bot.core.settings import PULL_ACTIONS
+from bot.ingest.rows import PullRow
 from bot.oot.allowlist import entry as terms
 from bot.oot.pages.gate_answer import Gate
 from bot.oot.reports.bodies import Conclusion, FailedTest, Status
 from bot.oot.results import shown
+from bot.oot.results.tables import DispatchRow, JobRow
 from bot.oot.statistics.readiness import Word
 from bot.oot.statistics.stats import grade
 from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History, Role
 from bot.web.answers import Answer, Time, fill, one_of, time
+from bot.web.row_answers import RowAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.oot.pages.health import Health
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
-    from bot.oot.results.rows import JobRow
 
 Level = Annotated[int, Meta(ge=0, le=4)]
 Source = Annotated[str, one_of(("callback", "relay"))]
@@ -68,60 +70,35 @@ class Backend(Struct, frozen=True):
     stale: Annotated[bool, Meta(description="silent for 36 hours")]
 
 
-class Job(Struct, frozen=True):
+class Job(RowAnswer, row=JobRow, without=("job_key", "dispatch_id", "updated_at"), frozen=True):
     """One attempt of one job of a backend's workflow run."""
 
     status: Status
     conclusion: Conclusion | None
-    downstream_repo: str
-    upstream_repo: str
-    pr_number: int | None
-    head_sha: str | None
-    delivery_id: str
-    workflow_run_url: str | None
-    workflow_name: str
-    job_name: str
-    check_run_id: str | None
-    reporter_check_run_id: str | None
-    run_id: str
-    run_attempt: int
-    queue_time: float | None
-    execution_time: float | None
     started_at: Annotated[
         Time | None, Meta(description="as reported where that can be true, else as measured")
     ]
     completed_at: Annotated[Time | None, Meta(description="the same")]
-    total_tests: int | None
-    passed_tests: int | None
-    failed_tests: int | None
-    skipped_tests: int | None
     failed_tests_json: list[FailedTest] | None
-    artifact_url: str | None
-    environment: dict[str, str] | None
     reported_started_at: Annotated[Time | None, Meta(description="as the backend said")]
     reported_completed_at: Annotated[Time | None, Meta(description="as the backend said")]
     triage_verdict: Annotated[
         dict[str, Any] | None, Meta(description="the backend's own verdict on why the job failed")
     ]
-    downstream_repo_level: int
-    event_type: str
     source: Source
     flags: Annotated[dict[str, Any], Meta(description="what is unusual about it")]
-    received_at: Time
 
 
-class Unanswered(Struct, frozen=True):
+UNANSWERED = (
+    "delivery_id", "upstream_repo", "event_type", "pr_number", "head_sha", "state", "error", "created_at",
+    "dispatched_at",
+)  # fmt: skip
+
+
+class Unanswered(RowAnswer, row=DispatchRow, only=UNANSWERED, rename={"error": "reason"}, frozen=True):
     """A dispatch that ended without a report, and why, as far as known."""
 
-    delivery_id: str
-    upstream_repo: str
-    event_type: str
-    pr_number: int | None
-    head_sha: str | None
     state: Annotated[str, one_of(("never_started", "not_installed", "failed"))]
-    reason: str | None
-    created_at: Time
-    dispatched_at: Time | None
 
 
 class Entry(Struct, frozen=True):
@@ -151,26 +128,19 @@ class Entry(Struct, frozen=True):
     rate_limit: int | None
 
 
-class PullRequest(Struct, frozen=True):
+SHOWN_OF_PULL = (
+    "title", "state", "draft", "merged", "user_login", "author_association", "base_ref", "labels", "html_url",
+    "created_at", "updated_at", "closed_at", "merged_at",
+)  # fmt: skip
+
+
+class PullRequest(
+    RowAnswer, row=PullRow, only=("repo", "number", "head_sha", "page_url", *SHOWN_OF_PULL), frozen=True
+):
     """The pull request itself, and which of its heads is shown."""
 
-    repo: str
     number: int
-    head_sha: str | None
     page_url: str
-    title: str | None
-    state: str | None
-    draft: bool | None
-    merged: bool | None
-    user_login: str | None
-    author_association: str | None
-    base_ref: str | None
-    labels: list[str] | None
-    html_url: str | None
-    created_at: Time | None
-    updated_at: Time | None
-    closed_at: Time | None
-    merged_at: Time | None
 
 
 class Head(Struct, frozen=True):

@@ -13,7 +13,6 @@ from bot.oot.pages import answers, gate_answer, health, levels_page, metrics_pag
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import (
     ORDER_OF_JOBS,
-    UnansweredRow,
     jobs_of_pull,
     jobs_on_commit,
     latest_jobs,
@@ -27,7 +26,7 @@ from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
     from bot.oot.pages.health import Health
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import DispatchRow, JobRow
 
 # rows, unless ?limit= says otherwise
 JOBS = 200
@@ -58,7 +57,7 @@ async def backend(request: web.Request) -> web.Response:
         backend=answers.backend(one),
         jobs=[answers.job(row) for row in rows],
         next=following,
-        unanswered=[fill(answers.Unanswered, row, reason=row["error"]) for row in silent],
+        unanswered=[fill(answers.Unanswered, row) for row in silent],
     )
     return send(answer)
 
@@ -80,7 +79,7 @@ async def jobs_csv(request: web.Request) -> web.Response:
 
 async def _read_backend(
     request: web.Request, limit: int
-) -> tuple[Health, int, list[JobRow], str | None, list[UnansweredRow]]:
+) -> tuple[Health, int, list[JobRow], str | None, list[DispatchRow]]:
     context = request.app[CONTEXT]
     repo, days = parameters.repo(request, "org"), parameters.days(request)
     before = parameters.before(request, [name == "job_key" for name in ORDER_OF_JOBS])

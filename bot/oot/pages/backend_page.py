@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.db.transaction import Transaction
-    from bot.oot.pages.rows import FailedTestsRow, PullTitle
+    from bot.oot.pages.rows import PullTitle
+    from bot.oot.results.tables import JobRow
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.job_matrix import Cell, GridJob, Line, Matrix
     from bot.oot.statistics.stats import Tally
@@ -147,7 +148,7 @@ def _timed(title: str, name: str, labels: Sequence[str], tallies: Sequence[Tally
     return chart(title, labels, series, seconds=True, show=lambda value: duration(value) or "0 s")
 
 
-def most_failing(failed: Iterable[FailedTestsRow]) -> list[FailingTest]:
+def most_failing(failed: Iterable[JobRow]) -> list[FailingTest]:
     """Return the tests that failed in most runs; `failed` are newest first."""
     found: dict[tuple[str | None, str], FailingTest] = {}
     for row in failed:
@@ -194,7 +195,7 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
         if number is not None:
             numbers.setdefault(upstream, set()).add(number)
     return {
-        (upstream, row["number"]): row
+        (upstream, number): title
         for upstream, wanted in numbers.items()
-        for row in await rows.titles(tx, upstream, wanted)
+        for number, title in (await rows.titles(tx, upstream, wanted)).items()
     }

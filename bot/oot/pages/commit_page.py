@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
     from bot.oot.pages.rows import PullHead
-    from bot.oot.results.rows import DispatchRow, JobRow
+    from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.verdict.upstream_checks import UpstreamCheck
     from bot.oot.verdict.view import Job
     from bot.web.blocks import Block

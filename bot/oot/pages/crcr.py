@@ -84,16 +84,9 @@ async def pull_info(request: web.Request) -> web.Response:
     """Answer with the titles of some pull requests, in the order asked."""
     numbers = [int(text) for text in _asked(request, "prs", ONE_NUMBER)]
     async with request.app[CONTEXT].store.read() as tx:
-        found = {row["number"]: row for row in await rows.titles(tx, await _repo(request, tx), numbers)}
-    known = ((number, found.get(number)) for number in numbers)
-    return _send(
-        [
-            PullInfo(pr_number=number, title=row["title"] or "", author=row["user_login"] or "")
-            if row
-            else PullInfo(pr_number=number, title="", author="")
-            for number, row in known
-        ]
-    )
+        found = await rows.titles(tx, await _repo(request, tx), numbers)
+    titles = [(number, *found.get(number, ("", ""))) for number in numbers]
+    return _send([PullInfo(pr_number=number, title=title, author=author) for number, title, author in titles])
 
 
 @in_render_thread

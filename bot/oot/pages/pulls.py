@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
     from bot.oot.publish.gates import ShownGate
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
     from bot.oot.verdict.gate import GateState
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.record_reads import after
 from bot.ingest.tables import records
-from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, fitting, rows_with_tests
-from bot.oot.results.rows import DispatchRow
-from bot.oot.results.tables import BACKEND_OF_HEAD, ENDED_UNANSWERED, oot_dispatch, oot_workflow_job
+from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting, rows_with_tests
+from bot.oot.results.tables import (
+    BACKEND_OF_HEAD,
+    ENDED_UNANSWERED,
+    DispatchRow,
+    JobRow,
+    oot_dispatch,
+    oot_workflow_job,
+)
 from bot.oot.statistics.countable_jobs import HAS_REPORTS, flagged
 from bot.oot.statistics.job_matrix import GridJob
 from bot.oot.verdict.upstream_checks import UpstreamCheckRow, UpstreamJobRow
@@ -19,17 +26,14 @@ from bot.oot.verdict.upstream_checks import UpstreamCheckRow, UpstreamJobRow
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import JobRow
 
+S = TypeVar("S", bound=sa.Select[*tuple[Any, ...]])
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
 UPSTREAM_JOB, CHECK, PULL = records["workflow_job"].c, records["check_run"].c, records["pull_request"].c
 BACKEND = sa.func.lower(JOB.downstream_repo)
 NEWEST_JOBS = (JOB.received_at.desc(), JOB.run_attempt.desc(), JOB.job_key.desc())
-GRID = (
-    JOB.job_key, JOB.upstream_repo, JOB.pr_number, JOB.head_sha, JOB.workflow_name, JOB.job_name, JOB.delivery_id,
-    JOB.run_id, JOB.run_attempt, JOB.status, JOB.conclusion, JOB.execution_time, JOB.received_at,
-)  # fmt: skip
 ORDER_OF_JOBS = ("received_at", "run_attempt", "job_key")  # of a backend, newest first
 MOST_UNANSWERED = 20  # newest dispatches
 MOST_RELAYED = 2_000  # jobs reported by an outside relay that are shown of one pull request
@@ -46,36 +50,11 @@ class JobFilter:
     hidden: Collection[str]  # case folded names of upstreams that may not be shown
 
 
-class FailedTestsRow(TypedDict):
-    """The failed tests of one job."""
+class PullTitle(NamedTuple):
+    """Title and author of a pull request; both are empty where it is unknown."""
 
-    failed_tests_json: Any  # as reported: each has a `name` and may have a `classname`
-    received_at: int
-    head_sha: str | None
-    run_id: str
-    workflow_run_url: str | None
-
-
-class UnansweredRow(TypedDict):
-    """A dispatch that ended without a report."""
-
-    delivery_id: str
-    upstream_repo: str
-    event_type: str
-    pr_number: int | None
-    head_sha: str | None
-    state: str
-    error: str | None
-    created_at: int
-    dispatched_at: int | None
-
-
-class PullTitle(TypedDict):
-    """Title and author of a pull request."""
-
-    number: int
-    title: str | None
-    user_login: str | None
+    title: str
+    author: str
 
 
 class PullHead(TypedDict):
@@ -145,20 +124,22 @@ async def jobs_on_commit(
 
 async def dispatches_of_push(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[DispatchRow]:
     """Return the newest dispatches for a pushed commit, oldest first."""
-    query = sa.select(oot_dispatch).where(
+    query = select(DispatchRow, oot_dispatch).where(
         *_begins(DISPATCH.head_sha, sha),
         sa.func.lower(DISPATCH.upstream_repo) == repo.lower(),
         DISPATCH.pr_number.is_(None),
     )
     order = (DISPATCH.created_at.desc(), DISPATCH.id.desc())
-    return (await tx.rows_as(DispatchRow, query.order_by(*order).limit(limit)))[::-1]
+    return (await tx.fetch(query.order_by(*order).limit(limit)))[::-1]
 
 
 async def grid_jobs(tx: Transaction, wanted: JobFilter, *, commits: int, limit: int) -> list[GridJob]:
     """Return the jobs of the newest commits and one more, newest first; at most `limit`."""
-    query = _matching(GRID, wanted, backend=BACKEND_OF_HEAD)
-    query = query.where(await _on_newest_commits(tx, wanted, commits + 1))
-    rows = await tx.rows_as(GridJob, query.order_by(JOB.received_at.desc()).limit(limit))
+    grid = select(GridJob, oot_workflow_job, run_received_at=JOB.received_at)
+    query = _matching(grid, wanted, backend=BACKEND_OF_HEAD).where(
+        await _on_newest_commits(tx, wanted, commits + 1)
+    )
+    rows = await tx.fetch(query.order_by(JOB.received_at.desc()).limit(limit))
     began: dict[tuple[str, str], int] = {}
     for row in reversed(rows):
         began.setdefault((row["delivery_id"], row["run_id"]), row["received_at"])
@@ -171,7 +152,7 @@ async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> s
     """Return the condition of being on one of the newest commits; searches few jobs where these are enough."""
     shas: list[str | None] = []
     for searched in SEARCHED:
-        part = _matching((JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
+        part = _matching(sa.select(JOB.head_sha, JOB.received_at), wanted).order_by(JOB.received_at.desc())
         newest = part.limit(searched).subquery().c
         query = sa.select(newest.head_sha).group_by(newest.head_sha)
         query = query.order_by(sa.func.max(newest.received_at).desc()).limit(most)
@@ -182,21 +163,20 @@ async def _on_newest_commits(tx: Transaction, wanted: JobFilter, most: int) -> s
     return known | JOB.head_sha.is_(None) if None in shas else known
 
 
-async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> list[FailedTestsRow]:
+async def failed_tests(tx: Transaction, wanted: JobFilter, *, limit: int) -> list[JobRow]:
     """Return the failed tests of the newest jobs that have any, newest first, as far as they fit."""
     failing = (JOB.failed_tests_json.is_not(None), JOB.failed_tests > 0)
-    sizes = _matching((JOB.job_key, SIZE), wanted).where(*failing)
+    sizes = _matching(sa.select(JOB.job_key, SIZE), wanted).where(*failing)
     keys = fitting(map(tuple, await tx.run(sizes.order_by(JOB.received_at.desc()).limit(limit))))
-    columns = (JOB.failed_tests_json, JOB.received_at, JOB.head_sha, JOB.run_id, JOB.workflow_run_url)
-    query = sa.select(*columns).where(JOB.job_key.in_(keys))
-    return await tx.rows_as(FailedTestsRow, query.order_by(JOB.received_at.desc()))
+    query = select(JobRow, oot_workflow_job).where(JOB.job_key.in_(keys))
+    return await tx.fetch(query.order_by(JOB.received_at.desc()))
 
 
 async def unanswered(
     tx: Transaction, backend: str, *, since: int, hidden: Collection[str]
-) -> list[UnansweredRow]:
+) -> list[DispatchRow]:
     """Return the newest dispatches to a backend that ended without a report, except for `hidden` upstreams."""
-    query = sa.select(*(DISPATCH[name] for name in UnansweredRow.__annotations__)).where(
+    query = select(DispatchRow, oot_dispatch).where(
         DISPATCH.backend_key == backend.casefold(),
         DISPATCH.created_at >= since,
         ENDED_UNANSWERED,
@@ -204,15 +184,15 @@ async def unanswered(
         sa.func.lower(DISPATCH.upstream_repo).not_in(sorted(hidden)),
     )
     order = (DISPATCH.created_at.desc(), DISPATCH.id.desc())
-    return await tx.rows_as(UnansweredRow, query.order_by(*order).limit(MOST_UNANSWERED))
+    return await tx.fetch(query.order_by(*order).limit(MOST_UNANSWERED))
 
 
-async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> list[PullTitle]:
-    """Return title and author of pull requests."""
+async def titles(tx: Transaction, repo: str, numbers: Collection[int]) -> dict[int, PullTitle]:
+    """Return title and author of pull requests, by number."""
     query = sa.select(PULL.number, PULL.title, PULL.user_login).where(
         sa.func.lower(PULL.repo) == repo.lower(), PULL.number.in_(sorted(numbers))
     )
-    return await tx.rows_as(PullTitle, query)
+    return {number: PullTitle(title or "", author or "") for number, title, author in await tx.run(query)}
 
 
 async def commit_titles(tx: Transaction, repo: str, shas: Collection[str]) -> dict[str, tuple[str, str]]:
@@ -285,12 +265,12 @@ async def upstream_checks(tx: Transaction, repo: str, sha: str, *, limit: int) -
     return (await tx.rows_as(UpstreamCheckRow, query.order_by(*order).limit(limit)))[::-1]
 
 
-async def _newest_jobs(tx: Transaction, query: sa.Select[Any], limit: int) -> list[JobRow]:
+async def _newest_jobs(tx: Transaction, query: Query[SizedJobRow], limit: int) -> list[JobRow]:
     """Return the newest jobs of a query, oldest first."""
     return (await rows_with_tests(tx, query.order_by(*NEWEST_JOBS).limit(limit)))[::-1]
 
 
-def _of_pull(names: Iterable[str], number: int) -> sa.Select[Any]:
+def _of_pull(names: Iterable[str], number: int) -> Query[SizedJobRow]:
     return WITHOUT_TESTS.where(JOB.upstream_repo.in_(list(names)), JOB.pr_number == number)
 
 
@@ -302,10 +282,8 @@ def _begins(column: sa.Column[Any], sha: str) -> tuple[sa.ColumnElement[bool], .
     return column >= sha, column < sha + "g"  # the first letter after the digits of a SHA
 
 
-def _matching(
-    columns: Iterable[Any], wanted: JobFilter, *, backend: sa.ColumnElement[str] = BACKEND
-) -> sa.Select[Any]:
-    query = sa.select(*columns).where(
+def _matching(query: S, wanted: JobFilter, *, backend: sa.ColumnElement[str] = BACKEND) -> S:
+    query = query.where(
         backend == wanted.backend.lower(),
         JOB.received_at >= wanted.since,
         JOB.event_type.in_(sorted(wanted.events)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bot.context import Context
     from bot.github.client import Client
     from bot.oot.publish.check_run_text import CheckRun
-    from bot.oot.publish.rows import CheckRow
+    from bot.oot.publish.tables import CheckRow
     from bot.oot.verdict.pull_state import PullState
     from bot.web.blocks import TestMark
 

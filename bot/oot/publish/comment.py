@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.github.client import Client
-    from bot.oot.publish.rows import CommentRow
+    from bot.oot.publish.tables import CommentRow
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Pull
     from bot.queue.tasks import Task

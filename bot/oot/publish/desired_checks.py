@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from bot.oot.allowlist.allowlist import Entry
     from bot.oot.publish.check import Terms, Write
-    from bot.oot.publish.rows import CheckRow
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.publish.tables import CheckRow
+    from bot.oot.results.tables import DispatchRow
     from bot.oot.verdict.view import Backend, Job, Pull
 
 # GitHub allows 500 new check runs and comments an hour, shared by all backends

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.publish.check import Terms
-    from bot.oot.publish.rows import CheckRow
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.publish.tables import CheckRow
+    from bot.oot.results.tables import DispatchRow
     from bot.oot.verdict.pull_state import PullState
     from bot.oot.verdict.view import Backend
 

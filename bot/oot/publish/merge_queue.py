@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.prune import BATCH, DAY, in_batches
 from bot.ingest.tables import records
-from bot.oot.publish.rows import MergeGroupRow
-from bot.oot.publish.tables import oot_merge_group
+from bot.oot.publish.tables import MergeGroupRow, oot_merge_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 GROUP = oot_merge_group.c
-OF_PULL = sa.select(oot_merge_group).where(
+OF_PULL = select(MergeGroupRow, oot_merge_group).where(
     GROUP.upstream_repo == sa.bindparam("of_repo"),
     GROUP.pr_number == sa.bindparam("of_number"),
     GROUP.ended_at.is_(None),
 )
 WAITING = (
-    sa.select(oot_merge_group)
+    select(MergeGroupRow, oot_merge_group)
     .where(GROUP.upstream_repo == sa.bindparam("of_repo"), GROUP.ended_at.is_(None))
     .order_by(GROUP.created_at, GROUP.head_sha)
 )
@@ -76,12 +76,12 @@ async def end(tx: Transaction, repo: str, head_sha: str, *, number: int, merged:
 
 async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
     """Return the commits on which the queues of a repository wait, oldest first."""
-    return await tx.rows_as(MergeGroupRow, WAITING, {"of_repo": repo})
+    return await tx.fetch(WAITING, {"of_repo": repo})
 
 
 async def of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:
     """Return the commits on which queues wait for a pull request."""
-    return await tx.rows_as(MergeGroupRow, OF_PULL, {"of_repo": repo, "of_number": number})
+    return await tx.fetch(OF_PULL, {"of_repo": repo, "of_number": number})
 
 
 async def building_on(tx: Transaction, repo: str, sha: str) -> set[int]:
@@ -122,7 +122,7 @@ async def note_base(tx: Transaction, group: MergeGroupRow, *, known: bool) -> No
 
 async def _get(tx: Transaction, repo: str, head_sha: str | None) -> MergeGroupRow | None:
     same = (GROUP.upstream_repo == repo, GROUP.head_sha == head_sha)
-    return await tx.row_as(MergeGroupRow, sa.select(oot_merge_group).where(*same))
+    return await tx.fetch_first(select(MergeGroupRow, oot_merge_group).where(*same))
 
 
 async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.oot.publish.check import Plan, Write
-    from bot.oot.publish.rows import CheckRow
+    from bot.oot.publish.tables import CheckRow
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.head import Head
     from bot.oot.verdict.pull_state import PullState

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.ingest.reconcile import Window
-    from bot.oot.publish.rows import MergeGroupRow
+    from bot.oot.publish.tables import MergeGroupRow
     from bot.oot.verdict.pull_state import PullState
 
 log = structlog.get_logger("bot.oot.publish.queue_bases")

@@ -5,96 +5,31 @@ Times are epoch milliseconds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.db.columns import unindexed
+from bot.db.rows import select
 from bot.oot.publish import create_once
-from bot.oot.publish.tables import oot_changed_files, oot_check, oot_comment, oot_comment_refusal, oot_mention
+from bot.oot.publish.tables import (
+    ChangedFilesRow,
+    CheckRow,
+    CommentRow,
+    MentionRow,
+    RefusalRow,
+    oot_changed_files,
+    oot_check,
+    oot_comment,
+    oot_comment_refusal,
+    oot_mention,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.db.transaction import Transaction
     from bot.oot.publish.create_once import Intent
-
-
-class CheckRow(TypedDict):
-    """A check run of ours."""
-
-    external_id: str
-    upstream_repo: str
-    pr_number: int | None
-    head_sha: str
-    name: str
-    check_run_id: int | None
-    status: str
-    conclusion: str | None
-    digest: str
-    created_at: int
-    written_at: int
-    writing_until: int
-    lost_until: int
-    label_ended: bool
-    basis: str
-
-
-class CommentRow(TypedDict):
-    """Our comment on a pull request."""
-
-    upstream_repo: str
-    pr_number: int
-    comment_id: int | None
-    digest: str
-    written_at: int
-    writing_until: int
-    lost_until: int
-
-
-class RefusalRow(TypedDict):
-    """A repository where the App may write no comment."""
-
-    upstream_repo: str
-    reason: str
-    refused_at: int
-
-
-class MentionRow(TypedDict):
-    """An on-call mention in our comment."""
-
-    upstream_repo: str
-    pr_number: int
-    head_sha: str
-    backend_key: str
-    over: bool
-    created_at: int
-
-
-class MergeGroupRow(TypedDict):
-    """A commit of a merge queue."""
-
-    upstream_repo: str
-    head_sha: str
-    base_sha: str | None
-    pr_number: int
-    created_at: int
-    ended_at: int | None
-    base_ref: str | None
-    merged: bool | None
-    base_known: bool | None
-    asked_at: int | None
-
-
-class ChangedFilesRow(TypedDict):
-    """The files a pull request changes on one head."""
-
-    upstream_repo: str
-    pr_number: int
-    head_sha: str
-    base_ref: str
-    paths: Any
-    asked_at: int
 
 
 # put together once: every publishing asks these
@@ -104,9 +39,9 @@ _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
 _OF_PULL = (_CHECK.upstream_repo == _REPO, _CHECK.pr_number == _NUMBER)
 _NAMED = (_CHECK.upstream_repo == _REPO, _CHECK.name == sa.bindparam("of_name"))
 _BY_AGE = (_CHECK.created_at, _CHECK.external_id)
-REFUSAL_OF = sa.select(oot_comment_refusal).where(oot_comment_refusal.c.upstream_repo == _REPO)
+REFUSAL_OF = select(RefusalRow, oot_comment_refusal).where(oot_comment_refusal.c.upstream_repo == _REPO)
 GATES_ON = (
-    sa.select(oot_check)
+    select(CheckRow, oot_check)
     .where(
         _CHECK.head_sha.in_(sa.bindparam("heads", expanding=True)),
         unindexed(_CHECK.upstream_repo) == _REPO,
@@ -114,16 +49,16 @@ GATES_ON = (
     )
     .order_by(*_BY_AGE)
 )
-CHECKS_OF = sa.select(oot_check).where(*_OF_PULL).order_by(*_BY_AGE)
+CHECKS_OF = select(CheckRow, oot_check).where(*_OF_PULL).order_by(*_BY_AGE)
 UNFINISHED_HEADS = sa.select(_CHECK.head_sha).where(*_OF_PULL, _CHECK.status != "completed").distinct()
 ANY_NAMED = sa.select(_CHECK.external_id).where(*_NAMED).limit(1)
 WRITTEN = sa.update(oot_check).where(_CHECK.external_id == sa.bindparam("of_id"))
-MENTIONED = sa.select(oot_mention).where(
+MENTIONED = select(MentionRow, oot_mention).where(
     oot_mention.c.upstream_repo == _REPO,
     oot_mention.c.pr_number == _NUMBER,
     oot_mention.c.head_sha == sa.bindparam("of_head"),
 )
-GET_COMMENT = sa.select(oot_comment).where(
+GET_COMMENT = select(CommentRow, oot_comment).where(
     oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
 )
 
@@ -131,12 +66,12 @@ GET_COMMENT = sa.select(oot_comment).where(
 async def gates_on(tx: Transaction, repo: str, heads: Collection[str], name: str) -> list[CheckRow]:
     """Return our gates on these commits, whichever pull request they were made for; oldest first."""
     which = {"heads": sorted(heads), "of_repo": repo, "of_name": name}
-    return await tx.rows_as(CheckRow, GATES_ON, which)
+    return await tx.fetch(GATES_ON, which)
 
 
 async def checks_of(tx: Transaction, repo: str, number: int) -> list[CheckRow]:
     """Return the check runs we made, or meant to make, on a pull request; oldest first."""
-    return await tx.rows_as(CheckRow, CHECKS_OF, {"of_repo": repo, "of_number": number})
+    return await tx.fetch(CHECKS_OF, {"of_repo": repo, "of_number": number})
 
 
 async def unfinished_heads(tx: Transaction, repo: str, number: int) -> set[str]:
@@ -146,7 +81,7 @@ async def unfinished_heads(tx: Transaction, repo: str, number: int) -> set[str]:
 
 async def check_by_id(tx: Transaction, check_run_id: int) -> CheckRow | None:
     """Return one of our check runs by GitHub's id."""
-    return await tx.row_as(CheckRow, sa.select(oot_check).where(oot_check.c.check_run_id == check_run_id))
+    return await tx.fetch_first(select(CheckRow, oot_check).where(oot_check.c.check_run_id == check_run_id))
 
 
 async def recorded(tx: Transaction, check_run_ids: Collection[int]) -> set[int]:
@@ -184,7 +119,7 @@ async def force_rewrite(tx: Transaction, repo: str, head_sha: str, name: str) ->
 
 async def get_comment(tx: Transaction, repo: str, number: int) -> CommentRow | None:
     """Return our comment on a pull request."""
-    return await tx.row_as(CommentRow, GET_COMMENT, {"of_repo": repo, "of_number": number})
+    return await tx.fetch_first(GET_COMMENT, {"of_repo": repo, "of_number": number})
 
 
 async def intend_comment(tx: Transaction, repo: str, number: int) -> Intent:
@@ -204,14 +139,14 @@ async def record_comment(
 
 async def comment_refusals(tx: Transaction) -> list[RefusalRow]:
     """Return the repositories where the App may write no comment."""
-    return await tx.rows_as(
-        RefusalRow, sa.select(oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
+    return await tx.fetch(
+        select(RefusalRow, oot_comment_refusal).order_by(oot_comment_refusal.c.upstream_repo)
     )
 
 
 async def comment_refusal(tx: Transaction, repo: str) -> RefusalRow | None:
     """Return why the App may write no comment in a repository, None where nothing says so."""
-    return await tx.row_as(RefusalRow, REFUSAL_OF, {"of_repo": repo})
+    return await tx.fetch_first(REFUSAL_OF, {"of_repo": repo})
 
 
 async def refuse_comments(tx: Transaction, repo: str, reason: str) -> None:
@@ -231,7 +166,7 @@ async def allow_comments(tx: Transaction, *, repo: str = "", account: str = "") 
 async def mentions(tx: Transaction, repo: str, number: int, head_sha: str) -> dict[str, bool]:
     """Return the backends whose on-calls were mentioned on a head; true where the mention is over."""
     of_head = {"of_repo": repo, "of_number": number, "of_head": head_sha}
-    return {row["backend_key"]: row["over"] for row in await tx.rows_as(MentionRow, MENTIONED, of_head)}
+    return {row["backend_key"]: row["over"] for row in await tx.fetch(MENTIONED, of_head)}
 
 
 async def record_mentions(
@@ -258,8 +193,8 @@ async def get_changed_files(
     """Return the files a pull request changes, as GitHub listed them for a head and base; None if not yet asked."""
     files = oot_changed_files.c
     about = (files.upstream_repo == repo, files.pr_number == number, files.head_sha == head_sha)
-    query = sa.select(oot_changed_files).where(*about, files.base_ref == base_ref)
-    row = await tx.row_as(ChangedFilesRow, query)
+    query = select(ChangedFilesRow, oot_changed_files).where(*about, files.base_ref == base_ref)
+    row = await tx.fetch_first(query)
     return None if row is None else frozenset(row["paths"])
 
 

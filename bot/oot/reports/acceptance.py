@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.oot.reports.authorization import Lookup, Submission
     from bot.oot.reports.envelope import Envelope
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
 
 Answer = Accepted | Rejected
 MOST_TRIES = 3  # when others report on the same new job at the same moment

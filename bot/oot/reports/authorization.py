@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bot.oot.reports.mismatches import Flags
     from bot.oot.reports.oidc import Claims
     from bot.oot.reports.report import Report
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
 
 
 class Origin(TypedDict):

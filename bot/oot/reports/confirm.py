@@ -20,7 +20,7 @@ from bot.oot.verdict.verdict import PASSING
 if TYPE_CHECKING:
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
     from bot.queue.tasks import Task
 
 SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests

@@ -5,39 +5,13 @@ The same report twice changes nothing; the first conclusion stands, unless only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from bot.oot.results import shown
 
 if TYPE_CHECKING:
     from bot.oot.reports.report import Report
-    from bot.oot.results.rows import JobRow
-
-
-class JobChange(TypedDict, total=False):
-    """Columns of a job to be written."""
-
-    status: str
-    conclusion: str | None
-    started_at: int
-    completed_at: int | None
-    queue_time: float | None
-    execution_time: float | None
-    flags: dict[str, Any]
-    received_at: int
-    updated_at: int
-    workflow_run_url: str | None
-    check_run_id: str | None
-    total_tests: int | None
-    passed_tests: int | None
-    failed_tests: int | None
-    skipped_tests: int | None
-    failed_tests_json: list[dict[str, Any]] | None
-    artifact_url: str | None
-    environment: dict[str, str] | None
-    reported_started_at: int | None
-    reported_completed_at: int | None
-    triage_verdict: dict[str, Any] | None
+    from bot.oot.results.tables import JobChange, JobReported, JobRow
 
 
 class Conflict(ValueError):
@@ -96,8 +70,9 @@ def as_measured(
             return None
         queue_time = queue_time if job["queue_time"] is None else None
         execution_time = execution_time if job["execution_time"] is None else None
-        change = {"flags": job["flags"], "updated_at": now}
-    measured = change.copy() if change else JobChange()
+        change = {**_same(job), "updated_at": now}
+    assert change is not None  # a first report always changes something
+    measured = change.copy()
     measured.pop("queue_time", None)
     measured.pop("execution_time", None)
     if queue_time is not None:
@@ -155,7 +130,13 @@ def _filled(job: JobRow, report: Report, now: int) -> JobChange | None:
     news = {name: value for name, value in _reported(report).items() if known[name] is None}
     if not news:
         return None
-    return cast("JobChange", {**news, "flags": job["flags"] | report.flags, "updated_at": now})
+    change: JobChange = {**_same(job), "flags": job["flags"] | report.flags, "updated_at": now}
+    return change | cast("JobChange", news)
+
+
+def _same(job: JobRow) -> JobChange:
+    """Return what every change names, as it is."""
+    return {"status": job["status"], "conclusion": job["conclusion"], "flags": job["flags"]}
 
 
 def _is_odd(job: JobRow | None, change: JobChange, now: int, dispatched_at: int | None) -> bool:
@@ -169,7 +150,7 @@ def _is_odd(job: JobRow | None, change: JobChange, now: int, dispatched_at: int 
 
 def _reported(report: Report) -> JobChange:
     """Return the columns a report has values for: absent ones erase nothing."""
-    reported: JobChange = {
+    reported: JobReported = {
         "workflow_run_url": report.url,
         "check_run_id": report.check_run_id,
         "total_tests": report.total,

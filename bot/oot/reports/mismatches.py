@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bot.oot.reports.report import Report
-    from bot.oot.results.rows import DispatchRow
+    from bot.oot.results.tables import DispatchRow
 
 Flags = dict[str, Any]  # of a job: JSON
 ENDING = "_mismatch"  # of the flags

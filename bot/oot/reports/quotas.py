@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bot.db.transaction import Transaction
     from bot.oot.reports.authorization import ClaimedCommit, Job
-    from bot.oot.reports.lifecycle import JobChange
+    from bot.oot.results.tables import JobChange
 
 MINUTE, HOUR = 60, 3600  # seconds
 NEW_COMMITS = 60  # an hour and backend: each may cost some of the calls that GitHub allows us upstream

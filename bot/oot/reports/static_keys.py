@@ -9,24 +9,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.oot.reports.tables import oot_key
+from bot.db.rows import select
+from bot.oot.reports.tables import KeyRow, oot_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.db.transaction import Transaction
-
-
-class KeyRow(TypedDict):
-    """A static key of a backend."""
-
-    id: str
-    repo: str
-    digest: bytes
-    note: str
-    created_at: int
-    used_at: int | None
-    revoked_at: int | None
 
 
 PREFIX = "ootk_"
@@ -66,7 +55,7 @@ async def find(tx: Transaction, key: str) -> KeyRow | None:
     identifier, _, secret = key.removeprefix(PREFIX).partition("_")
     if not key.startswith(PREFIX) or len(key) > MOST_LENGTH:
         return None
-    row = await tx.row_as(KeyRow, sa.select(oot_key).where(oot_key.c.id == identifier))
+    row = await tx.fetch_first(select(KeyRow, oot_key).where(oot_key.c.id == identifier))
     right = hmac.compare_digest(row["digest"] if row else UNKNOWN, _digest(secret))
     return row if row and right and row["revoked_at"] is None else None
 

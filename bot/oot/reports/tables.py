@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import TypedDict
 
-from bot.db.columns import Big, metadata
-from bot.db.columns import column as _column
-from bot.db.columns import must as _must
-
-oot_key = sa.Table(
-    "oot_key",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),  # the part of a static key that is no secret
-    _must("repo", sa.Text),
-    _must("digest", sa.LargeBinary),  # SHA-256 of the secret part
-    _must("note", sa.Text),
-    _must("created_at", Big),
-    _column("used_at", Big),
-    _column("revoked_at", Big),
-)
+from bot.db.rows import Big, Bytes, Int, Millis, Text, table
 
 
-oot_rate = sa.Table(
-    "oot_rate",
-    metadata,
-    _must("caller", sa.Text),
-    _must("second", Big),  # epoch seconds
-    _must("accepted", sa.Integer),
-    sa.PrimaryKeyConstraint("caller", "second", name="pk_oot_rate"),
-)
+class KeyRow(TypedDict):
+    """A static key of a backend."""
+
+    id: Text  # the part of a static key that is no secret
+    repo: Text
+    digest: Bytes  # SHA-256 of the secret part
+    note: Text
+    created_at: Millis
+    used_at: Millis | None
+    revoked_at: Millis | None
+
+
+oot_key = table("oot_key", KeyRow, key=("id",))
+
+
+class RateRow(TypedDict):
+    """How many reports of a caller were accepted in one second."""
+
+    caller: Text
+    second: Big  # epoch seconds
+    accepted: Int
+
+
+oot_rate = table("oot_rate", RateRow, key=("caller", "second"))

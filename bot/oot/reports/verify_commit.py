@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
 from bot.ingest.tables import records
+from bot.oot.reports.mismatches import Flags
 from bot.oot.results import jobs
 from bot.oot.results.tables import (
     ATTEMPTS,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.oot.reports.mismatches import Flags
     from bot.queue.tasks import Task
 
 # the backend that says it ran on it, case folded; SHA, or the id it gave where the commit is unknown

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.oot.results.rows import CommandRow, IgnoreRow
-from bot.oot.results.tables import oot_command, oot_ignore
+from bot.db.rows import select
+from bot.oot.results.tables import CommandRow, IgnoreRow, oot_command, oot_ignore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
 _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
 LATEST = (
-    sa.select(oot_command)
+    select(CommandRow, oot_command)
     .where(
         oot_command.c.upstream_repo == _REPO,
         oot_command.c.pr_number == _NUMBER,
@@ -27,7 +27,9 @@ LATEST = (
     .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-IGNORED = sa.select(oot_ignore).where(oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER)
+IGNORED = select(IgnoreRow, oot_ignore).where(
+    oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER
+)
 
 
 async def record(tx: Transaction, row: Mapping[str, object]) -> CommandRow:
@@ -41,7 +43,7 @@ async def record(tx: Transaction, row: Mapping[str, object]) -> CommandRow:
 
 async def find(tx: Transaction, row: Mapping[str, object]) -> CommandRow | None:
     """Return a recorded command by its comment and position."""
-    return await tx.row_as(CommandRow, sa.select(oot_command).where(*_is(row)))
+    return await tx.fetch_first(select(CommandRow, oot_command).where(*_is(row)))
 
 
 async def settle(
@@ -60,8 +62,8 @@ async def amend(tx: Transaction, repo: str, number: int, *, before: str, answer:
     about = (oot_command.c.upstream_repo == repo, oot_command.c.pr_number == number)
     either = [oot_command.c.answer.contains(text, autoescape=True) for text in (before, known_by)]
     order = (oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
-    query = sa.select(oot_command).where(*about, sa.or_(*either)).order_by(*order)
-    last = await tx.row_as(CommandRow, query.limit(1))
+    query = select(CommandRow, oot_command).where(*about, sa.or_(*either)).order_by(*order)
+    last = await tx.fetch_first(query.limit(1))
     if last and before in last["answer"]:
         amended = last["answer"].replace(before, answer)
         await settle(tx, last, state="refused", answer=amended, head_sha=last["head_sha"])
@@ -70,7 +72,7 @@ async def amend(tx: Transaction, repo: str, number: int, *, before: str, answer:
 async def latest(tx: Transaction, repo: str, number: int, *, limit: int) -> list[CommandRow]:
     """Return the last settled commands of a pull request, oldest first."""
     which = {"of_repo": repo, "of_number": number, "most": limit}
-    return (await tx.rows_as(CommandRow, LATEST, which))[::-1]
+    return (await tx.fetch(LATEST, which))[::-1]
 
 
 async def count_by_person(tx: Transaction, repo: str, login: str, *, since: int) -> int:
@@ -107,5 +109,5 @@ async def ignore(tx: Transaction, row: Mapping[str, object]) -> None:
 
 async def ignored(tx: Transaction, repo: str, number: int) -> dict[tuple[str, str], IgnoreRow]:
     """Return which backends are ignored on a pull request, by head and backend (case folded)."""
-    found = await tx.rows_as(IgnoreRow, IGNORED, {"of_repo": repo, "of_number": number})
+    found = await tx.fetch(IGNORED, {"of_repo": repo, "of_number": number})
     return {(row["head_sha"], row["backend_key"]): row for row in found}

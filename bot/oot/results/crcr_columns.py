@@ -6,82 +6,45 @@ That table knows no null but in the two durations: what is unknown is 0, an empt
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypedDict
+from typing import cast
 
 import msgspec
 
+from bot.db.rows import fields
 from bot.oot.results import shown
-
-if TYPE_CHECKING:
-    from bot.oot.results.rows import JobRow
+from bot.oot.results.tables import JobRow
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class CrcrWorkflowJob(TypedDict):
-    """The columns that are written; `_inserted_at` and two aliases are the table's own."""
-
-    dynamoKey: str
-    status: str
-    downstream_repo: str
-    upstream_repo: str
-    pr_number: int
-    pytorch_head_sha: str
-    delivery_id: str
-    workflow_run_url: str
-    workflow_name: str
-    job_name: str
-    check_run_id: str
-    run_id: str
-    run_attempt: int
-    conclusion: str
-    queue_time: float | None
-    execution_time: float | None
-    started_at: datetime
-    completed_at: datetime
-    total_tests: int
-    passed_tests: int
-    failed_tests: int
-    skipped_tests: int
-    failed_tests_json: str
-    artifact_url: str
-    environment: str
-    downstream_repo_level: str
-    event_type: str
+COLUMNS = (  # those that are written; `_inserted_at` and two aliases are the table's own
+    "dynamoKey", "status", "downstream_repo", "upstream_repo", "pr_number", "pytorch_head_sha", "delivery_id",
+    "workflow_run_url", "workflow_name", "job_name", "check_run_id", "run_id", "run_attempt", "conclusion",
+    "queue_time", "execution_time", "started_at", "completed_at", "total_tests", "passed_tests", "failed_tests",
+    "skipped_tests", "failed_tests_json", "artifact_url", "environment", "downstream_repo_level", "event_type",
+)  # fmt: skip
+UNKNOWN: dict[type, object] = {str: "", int: 0, float: None}
+JOB = fields(JobRow)
 
 
-def columns(job: JobRow) -> CrcrWorkflowJob:
-    """Return a job's columns; its times are those that are shown."""
+def columns(job: JobRow) -> dict[str, object]:
+    """Return a job's columns: those of our own table, where it has them; its times are those that are shown."""
     times = shown.times(job)
-    return {
+    others: dict[str, object] = {
         "dynamoKey": key(job),
-        "status": job["status"],
-        "downstream_repo": job["downstream_repo"],
-        "upstream_repo": job["upstream_repo"],
-        "pr_number": job["pr_number"] or 0,
         "pytorch_head_sha": job["head_sha"] or "",
-        "delivery_id": job["delivery_id"],
-        "workflow_run_url": job["workflow_run_url"] or "",
-        "workflow_name": job["workflow_name"],
-        "job_name": job["job_name"],
-        "check_run_id": job["check_run_id"] or "",
-        "run_id": job["run_id"],
-        "run_attempt": job["run_attempt"],
-        "conclusion": job["conclusion"] or "",
-        "queue_time": job["queue_time"],
-        "execution_time": job["execution_time"],
         "started_at": _time(times.started_at),
         "completed_at": _time(times.completed_at),
-        "total_tests": job["total_tests"] or 0,
-        "passed_tests": job["passed_tests"] or 0,
-        "failed_tests": job["failed_tests"] or 0,
-        "skipped_tests": job["skipped_tests"] or 0,
         "failed_tests_json": _json(job["failed_tests_json"]),
-        "artifact_url": job["artifact_url"] or "",
         "environment": _json(job["environment"]),
         "downstream_repo_level": f"L{job['downstream_repo_level']}",
-        "event_type": job["event_type"],
     }
+    known = cast("dict[str, object]", job)
+    return {name: others[name] if name in others else _filled(name, known[name]) for name in COLUMNS}
+
+
+def _filled(name: str, value: object) -> object:
+    return UNKNOWN[JOB[name].type] if value is None else value
 
 
 def key(job: JobRow) -> str:

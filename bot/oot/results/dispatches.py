@@ -5,14 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.tables import records
 from bot.oot.results import task_keys
-from bot.oot.results.rows import DispatchRow
-from bot.oot.results.tables import AWAITED, UNREPORTED, oot_approval, oot_dispatch, oot_workflow_job
+from bot.oot.results.tables import (
+    AWAITED,
+    UNREPORTED,
+    DispatchRow,
+    oot_approval,
+    oot_dispatch,
+    oot_workflow_job,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -47,10 +54,10 @@ SUPERSEDE_OTHERS = _SUPERSEDE.where(
 )
 _OF_PULL = (oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _NUMBER, ASKS_FOR_A_VERDICT)
 _BY_AGE = (oot_dispatch.c.created_at, oot_dispatch.c.id)
-GET = sa.select(oot_dispatch).where(oot_dispatch.c.id == _ID)
+GET = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id == _ID)
 COUNTED = sa.select(*COUNTED_BY).where(oot_dispatch.c.id == _ID)
-BY_ID = sa.select(oot_dispatch).where(oot_dispatch.c.id.in_(sa.bindparam("ids", expanding=True)))
-OF_PULL = sa.select(oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
+BY_ID = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id.in_(sa.bindparam("ids", expanding=True)))
+OF_PULL = select(DispatchRow, oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
 OF_HEADS = OF_PULL.where(oot_dispatch.c.head_sha.in_(sa.bindparam("heads", expanding=True)))
 HEADS_OF_PULL = (
     sa.select(oot_dispatch.c.head_sha)
@@ -88,14 +95,14 @@ async def add(tx: Transaction, row: Mapping[str, object]) -> bool:
 
 async def get(tx: Transaction, identifier: str | None) -> DispatchRow | None:
     """Return one dispatch by our own key."""
-    return await tx.row_as(DispatchRow, GET, {"of_id": identifier})
+    return await tx.fetch_first(GET, {"of_id": identifier})
 
 
 async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, DispatchRow]:
     """Return some dispatches by our own key."""
     if not identifiers:
         return {}
-    rows = await tx.rows_as(DispatchRow, BY_ID, {"ids": sorted(identifiers)})
+    rows = await tx.fetch(BY_ID, {"ids": sorted(identifiers)})
     return {row["id"]: row for row in rows}
 
 
@@ -116,16 +123,16 @@ async def of_pull(
     """Return every dispatch of a pull request, or of some heads, that asks for a verdict, oldest first."""
     of_pull = {"of_repo": repo, "of_number": number}
     if heads is None:
-        return await tx.rows_as(DispatchRow, OF_PULL, of_pull)
-    return await tx.rows_as(DispatchRow, OF_HEADS, of_pull | {"heads": sorted(heads)})
+        return await tx.fetch(OF_PULL, of_pull)
+    return await tx.fetch(OF_HEADS, of_pull | {"heads": sorted(heads)})
 
 
 async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow]:
     """Return every dispatch of a head that asks for a verdict, oldest first."""
-    query = sa.select(oot_dispatch).where(
+    query = select(DispatchRow, oot_dispatch).where(
         oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.upstream_repo == repo, ASKS_FOR_A_VERDICT
     )
-    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+    return await tx.fetch(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
 async def change(tx: Transaction, identifier: str, **values: Any) -> None:
@@ -169,14 +176,14 @@ async def supersede_unsent(tx: Transaction, repo: str, number: int, *, but_head:
 
 async def last_sent(tx: Transaction, repo: str, number: int, backend_key: str) -> DispatchRow | None:
     """Return the last dispatch of a pull request's commit that a backend was sent, or may have been; None if none."""
-    query = sa.select(oot_dispatch).where(
+    query = select(DispatchRow, oot_dispatch).where(
         *_of(repo, number),
         ASKS_FOR_A_VERDICT,
         oot_dispatch.c.backend_key == backend_key,
         oot_dispatch.c.dispatched_at.is_not(None),
     )
     newest = oot_dispatch.c.dispatched_at.desc(), oot_dispatch.c.created_at.desc(), oot_dispatch.c.id
-    return await tx.row_as(DispatchRow, query.order_by(*newest).limit(1))
+    return await tx.fetch_first(query.order_by(*newest).limit(1))
 
 
 async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login: str) -> None:
@@ -208,14 +215,14 @@ async def not_installed(tx: Transaction, account: str) -> list[DispatchRow]:
         *(newer.c[name] == oot_dispatch.c[name] for name in same),
         sa.tuple_(newer.c.created_at, newer.c.id) > sa.tuple_(oot_dispatch.c.created_at, oot_dispatch.c.id),
     )
-    query = sa.select(oot_dispatch).where(
+    query = select(DispatchRow, oot_dispatch).where(
         oot_dispatch.c.state == "not_installed",
         oot_dispatch.c.backend_key.startswith(f"{account.casefold()}/", autoescape=True),
         ASKS_FOR_A_VERDICT,
         ON_OPEN_HEAD,
         ~overtaken,
     )
-    return await tx.rows_as(DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
+    return await tx.fetch(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id))
 
 
 async def others_since(tx: Transaction, dispatch: Mapping[str, Any], since: int) -> int:
@@ -245,15 +252,13 @@ async def runs_of_others(tx: Transaction, dispatch: Mapping[str, Any], runs: Seq
 
 async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[DispatchRow]:
     """Return dispatches sent longer ago than their backends may take that have no report; L1 never reports."""
-    query = sa.select(oot_dispatch).where(
+    query = select(DispatchRow, oot_dispatch).where(
         oot_dispatch.c.state == "sent",
         oot_dispatch.c.created_at < tx.now - timeouts.shortest,
         oot_dispatch.c.dispatched_at < timeouts.cutoff(tx.now, oot_dispatch.c.backend_key),
         AWAITED,
     )
-    return await tx.rows_as(
-        DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE)
-    )
+    return await tx.fetch(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(PAGE))
 
 
 async def unsent_for_too_long(tx: Transaction, timeouts: Timeouts) -> list[str]:
@@ -295,12 +300,6 @@ DISPATCH, JOB = oot_dispatch.c, oot_workflow_job.c
 OPEN = ("pending", "held", "sent")
 
 
-class _WaitingPull(TypedDict):
-    backend_key: str
-    upstream_repo: str
-    pr_number: int | None
-
-
 Waiting = dict[str, int]  # backend, case folded -> how many pull requests
 
 
@@ -338,7 +337,7 @@ async def by_backend(tx: Transaction, *, since: int, hidden: Collection[str]) ->
     )
     pulls: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
     for query in (unreported, running):
-        for row in await tx.rows_as(_WaitingPull, query):
-            if row["upstream_repo"].casefold() not in hidden:
-                pulls[row["backend_key"]].add((row["upstream_repo"].casefold(), row["pr_number"]))
+        for backend_key, repo, number in await tx.run(query):
+            if repo.casefold() not in hidden:
+                pulls[backend_key].add((repo.casefold(), number))
     return {key: len(found) for key, found in pulls.items()}

@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NotRequired, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
-from bot.oot.results.rows import JobRow
-from bot.oot.results.tables import UNREPORTED, oot_dispatch, oot_workflow_job
+from bot.oot.results.tables import UNREPORTED, JobRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
     from bot.oot.results.dispatches import Timeouts
 
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 PAGE = 500  # jobs concluded in one transaction
 _HEAVY = ("failed_tests_json", "environment")
-_LIGHT = sa.select(
-    *(one for one in oot_workflow_job.c if one.name not in _HEAVY),
-    *(sa.null().label(name) for name in _HEAVY),
-)
+_LIGHT = select(JobRow, oot_workflow_job, **{name: sa.null() for name in _HEAVY})
 LENGTH_OF_TESTS = sa.func.coalesce(  # characters, of all jobs of a group
     sa.func.sum(sa.func.length(sa.cast(oot_workflow_job.c.failed_tests_json, sa.Text))), 0
 )
 JOB = oot_workflow_job.c
 MOST_TESTS = 8_000_000  # characters of failed tests that are read for one page: a job may have 2,000,000
-SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0).label("size")
-WITHOUT_TESTS = sa.select(*(one for one in JOB if one.name != "failed_tests_json"), SIZE)
+SIZE = sa.func.coalesce(sa.func.length(sa.cast(JOB.failed_tests_json, sa.Text)), 0)
 
+
+class SizedJobRow(JobRow):
+    """A job without its failed tests, and how many characters these have."""
+
+    size: int
+
+
+WITHOUT_TESTS = select(SizedJobRow, oot_workflow_job, failed_tests_json=sa.null(), size=SIZE)
 
 _NAMED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 # in one order for all, so that no two transactions deadlock
 BY_KEY = (
-    sa.select(oot_workflow_job)
+    select(JobRow, oot_workflow_job)
     .where(JOB.job_key.in_(sa.bindparam("keys", expanding=True)))
     .order_by(JOB.job_key)
 )
@@ -47,7 +52,7 @@ UNREPORTED_OF = (
     sa.select(oot_dispatch.c.id).where(oot_dispatch.c.id.in_(_NAMED), UNREPORTED).order_by(oot_dispatch.c.id)
 )
 HEARD = sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(_NAMED)).values(heard_at=sa.bindparam("now"))
-OF_DISPATCHES = sa.select(oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED))
+OF_DISPATCHES = select(JobRow, oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED))
 LIGHT_OF_DISPATCHES = _LIGHT.where(JOB.dispatch_id.in_(_NAMED))
 COUNTS = (  # an index has all it takes
     sa.select(JOB.dispatch_id, sa.func.count().label("found"))
@@ -95,7 +100,7 @@ async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> d
     if not keys:
         return {}
     query = BY_KEY_HELD if held and not tx.sqlite else BY_KEY
-    rows = await tx.rows_as(JobRow, query, {"keys": sorted(keys)})
+    rows = await tx.fetch(query, {"keys": sorted(keys)})
     return {row["job_key"]: row for row in rows}
 
 
@@ -178,21 +183,21 @@ async def of_dispatches(
     Failed tests and environment can be megabytes: only of the dispatches `tests_of` are they read.
     """
     rest = sorted(set(dispatch_ids) - set(tests_of))
-    rows = await tx.rows_as(JobRow, LIGHT_OF_DISPATCHES, {"ids": rest}) if rest else []
+    rows = await tx.fetch(LIGHT_OF_DISPATCHES, {"ids": rest}) if rest else []
     if tests_of:
-        rows += await tx.rows_as(JobRow, OF_DISPATCHES, {"ids": sorted(tests_of)})
+        rows += await tx.fetch(OF_DISPATCHES, {"ids": sorted(tests_of)})
     return sorted(rows, key=lambda row: (row["received_at"], row["job_key"]))
 
 
 async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
     """Return jobs that are in progress for longer than their backends may take, oldest first."""
     job = oot_workflow_job.c
-    query = sa.select(oot_workflow_job).where(
+    query = select(JobRow, oot_workflow_job).where(
         job.status == "in_progress",
         job.started_at < tx.now - timeouts.shortest,
         job.started_at < timeouts.cutoff(tx.now, sa.func.lower(job.downstream_repo)),
     )
-    return await tx.rows_as(JobRow, query.order_by(job.started_at, job.job_key).limit(PAGE))
+    return await tx.fetch(query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
 OF_RUN = _LIGHT.where(
@@ -204,7 +209,7 @@ OF_RUN = _LIGHT.where(
 
 async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     """Return the jobs of one run of a backend, every attempt, without their failed tests and environments."""
-    return await tx.rows_as(JobRow, OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
+    return await tx.fetch(OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
 
 
 ANY_REPORT = (
@@ -219,14 +224,10 @@ async def reported(tx: Transaction, dispatch_id: str) -> bool:
     return await tx.row(ANY_REPORT, {"of_dispatch": dispatch_id}) is not None
 
 
-class _SizedJobRow(JobRow):
-    size: NotRequired[int]
-
-
-async def rows_with_tests(tx: Transaction, query: sa.Select[Any]) -> list[JobRow]:
+async def rows_with_tests(tx: Transaction, query: Query[SizedJobRow]) -> list[JobRow]:
     """Return the rows of a query of `WITHOUT_TESTS`; the first ones that fit have their failed tests, others null."""
-    rows = await tx.rows_as(_SizedJobRow, query)
-    keys = fitting((row["job_key"], row.pop("size")) for row in rows)
+    rows = await tx.fetch(query)
+    keys = fitting((row["job_key"], row["size"]) for row in rows)
     wanted = sa.select(JOB.job_key, JOB.failed_tests_json).where(JOB.job_key.in_(keys))
     tests: dict[str, Any] = dict(map(tuple, await tx.run(wanted))) if keys else {}
     for row in rows:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.oot.results.rows import RerunRow, SilentRerunRow
-from bot.oot.results.tables import RERUN_AWAITED, oot_dispatch, oot_rerun, oot_workflow_job
+from bot.db.rows import select
+from bot.oot.results.tables import RERUN_AWAITED, RerunRow, oot_dispatch, oot_rerun, oot_workflow_job
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PAGE = 500  # rows concluded in one transaction
 
-OF_DISPATCHES = sa.select(oot_rerun).where(
+OF_DISPATCHES = select(RerunRow, oot_rerun).where(
     oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True))
 )
 
@@ -43,7 +43,7 @@ async def request(tx: Transaction, row: Mapping[str, object]) -> bool:
 
 async def of_dispatches(tx: Transaction, dispatch_ids: Collection[str]) -> list[RerunRow]:
     """Return the re-runs of these dispatches."""
-    return await tx.rows_as(RerunRow, OF_DISPATCHES, {"dispatches": sorted(dispatch_ids)})
+    return await tx.fetch(OF_DISPATCHES, {"dispatches": sorted(dispatch_ids)})
 
 
 async def mark_begun(tx: Transaction) -> None:
@@ -57,11 +57,10 @@ async def mark_begun(tx: Transaction) -> None:
     await tx.run(sa.update(oot_rerun).where(RERUN_AWAITED, reported).values(state="begun"))
 
 
-async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[SilentRerunRow]:
-    """Return re-runs requested longer ago than their backends may take, with columns of their dispatches."""
-    columns = (oot_dispatch.c.upstream_repo, oot_dispatch.c.pr_number, oot_dispatch.c.backend)
+async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[RerunRow]:
+    """Return re-runs requested longer ago than their backends may take."""
     query = (
-        sa.select(oot_rerun, *columns)
+        select(RerunRow, oot_rerun)
         .join(oot_dispatch, oot_dispatch.c.id == oot_rerun.c.dispatch_id)
         .where(
             RERUN_AWAITED,
@@ -69,7 +68,7 @@ async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[SilentRerunRow]
         )
     )
     order = (oot_rerun.c.created_at, oot_rerun.c.dispatch_id, oot_rerun.c.run_id, oot_rerun.c.from_attempt)
-    return await tx.rows_as(SilentRerunRow, query.order_by(*order).limit(PAGE))
+    return await tx.fetch(query.order_by(*order).limit(PAGE))
 
 
 async def wait_on(tx: Transaction, row: Mapping[str, Any]) -> None:

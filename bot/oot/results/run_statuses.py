@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.db.transaction import among_given
 from bot.ingest.tables import records
-from bot.oot.results.rows import RunRow, RunStatusRow
-from bot.oot.results.tables import oot_run
+from bot.oot.results.tables import RunStatusRow, oot_run
 
 if TYPE_CHECKING:
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 _RUN = records["workflow_run"].c
-RECORDED_RUNS = sa.select(
-    sa.func.lower(_RUN.repo).label("backend_key"),
-    _RUN.id.label("run_id"),
-    _RUN.run_attempt,
-    _RUN.status,
-    _RUN.conclusion,
-    _RUN.event,
+RECORDED_RUNS = select(
+    RunStatusRow,
+    records["workflow_run"],
+    backend_key=sa.func.lower(_RUN.repo),
+    run_id=sa.cast(_RUN.id, sa.Text),
 ).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
 
 
@@ -38,51 +37,24 @@ async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatus
     ]
     if not runs:
         return []
-    recorded = await tx.rows_as(_RecordedRun, RECORDED_RUNS, {"numbers": numbers})
-    asked = await tx.rows_as(RunRow, _asked_about(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(runs))})
-    found = [_status(row, row["run_id"]) for row in asked]
-    found += [
-        _status(row, str(row["run_id"]), conclusion=row["conclusion"], event=row["event"]) for row in recorded
-    ]
+    found = await tx.fetch(_asked_about(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(runs))})
+    found += await tx.fetch(RECORDED_RUNS, {"numbers": numbers})
     known = [row for row in found if (row["backend_key"], row["run_id"]) in runs]
     return sorted(known, key=_weight)
 
 
 @functools.cache
-def _asked_about(*, sqlite: bool) -> sa.Select[Any]:
+def _asked_about(*, sqlite: bool) -> Query[RunStatusRow]:
     """Return the query for runs, by backend and id, that GitHub was asked about."""
     key = (oot_run.c.backend_key, oot_run.c.run_id)
-    return sa.select(oot_run).where(among_given(key, "wanted", sqlite=sqlite))
+    query = select(RunStatusRow, oot_run, conclusion=sa.null(), event=sa.null())
+    return query.where(among_given(key, "wanted", sqlite=sqlite))
 
 
 async def of_attempt(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:
     """Return what is known from GitHub about one attempt of one run, if anything."""
     found = await of_runs(tx, {(backend.casefold(), run_id)})
     return next((row for row in reversed(found) if row["run_attempt"] == attempt), None)
-
-
-class _RecordedRun(TypedDict):
-    """A run of a backend as deliveries or the API reported it."""
-
-    backend_key: str
-    run_id: int
-    run_attempt: int
-    status: str
-    conclusion: str | None
-    event: str | None
-
-
-def _status(
-    row: RunRow | _RecordedRun, run_id: str, *, conclusion: str | None = None, event: str | None = None
-) -> RunStatusRow:
-    return {
-        "backend_key": row["backend_key"],
-        "run_id": run_id,
-        "run_attempt": row["run_attempt"],
-        "status": row["status"],
-        "conclusion": conclusion,
-        "event": event,
-    }
 
 
 def _weight(row: RunStatusRow) -> int:

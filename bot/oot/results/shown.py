@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
 
 SKEW = 60_000  # milliseconds that a backend's clock may differ from ours
 LONGEST = 35 * 86_400_000  # milliseconds: no report is accepted so long after its dispatch

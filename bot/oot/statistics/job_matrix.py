@@ -7,8 +7,17 @@ import hashlib
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
+from bot.oot.results.tables import (
+    JobDurations,
+    JobKey,
+    JobName,
+    JobOutcome,
+    JobRun,
+    JobSubject,
+    JobTimes,
+)
 from bot.oot.statistics.stats import outcome
 
 if TYPE_CHECKING:
@@ -26,22 +35,9 @@ _WORST_FIRST = ("bad", "wait", "good", "idle")
 _SHARD = re.compile(r"(?<![\w.])(\d{1,3})(\s*(?:,|/|of)\s*)(\d{1,3})(?![\w.])")
 
 
-class GridJob(TypedDict):
+class GridJob(JobKey, JobOutcome, JobSubject, JobName, JobRun, JobDurations, JobTimes):
     """What the grid needs of a job."""
 
-    job_key: str
-    upstream_repo: str
-    pr_number: int | None
-    head_sha: str | None
-    workflow_name: str
-    job_name: str
-    delivery_id: str
-    run_id: str
-    run_attempt: int
-    status: str
-    conclusion: str | None
-    execution_time: float | None
-    received_at: int
     run_received_at: int  # first report of its run: tells which of several runs is the newest
 
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
     from bot.oot.verdict.head import Head
-    from bot.oot.verdict.rows import ComparedRow, PastRow
+    from bot.oot.verdict.rows import PastRow
+    from bot.oot.verdict.tables import ComparedRow
     from bot.oot.verdict.view import Job
 
 MOST_COMPARED = 30  # failing jobs of a backend that are compared

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import DispatchRow, JobRow, RerunRow, RunStatusRow
+    from bot.oot.results.tables import DispatchRow, JobRow, RerunRow, RunStatusRow
 
 T = TypeVar("T")
 

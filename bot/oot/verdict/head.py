@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bot.ingest.record_reads import LabelEventRow
     from bot.ingest.rows import PullRow
     from bot.oot.allowlist.allowlist import Allowlist, Entry
-    from bot.oot.results.rows import IgnoreRow
+    from bot.oot.results.tables import IgnoreRow
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.view import Backend
 

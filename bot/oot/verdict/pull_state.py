@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import PullRow
-    from bot.oot.results.rows import CommandRow, DispatchRow, IgnoreRow
+    from bot.oot.results.tables import CommandRow, DispatchRow, IgnoreRow
     from bot.oot.verdict.head import Head
-    from bot.oot.verdict.rows import ComparedRow
+    from bot.oot.verdict.tables import ComparedRow
 
 MOST_HEADS = 10  # newest heads whose failures are compared and whose check runs are maintained
 MOST_RECENT = 5  # dispatches of a head to one backend that are read

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.ingest.tables import records
 from bot.oot.results.tables import SELF_TRIGGERED, oot_dispatch, oot_workflow_job
-from bot.oot.verdict.tables import oot_compared, oot_merge_base
+from bot.oot.verdict.tables import ComparedRow, oot_compared, oot_merge_base
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
 
 JOB = oot_workflow_job.c
 PAST = (
@@ -68,16 +69,6 @@ ON_OTHER_PULLS = _past(
 )
 
 
-class ComparedRow(TypedDict):
-    """What a failed job was found to be, compared with the same job elsewhere."""
-
-    job_key: str
-    completed_at: int
-    history: str
-    url: str | None
-    elsewhere: bool
-
-
 class PastRow(TypedDict):
     """How a job ended: the columns that are compared."""
 
@@ -111,7 +102,9 @@ async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, l
     return await tx.rows_as(PastRow, ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
 
 
-COMPARED = sa.select(oot_compared).where(oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True)))
+COMPARED = select(ComparedRow, oot_compared).where(
+    oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True))
+)
 
 
 async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRow]:
@@ -119,7 +112,7 @@ async def compared(tx: Transaction, keys: Sequence[str]) -> dict[str, ComparedRo
     found: dict[str, ComparedRow] = {}
     for start in range(0, len(keys), KEYS_PER_QUERY):
         some = {"keys": keys[start : start + KEYS_PER_QUERY]}
-        found |= {row["job_key"]: row for row in await tx.rows_as(ComparedRow, COMPARED, some)}
+        found |= {row["job_key"]: row for row in await tx.fetch(COMPARED, some)}
     return found
 
 

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from typing import TypedDict
 
-from bot.db.columns import Big, metadata
-from bot.db.columns import column as _column
-from bot.db.columns import must as _must
-
-oot_compared = sa.Table(
-    "oot_compared",
-    metadata,
-    sa.Column("job_key", sa.Text, primary_key=True),
-    _must("completed_at", Big),  # the job's: a later completion is compared again
-    _must("history", sa.Text),
-    _column("url", sa.Text),
-    _must("elsewhere", sa.Boolean),
-)
+from bot.db.rows import Bool, Millis, Text, table
 
 
-oot_merge_base = sa.Table(
-    "oot_merge_base",
-    metadata,
-    _must("upstream_repo", sa.Text),
-    _must("head_sha", sa.Text),
-    _must("base_ref", sa.Text),
-    _column("merge_base", sa.Text),  # null: GitHub knows none
-    _must("asked_at", Big),
-    sa.PrimaryKeyConstraint("upstream_repo", "head_sha", "base_ref", name="pk_oot_merge_base"),
-)
+class ComparedRow(TypedDict):
+    """What a failed job was found to be, compared with the same job elsewhere."""
+
+    job_key: Text
+    completed_at: Millis  # the job's: a later completion is compared again
+    history: Text
+    url: Text | None
+    elsewhere: Bool
+
+
+oot_compared = table("oot_compared", ComparedRow, key=("job_key",))
+
+
+class MergeBaseRow(TypedDict):
+    """The commit at which a pull request's head left its base branch."""
+
+    upstream_repo: Text
+    head_sha: Text
+    base_ref: Text
+    merge_base: Text | None  # null: GitHub knows none
+    asked_at: Millis
+
+
+oot_merge_base = table("oot_merge_base", MergeBaseRow, key=("upstream_repo", "head_sha", "base_ref"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.results.rows import DispatchRow, JobRow
+    from bot.oot.results.tables import DispatchRow, JobRow
     from bot.oot.verdict.facts import Facts, Reports
 
 

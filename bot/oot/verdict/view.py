@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.results.rows import JobRow
+    from bot.oot.results.tables import JobRow
     from bot.oot.verdict.facts import Facts
     from bot.oot.verdict.verdict import Verdict
     from bot.web.blocks import HeadTests, JobLine

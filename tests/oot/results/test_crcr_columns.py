@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.oot.results.crcr_columns import EPOCH, CrcrWorkflowJob, columns
+from bot.oot.results.crcr_columns import COLUMNS, EPOCH, columns
 from tests.harness import L4, START, UPSTREAM
 from tests.serving import SQLITE
 
@@ -26,7 +26,7 @@ TABLE = {
 
 def checked(row):
     """A row that the table takes."""
-    assert list(row) == list(TABLE) == list(CrcrWorkflowJob.__annotations__)
+    assert list(row) == list(TABLE) == list(COLUMNS)
     for name, kind in TABLE.items():
         assert isinstance(row[name], kind), name
     assert row["started_at"].tzinfo is UTC

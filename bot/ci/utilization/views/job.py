@@ -102,7 +102,7 @@ def steps(of: WorkflowJobRow | None) -> list[job_view.Step]:
     """Return the steps of a job that began, in order."""
     found = []
     for at, one in enumerate(ci_jobs.steps(of) if of else ()):
-        raw = of["steps"][at] if of else {}
+        raw = of["steps"][at] if of and of["steps"] else {}
         started = read_field(raw, ("started_at",), Kind.TIME)
         ended = read_field(raw, ("completed_at",), Kind.TIME)
         if started is not None:

@@ -1,0 +1,171 @@
+"""Row classes: TypedDicts that declare the columns of a table, once, and type the rows that are read from it.
+
+A table is made from a row class, a query from the row class and the table that has its columns. What may be null is
+`| None`. A class with some of a table's columns is a base of the table's row class, never a copy of its lines.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import Enum
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NotRequired,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import sqlalchemy as sa
+
+from bot.db import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Default:
+    """The value that rows have which were written before there was this column, as SQL."""
+
+    sql: str
+
+
+class Unit(Enum):
+    """What the numbers of a column count."""
+
+    EPOCH_MILLISECONDS = "ms"
+
+
+Text = Annotated[str, sa.Text()]
+Bool = Annotated[bool, sa.Boolean()]
+Int = Annotated[int, sa.Integer()]
+Big = Annotated[int, columns.Big]
+Millis = Annotated[int, columns.Big, Unit.EPOCH_MILLISECONDS]
+Float = Annotated[float, columns.Float]
+Bytes = Annotated[bytes, sa.LargeBinary()]
+Json = Annotated[T, columns.Json]
+
+Query = sa.Select[T]  # a query whose rows are those of a row class: see `select`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One column as a row class declares it."""
+
+    name: str
+    type: Any  # of its values in Python, without None
+    nullable: bool
+    notes: tuple[Any, ...]  # what else the annotation says
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it holds a time."""
+        return Unit.EPOCH_MILLISECONDS in self.notes
+
+    def column(self) -> sa.Column[Any]:
+        """Return the column of a table."""
+        kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
+        if kind is None:
+            raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
+        default = next((sa.text(f"'{note.sql}'") for note in self.notes if isinstance(note, Default)), None)
+        declared = {"field": self}
+        return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
+
+
+def fields(kind: type) -> Mapping[str, Field]:
+    """Return the columns of a row class by name, in order."""
+    return _fields(kind)
+
+
+@functools.cache
+def _fields(kind: type) -> Mapping[str, Field]:
+    return {name: _field(name, hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
+
+
+def _field(name: str, hint: Any) -> Field:
+    notes: tuple[Any, ...] = ()
+    nullable = False
+    while True:  # Annotated, `| None` and NotRequired, in any order
+        if get_origin(hint) is Annotated:
+            notes += hint.__metadata__
+            hint = hint.__origin__
+        elif get_origin(hint) is NotRequired:
+            (hint,) = get_args(hint)
+        elif NoneType in get_args(hint):
+            nullable = True
+            hint = functools.reduce(lambda one, other: one | other, _without_none(hint))
+        else:
+            return Field(name=name, type=hint, nullable=nullable, notes=notes)
+
+
+def _without_none(hint: Any) -> list[Any]:
+    return [part for part in get_args(hint) if part is not NoneType]
+
+
+def table(name: str, *parts: type | sa.schema.SchemaItem, key: Sequence[str]) -> sa.Table:
+    """Return a table with the columns of row classes, in order, and with constraints and indexes."""
+    items: list[sa.schema.SchemaItem] = []
+    for part in parts:
+        items += [field.column() for field in fields(part).values()] if isinstance(part, type) else [part]
+    rows = tuple(part for part in parts if isinstance(part, type))
+    return sa.Table(name, columns.metadata, *items, sa.PrimaryKeyConstraint(*key), info={"rows": rows})
+
+
+def select(kind: type[T], *tables: sa.FromClause, **computed: sa.ColumnElement[Any]) -> Query[T]:
+    """Return the query for rows of a row class: each column is that of the first table that has it, or computed.
+
+    Raises TypeError where a column is missing, or is declared with another type than in its table.
+    """
+    if not computed:
+        plain: type = kind
+        return cast("Query[T]", _select(plain, tables))
+    if unknown := computed.keys() - fields(kind).keys():
+        raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    chosen = [
+        computed[name].label(name) if name in computed else _column(kind, field, tables)
+        for name, field in fields(kind).items()
+    ]
+    return cast("Query[T]", sa.select(*chosen))
+
+
+@functools.lru_cache(maxsize=1_000)
+def _select(kind: type, tables: tuple[sa.FromClause, ...]) -> sa.Select[*tuple[Any, ...]]:
+    """Return the query for rows with nothing but columns, put together once."""
+    return sa.select(*(_column(kind, field, tables) for field in fields(kind).values()))
+
+
+def _column(kind: type, field: Field, tables: Sequence[sa.FromClause]) -> sa.ColumnElement[Any]:
+    column = next((one.c[field.name] for one in tables if field.name in one.c), None)
+    if column is None:
+        raise TypeError(f"{kind.__name__}.{field.name} is in none of {', '.join(map(str, tables))}")
+    declared = [base.info.get("field", field) for base in column.base_columns if isinstance(base, sa.Column)]
+    for one in declared:
+        if one.type != field.type:
+            raise TypeError(f"{kind.__name__}.{field.name} is {field.type}, its column holds {one.type}")
+    return cast("sa.ColumnElement[Any]", column)
+
+
+def as_rows(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
+    """Return rows of a statement that was written by hand as those of a row class; raises TypeError if they are not."""
+    if rows:
+        plain: type = kind
+        _require_columns(plain, tuple(rows[0]))
+    return cast("list[T]", rows)
+
+
+@functools.lru_cache(maxsize=2_000)
+def _require_columns(kind: type, names: tuple[str, ...]) -> None:
+    """Raise TypeError unless rows with these columns have all that a TypedDict has; more does no harm."""
+    declared = kind.__annotations__.keys()
+    optional: frozenset[str] = getattr(kind, "__optional_keys__", frozenset())
+    if missing := declared - optional - set(names):
+        raise TypeError(f"rows that were read have no {', '.join(sorted(missing))}: {kind.__name__} has")
