@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
@@ -14,19 +16,21 @@ Integer, Small, Float = sa.Integer(), sa.SmallInteger(), sa.Float(53)
 Text, Boolean, Bytes = sa.Text(), sa.Boolean(), sa.LargeBinary()
 
 
-def column(name, kind, **options):
+def column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=True, **options)
 
 
-def must(name, kind, **options):
+def must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=False, **options)
 
 
-def table(name, *parts, key, **options):
+def table(name: str, *parts: sa.schema.SchemaItem, key: list[str], **options: Any) -> None:
     op.create_table(name, *parts, sa.PrimaryKeyConstraint(*key, name=f"pk_{name}"), **options)
 
 
-def index(name, table, *columns, where=None, where_on_postgresql=None, **options):
+def index(
+    name: str, table: str, *columns: Any, where: str = "", where_on_postgresql: str = "", **options: Any
+) -> None:
     if where:
         options["sqlite_where"] = sa.text(where)
         options["postgresql_where"] = sa.text(where_on_postgresql or where)
