@@ -41,7 +41,7 @@ EPILOG = """examples:
   python3 dev.py lint                  format, lint, types, directions of import
   python3 dev.py check                 lint, then test: what CI runs
   python3 dev.py setup postgres        only the environment, with extras by name
-  python3 dev.py generate              write config/default.toml and docs/settings.md again
+  python3 dev.py generate              write what is made from the code: settings, first migration
   python3 dev.py lock                  resolve the dependencies again (needs uv)
   python3 dev.py bench ingest --json   a benchmark (benchmarks/<name>.py)
   python3 dev.py bench all --json      all of them in short rounds, as one document
@@ -174,15 +174,15 @@ def chaos(args: list[str]) -> int:
 
 
 def generate(_args: list[str]) -> int:
-    """Write what is made from the code: the settings' defaults and reference."""
-    environment()
+    """Write what is made from the code: the settings' defaults and reference, the first migration."""
+    environment("test")
     made = {"config/default.toml": ("settings",), "docs/settings.md": ("settings", "--markdown")}
     for name, command in made.items():
         done = subprocess.run(
             [str(PYTHON), "-m", "bot.cli", *command], cwd=ROOT, check=True, capture_output=True
         )
         (ROOT / name).write_bytes(done.stdout)
-    return 0
+    return run(str(PYTHON), "-m", "tests.first_migration")
 
 
 def lock(_args: list[str]) -> int:
