@@ -250,13 +250,13 @@ async def signing_issuer(clock, key):
 async def running(settings, *, github, issuer, app, clock, features=FEATURES, begun=False):
     """Serve the bot on a free port; its worker moves only when a test settles.
 
-    SQLite runs in its thread, as in a worker's; programs that tests start are the web's. `begun`: its database is as
-    a bot leaves it that has begun already: only the allowlist is still to be read.
+    It is what `ootbot serve --processes 1` runs. `begun`: its database is as a bot leaves it that has begun already:
+    only the allowlist is still to be read.
     """
     listening = socket.create_server(("127.0.0.1", 0))
     settings = replace(settings, port=listening.getsockname()[1])
     url = f"http://127.0.0.1:{settings.port}"
-    async with make_context(settings, clock=clock, features=features, inline=True) as context:
+    async with make_context(settings, clock=clock, features=features) as context:
         runner = web.AppRunner(
             make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2
         )
