@@ -38,8 +38,11 @@ TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Envir
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
 
 
-def environment() -> jinja2.Environment:
-    """Return the templates; everything they show is escaped, an unknown name is an error."""
+def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environment:
+    """Return the templates; everything they show is escaped, an unknown name is an error.
+
+    `compiled` keeps them for other environments, where a process has several.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE / "templates"]),
         autoescape=True,
@@ -47,6 +50,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=compiled,
     )
     made.filters |= {
         "word": word,
