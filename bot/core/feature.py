@@ -23,6 +23,7 @@ class Feature:
     # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
     tasks: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
+    sums: tuple[str, ...] = ()  # daily sums, each a `bot.queue.sums.Sum`
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     routes: str = ""  # (aiohttp application): adds routes, templates and what they need
     openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
