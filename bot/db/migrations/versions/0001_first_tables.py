@@ -928,13 +928,6 @@ def _rollup() -> None:
     )
     op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at", "backend_key"], unique=False)
     op.create_table(
-        "oot_stale_day",
-        sa.Column("day", sa.Integer(), nullable=False),
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("mark", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
-    )
-    op.create_table(
         "oot_level",
         sa.Column("backend_key", sa.Text(), nullable=False),
         sa.Column("since", BIG, nullable=False),
