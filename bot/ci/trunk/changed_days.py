@@ -1,76 +1,55 @@
-"""Days of branches that have to be counted again, because something that happened on their commits has changed."""
+"""Which daily sums a change concerns: those of the branches that a commit is on, and of a repository's runners."""
 
 from __future__ import annotations
 
-import functools
-import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.tables import branch_commit, ci_stale_day
-from bot.db.columns import Big
-from bot.db.transaction import insert_into
+from bot.ci.trunk.tables import branch_commit, ci_day, ci_line, ci_runner_day
+from bot.queue import sums
+from bot.queue.sums import DAY, Place, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from bot.db.transaction import Transaction
 
-DAY = 86_400_000  # milliseconds
-RUNNERS = ""  # in place of a branch: the runners of the whole repository
-COMMIT, STALE = branch_commit.c, ci_stale_day.c
+COMMIT = branch_commit.c
+DELAY = 30.0  # seconds in which further changes of a day are awaited
+BRANCHES = Sum(
+    name="branches",
+    tables=(ci_day, ci_line),
+    group=("repository_id", "branch"),
+    count="bot.ci.trunk.count_days:count_branch",
+    after="bot.ci.trunk.record_changes:request",
+    delay=DELAY,
+)
+RUNNERS = Sum(
+    name="runners",
+    tables=(ci_runner_day,),
+    group=("repository_id",),
+    count="bot.ci.trunk.count_days:count_runners",
+    delay=DELAY,
+)
+DAYS_OF = (
+    sa.select(COMMIT.repository_id, COMMIT.branch, COMMIT.at)
+    .where(COMMIT.sha.in_(sa.bindparam("shas", expanding=True)))
+    .distinct()
+)
 
 
-class Place(NamedTuple):
-    """A day of a branch."""
-
-    repository_id: int
-    branch: str
-    day: int
+def request(tx: Transaction, repository_id: int, branches: Iterable[tuple[str, int]]) -> None:
+    """Have the days of branches counted again, given by name and a time in epoch milliseconds."""
+    places = {Place((repository_id, branch), at // DAY) for branch, at in branches}
+    sums.request(tx, BRANCHES, places)
 
 
-async def mark(tx: Transaction, places: Iterable[Place]) -> None:
-    """Mark days as stale, under a new random mark each."""
-    rows = [{**place._asdict(), "mark": secrets.randbits(62)} for place in sorted(set(places))]
-    if rows:
-        await tx.upsert(ci_stale_day, rows, replaced=("mark",))
-
-
-async def mark_commits(
+async def request_of_commits(
     tx: Transaction, shas: Collection[str], runners: Collection[tuple[int, int]] = ()
 ) -> None:
-    """Mark the days of the branches that some commits are on, and those of the runners of some repositories."""
+    """Have the days counted again of the branches that some commits are on, and of runners: repository and day."""
     if shas:
-        await tx.run(_of_commits(sqlite=tx.sqlite), {"shas": sorted(shas), "new": secrets.randbits(62)})
-    await mark(tx, [Place(repository, RUNNERS, day) for repository, day in runners])
-
-
-@functools.cache
-def _of_commits(*, sqlite: bool) -> Any:
-    """Return the statement that marks the days of commits, put together once, since it runs with every batch."""
-    place = (COMMIT.repository_id, COMMIT.branch, (COMMIT.at // DAY).label("day"))
-    of_shas = COMMIT.sha.in_(sa.bindparam("shas", expanding=True))
-    days = sa.select(*place, sa.bindparam("new", type_=Big)).where(of_shas).distinct().order_by(*place)
-    names = [column.name for column in ci_stale_day.columns]
-    statement = insert_into(ci_stale_day, sqlite=sqlite).from_select(names, days)
-    keys = [column.name for column in ci_stale_day.primary_key.columns]
-    return statement.on_conflict_do_update(index_elements=keys, set_={"mark": statement.excluded.mark})
-
-
-async def newest(tx: Transaction, limit: int) -> dict[Place, int]:
-    """Return stale days with their marks, the newest day first: that is what people look at."""
-    query = sa.select(STALE.repository_id, STALE.branch, STALE.day, STALE.mark)
-    query = query.order_by(STALE.day.desc(), STALE.repository_id, STALE.branch).limit(limit)
-    return {Place(*place): mark for *place, mark in await tx.run(query)}
-
-
-async def settle(tx: Transaction, place: Place, mark: int) -> bool:
-    """Take a mark away; returns False when the day was marked again meanwhile."""
-    same = (
-        STALE.repository_id == place.repository_id,
-        STALE.branch == place.branch,
-        STALE.day == place.day,
-        STALE.mark == mark,
-    )
-    return bool((await tx.run(sa.delete(ci_stale_day).where(*same))).rowcount)
+        found = await tx.run(DAYS_OF, {"shas": sorted(shas)})
+        sums.request(tx, BRANCHES, {Place((row.repository_id, row.branch), row.at // DAY) for row in found})
+    sums.request(tx, RUNNERS, (Place((repository,), day) for repository, day in runners))

@@ -10,10 +10,10 @@ from msgspec import Struct
 from bot.ci.trunk import day_rows, hud_page, name_patterns, reading, runner_queue, trunk_numbers
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.trunk_numbers import JobReliability, RunnerHours, TrunkDay
 from bot.core import text
 from bot.core.json_fields import iso_time
+from bot.queue.sums import DAY
 from bot.web import access, charts, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT

@@ -37,12 +37,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("repository_id", "branch", "day", "place", name="pk_ci_line"),
     )
     op.create_table(
-        "ci_stale_day",
-        *_of_day("branch"),
-        sa.Column("mark", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "branch", "day", name="pk_ci_stale_day"),
-    )
-    op.create_table(
         "ci_runner_day",
         *_of_day("label"),
         sa.Column("jobs", sa.Integer(), nullable=False),

@@ -1,7 +1,4 @@
-"""The cells of a commit, stored until one of its jobs changes; when columns of the grid were last seen.
-
-Days are counted again, which stores the cells of their commits.
-"""
+"""The cells of a commit, stored until one of its jobs changes; when columns of the grid were last seen."""
 
 from __future__ import annotations
 
@@ -21,12 +18,6 @@ COMMITS = """
     INSERT INTO ci_commit (repository_id, head_sha, mark)
     SELECT DISTINCT branch_commit.repository_id, branch_commit.sha, 0 FROM branch_commit
 """
-DAYS = """
-    INSERT INTO ci_stale_day (repository_id, branch, day, mark)
-    SELECT DISTINCT repository_id, branch, at / 86400000, 0 FROM branch_commit
-    WHERE true
-    ON CONFLICT DO NOTHING
-"""
 
 
 def upgrade() -> None:
@@ -39,7 +30,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("repository_id", "head_sha", name="pk_ci_commit"),
     )
     op.execute(COMMITS)
-    op.execute(DAYS)
     op.add_column("ci_column", sa.Column("seen", sa.Integer(), nullable=False, server_default="0"))
     op.execute(sa.text("UPDATE ci_column SET seen = :today").bindparams(today=int(time.time()) // 86_400))
     op.drop_index("ix_ci_cell_passed", table_name="ci_cell")
