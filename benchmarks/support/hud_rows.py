@@ -10,6 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks.support import trunk
+from benchmarks.support.count_days import count_days
 from benchmarks.support.load import SECRET
 from bot.app import make_context
 from bot.core.settings import Settings
@@ -20,6 +21,7 @@ from bot.oot.results import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup
 from bot.oot.verdict.tables import oot_compared
+from bot.queue.sums import Place
 from bot.queue.tables import task
 
 UPSTREAM, SHA = "org/upstream", "{:040x}"
@@ -64,10 +66,9 @@ async def fill(folder: str, rows: int, cells: int) -> None:
         await refresh(context)
         now = context.clock.now()
         write_rows(chosen.data_dir / "ootbot.db", rows, cells, now)
-        async with context.store.transaction() as tx:
-            await rollup.mark_days(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
-        await rollup.run(context, None)
-        await trunk.count(context)
+        places = (Place((backend(n),), day) for day in days(now) for n in range(BACKENDS))
+        await count_days(context, rollup.BACKENDS, places)
+        await trunk.count(context, cells)
         async with context.store.transaction() as tx:
             await tx.run(sa.delete(task))  # as a bot leaves it that has published all of this
 

@@ -17,7 +17,7 @@ from bot.core.feature import load
 from bot.queue.tables import task as task_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bot.context import Context
     from bot.db.transaction import Transaction
@@ -106,9 +106,15 @@ async def pending(tx: Transaction, what: Sum) -> dict[Place, int]:
     return found
 
 
-async def counted_until(tx: Transaction, what: Sum, *, first: int = 0) -> int | None:
-    """Return up to when changes of the days from `first` on are counted; None: all are."""
-    return min((at for place, at in (await pending(tx, what)).items() if place.day >= first), default=None)
+async def counted_until(tx: Transaction, what: Sum, within: Collection[Any], *, first: int = 0) -> int | None:
+    """Return up to when changes are counted of days from `first` on, for pages to say so; None: all are.
+
+    `within` has values of the first column of the group.
+    """
+    found = await pending(tx, what)
+    return min(
+        (at for place, at in found.items() if place.day >= first and place.group[0] in within), default=None
+    )
 
 
 def _find(context: Context, name: str) -> Sum:

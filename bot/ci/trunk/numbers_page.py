@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bot.ci.trunk import day_rows, hud_page, name_patterns, reading, runner_queue, trunk_numbers
+from bot.ci.trunk.changed_days import BRANCHES, RUNNERS
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.trunk_numbers import JobReliability, RunnerHours, TrunkDay
 from bot.core import text
 from bot.core.json_fields import iso_time
+from bot.queue import sums
 from bot.queue.sums import DAY
 from bot.web import access, charts, parameters
 from bot.web.answers import Answer, Time, send, time
@@ -89,6 +91,7 @@ class _Window:
     lines: list[LineRow]
     columns: list[ColumnDayRow]
     events: list[EventRow]
+    counted_until: int | None
 
 
 @page
@@ -132,7 +135,7 @@ async def reliability(request: web.Request) -> web.Response:
 @page
 async def queue(request: web.Request) -> web.Response:
     """Show what waits for which runner."""
-    repo, runners = await _queues(request)
+    repo, runners, until = await _queues(request)
     return render(
         request,
         "trunk_queue.html",
@@ -141,6 +144,7 @@ async def queue(request: web.Request) -> web.Response:
         runners=[
             (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in runners
         ],
+        counted_until=until,
         json_url=f"/api/ci/queue/{repo}",
     )
 
@@ -172,7 +176,7 @@ def _spread(counts: list[int]) -> str:
 
 
 async def _read(request: web.Request, *, columns: bool = False) -> _Window:
-    """Read some days; days that changed a moment ago may not have been counted again yet."""
+    """Read some days, and up to when they are counted."""
     repo, days = parameters.repo(request), parameters.days(request)
     name = parameters.given(request, "branch")[: hud_page.BRANCH_MOST]
     async with request.app[CONTEXT].store.read() as tx:
@@ -188,10 +192,11 @@ async def _read(request: web.Request, *, columns: bool = False) -> _Window:
             lines=await day_rows.line_days(tx, identifier, branch.name, first),
             columns=await day_rows.column_days(tx, identifier, branch.name, first) if columns else [],
             events=await day_rows.events(tx, identifier, branch.name, EVENTS_MOST),
+            counted_until=await sums.counted_until(tx, BRANCHES, [identifier], first=first),
         )
 
 
-async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue]]:
+async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue], int | None]:
     repo = parameters.repo(request)
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
@@ -201,12 +206,13 @@ async def _queues(request: web.Request) -> tuple[str, list[RunnerQueue]]:
         recent = tx.now - runner_queue.STARTING_MOST
         started = await day_rows.started(tx, identifier, recent, WAITING_MOST)
         days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
+        until = await sums.counted_until(tx, RUNNERS, [identifier], first=today - runner_queue.WEEK)
         now = tx.now
     runners = _options(request).ci_runners
     found = runner_queue.queues(
         jobs, days, now=now, today=today, runners=runners, being_prepared=runner_queue.starting(started)
     )
-    return branch.repository["full_name"], found
+    return branch.repository["full_name"], found, until
 
 
 def _metrics(request: web.Request, found: _Window) -> TrunkMetrics:
@@ -258,6 +264,7 @@ def _names(found: _Window) -> dict[str, Any]:
         "branch": found.branch.name,
         "home": hud_page.address(found.branch),
         "days": found.days,
+        "counted_until": found.counted_until,
     }
 
 

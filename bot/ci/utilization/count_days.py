@@ -13,7 +13,7 @@ from bot.queue import sums
 from bot.queue.sums import Place, Sum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bot.ci.utilization.rows import JobRow
     from bot.context import Context
@@ -56,10 +56,11 @@ async def count(context: Context, place: Place) -> Counted:
     """Return the sums of the groups of a repository on a day, or in a week from a day on."""
     repository, span = place.group
     found: dict[Kind, Sums] = {}
+    add: Callable[[dict[Kind, Sums], Sequence[Any]], None] = _add_jobs if span == DAY_SPAN else _add_days
     async with context.store.read() as tx:
         query = _jobs(repository, place.day) if span == DAY_SPAN else _days(repository, place.day)
         async for part in tx.slices(query, size=SLICE):
-            await asyncio.to_thread(_add_jobs if span == DAY_SPAN else _add_days, found, part)
+            await asyncio.to_thread(add, found, part)
     return {
         utilization_day: [kind._asdict() | found[kind].as_row() for kind in sorted(found) if found[kind].jobs]
     }

@@ -8,10 +8,13 @@ from urllib.parse import urlencode
 from bot.ci.collect import job_reads as ci_jobs
 from bot.ci.collect import rows as collected
 from bot.ci.utilization import day_rows, periods, report, report_reads, rows, words
+from bot.ci.utilization.count_days import UTILIZATION
 from bot.ci.utilization.report import Group, Numbers
 from bot.ci.utilization.report_reads import DAY, TEXT_MOST, Window
+from bot.ci.utilization.sums import first_day
 from bot.core.errors import Rejected
 from bot.oot.allowlist import rows as allowlists
+from bot.queue import sums
 from bot.web import parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.charts import chart
@@ -97,6 +100,7 @@ async def groups(request: web.Request) -> web.Response:
         measured = await day_rows.measured(tx, owners, window.first, window.last)
         run = await day_rows.jobs_run(tx, owners, window.first, window.last)
         backends = await _backends(request, tx, window, money)
+        until = await sums.counted_until(tx, UTILIZATION, owners, first=first_day(window.first, 7))
     sort = chosen.sort or report.default_sort(list(found.values()))
     listed = [
         Listed(group, numbers, chosen.link(group=group.key, parent=group.parent))
@@ -124,6 +128,7 @@ async def groups(request: web.Request) -> web.Response:
         backends=backends,
         metrics=METRICS,
         sorts=report.SORTS,
+        counted_until=until,
         json_url=_json_url(window, chosen),
     )
 

@@ -79,7 +79,8 @@ async def note_changed(tx: Transaction, changed: Changed) -> None:
     dispatches = cast("Sequence[_ChangedDispatch]", changed.get("oot_dispatch", ()))
     ended = [row for row in dispatches if {row["state"], row.get("state_before")} & ENDS.keys()]
     await _note_dispatches(tx, ended)
-    request(tx, tx.empty(CHANGED))
+    days = tx.empty(CHANGED)
+    request(tx, days)
 
 
 async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
