@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import metadata
 from bot.features import FEATURES
+from bot.queue.sums import DAY
 from bot.web.blocks import BlockLine
 from tests import harness
 from tests.harness import L4, UPSTREAM
@@ -29,6 +30,7 @@ FEATURE = Feature(
     name="tiny",
     tables="tiny.tables",
     tasks={"tiny_read": "tiny.tasks:read", "tiny_sweep": "tiny.tasks:sweep"},
+    sums=("tiny.tasks:PULLS",),
     periodic="tiny.tasks:periodic",
     routes="tiny.pages:setup",
     openapi="tiny.pages:OPERATIONS",
@@ -58,18 +60,37 @@ from bot.db.columns import metadata, must
 tiny_note = sa.Table(
     "tiny_note", metadata, sa.Column("key", sa.Text, primary_key=True), must("state", sa.Text), must("sweeps", sa.Integer)
 )
+
+tiny_day = sa.Table(
+    "tiny_day", metadata, must("repo", sa.Text), must("day", sa.Integer), must("pulls", sa.Integer),
+    sa.PrimaryKeyConstraint("repo", "day")
+)
 """,
     "tasks.py": '''
 import click
 import sqlalchemy as sa
 
 from bot.core.finding import ok
+from bot.ingest.tables import records
+from bot.queue import sums
+from bot.queue.sums import DAY, Place, Sum
 from tiny.settings import TinySettings
-from tiny.tables import tiny_note
+from tiny.tables import tiny_day, tiny_note
+
+PULLS = Sum(name="tiny", tables=(tiny_day,), group=("repo",), count="tiny.tasks:count_pulls")
+
+
+async def count_pulls(context, place):
+    pull = records["pull_request"].c
+    created = pull.created_at.between(place.day * DAY, place.day * DAY + DAY - 1)
+    query = sa.select(sa.func.count().label("pulls")).where(pull.repo == place.group[0], created)
+    async with context.store.read() as tx:
+        return {tiny_day: await tx.rows(query)}
 
 
 async def before_commit(tx, changed):
     for row in changed.get("pull_request", ()):
+        sums.request(tx, PULLS, [Place((row["repo"],), row["created_at"] // DAY)])
         key = f"{row['repo']}#{row['number']}"
         await tx.run(tx.insert(tiny_note).values(key=key, state="noted", sweeps=0).on_conflict_do_nothing())
         tx.enqueue("tiny_read", key)
@@ -169,18 +190,20 @@ def tiny(tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(folder.parent)
     yield importlib.import_module("tiny.feature").FEATURE
-    if "tiny_note" in metadata.tables:
-        metadata.remove(metadata.tables["tiny_note"])
+    for name in ("tiny_note", "tiny_day"):
+        if name in metadata.tables:
+            metadata.remove(metadata.tables[name])
     for name in [name for name in sys.modules if name.partition(".")[0] == "tiny"]:
         del sys.modules[name]
 
 
 @pytest.fixture
 async def bot(tiny, settings, github, issuer, clock):
-    """A bot with that feature, on a database that has its table."""
+    """A bot with that feature, on a database that has its tables."""
     importlib.import_module(tiny.tables)
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
-    metadata.tables["tiny_note"].create(engine)
+    for name in ("tiny_note", "tiny_day"):
+        metadata.tables[name].create(engine)
     engine.dispose()
     features = (*FEATURES, tiny)
     async with harness.running(
@@ -196,6 +219,8 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
     assert bot.dispatch(L4)
     (note,) = await bot.rows("tiny_note")
     assert (note["key"], note["state"]) == (f"{UPSTREAM}#{pull.number}", "read")
+    (day,) = await bot.rows("tiny_day")
+    assert (day["repo"], day["day"], day["pulls"]) == (UPSTREAM, bot.clock.now() // DAY, 1)
     await bot.wait(3601)
     (note,) = await bot.rows("tiny_note")
     assert note["sweeps"] >= 1
@@ -276,13 +301,14 @@ import dataclasses, sys
 import bot.app
 from bot.core.feature import load
 from bot.features import FEATURES
+from bot.queue.sums import DAY
 
 for feature in FEATURES:
     for field in dataclasses.fields(feature):
         value = getattr(feature, field.name)
         if field.name in {"parsers", "commands"}:
             continue
-        named = value.values() if hasattr(value, "values") else [value]
+        named = value.values() if hasattr(value, "values") else value if isinstance(value, tuple) else [value]
         for reference in named:
             if isinstance(reference, str) and ":" in reference:
                 load(reference)
