@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from benchmarks.support.count_days import count_days
-from bot.ci.trunk import record_changes
+from bot.ci.trunk import count_days, record_changes
 from bot.ci.trunk.changed_days import BRANCHES
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
+from bot.queue import sums
 from bot.queue.sums import DAY, Place
 from bot.queue.tasks import Task
 
@@ -70,7 +70,11 @@ async def count(context: Context, cells: int) -> None:
     """Count the days of the branch, and record how its columns changed."""
     now = context.clock.now()
     days = {(now - number * APART) // DAY for number in range(cells // RUNS + 2)}
-    await count_days(context, BRANCHES, (Place((REPOSITORY, "main"), day) for day in sorted(days)))
+    for day in sorted(days):
+        place = Place((REPOSITORY, "main"), day)
+        counted = await count_days.count_branch(context, place)
+        async with context.store.transaction() as tx:
+            await sums.write(tx, BRANCHES, place, counted)
     changes = Task(
         id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
     )

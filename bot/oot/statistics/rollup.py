@@ -213,7 +213,7 @@ async def count_day(context: Context, place: sums.Place) -> Counted:
     """Return the rows of a day of a backend, which has one for each upstream repository and kind of event."""
     async with context.store.read() as tx:
         found = await count(tx, [(place.day, *place.group)])
-        return {oot_day: [_row(one, tx.now) for one in found]}
+        return {oot_day: [as_row(one, tx.now) for one in found]}
 
 
 BACKENDS = Sum(
@@ -226,7 +226,8 @@ BACKENDS = Sum(
 )
 
 
-def _row(one: Day, now: int) -> dict[str, object]:
+def as_row(one: Day, now: int) -> dict[str, object]:
+    """Return the row of a day, without day and backend."""
     row: dict[str, object] = {name: getattr(one.tally, name) for name in COUNTS}
     row |= {name: histogram.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
     row |= {"upstream_key": one.upstream, "event_type": one.event}
