@@ -112,8 +112,8 @@ async def failure(tx: Transaction, signature: str, *, since: int, counted: Count
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
     verdict = ci_verdict.c
-    has_jobs = sa.exists().where(FIRST, verdict.signature == signature, verdict.family == PUBLIC)
-    has_jobs |= named.jobs_total > 0  # or its first day is still to be counted
+    uncounted = sa.exists().where(FIRST, verdict.signature == signature, verdict.family == PUBLIC)
+    has_jobs = sa.or_(named.jobs_total > 0, uncounted)  # its first day may still be to be counted
     of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, has_jobs)
     found = await tx.row(sa.select(ci_signature).where(of_signature))
     private = await visibility.counted_in_public(tx)
