@@ -88,8 +88,12 @@ def test_everything_a_feature_names_is_there(feature):
     """The names are text, which mypy does not follow."""
     for field in dataclasses.fields(feature):
         value = getattr(feature, field.name)
-        named = list(value.values()) if isinstance(value, dict) else [value]
+        named = list(
+            value.values() if isinstance(value, dict) else value if field.name == "sums" else [value]
+        )
         for reference in named if field.name not in {"name", "background"} else ():
             assert not reference or (
                 load(reference) if ":" in reference else importlib.import_module(reference)
             )
+    for one in map(load, feature.sums):
+        assert all(map(load, filter(None, (one.count, one.after))))

@@ -72,7 +72,7 @@ class Transaction:
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled; stored with its tasks
         self.wakes_workers = False  # something is due once this is committed
-        self.replaying = False  # rebuilding records: tasks are not enqueued
+        self.replaying = False  # rebuilding records: most tasks are not enqueued
         self._watchdog = watchdog
         self._before_commit = before_commit
         self._requests: dict[tuple[str, str], TaskRequest] = {}
@@ -109,13 +109,16 @@ class Transaction:
         """Note which rows of a table this transaction wrote, for the hooks."""
         self._changed[table].extend(rows)
 
-    def enqueue(self, kind: str, key: str, *, delay: float = 0, max_wait: float | None = None) -> None:
+    def enqueue(
+        self, kind: str, key: str, *, delay: float = 0, max_wait: float | None = None, replayed: bool = False
+    ) -> None:
         """Request a task, due in `delay` seconds or earlier where it already waits for an earlier time.
 
         With `max_wait` each request postpones a waiting task to `delay` from now (debouncing), but never beyond
-        `max_wait` seconds after the first request.
+        `max_wait` seconds after the first request. While records are rebuilt, only tasks that are to be `replayed` are
+        enqueued: those that call nothing outside.
         """
-        if self.replaying:
+        if self.replaying and not replayed:
             return
         request = TaskRequest(
             kind=kind,

@@ -102,13 +102,24 @@ def add_tab(app: web.Application, group: str, name: str, path: str, *, place: in
 
 
 def render(
-    request: web.Request, name: str, *, status: int = 200, fresh: Refresh | None = None, **values: Any
+    request: web.Request,
+    name: str,
+    *,
+    status: int = 200,
+    fresh: Refresh | None = None,
+    counted_until: int | None = None,
+    **values: Any,
 ) -> web.Response:
-    """Return a page; `now` is what ages are counted from, `fresh` is for pages that can refresh."""
+    """Return a page; `now` is what ages are counted from, `fresh` is for pages that can refresh.
+
+    Pages whose numbers may be late say up to when changes are counted in them, `counted_until` (None: all are).
+    """
     now = request.app[CONTEXT].clock.now()
     template = request.app[TEMPLATES].get_template(name)
     since = functools.partial(ago, now=now)
-    text = template.render(now=now, status=status, fresh=fresh, ago=since, **values)
+    text = template.render(
+        now=now, status=status, fresh=fresh, counted_until=counted_until, ago=since, **values
+    )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.counting import RunTimes
 from bot.ci.trunk.rows import CommitRow
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_day, ci_line, ci_runner_day, trunk_event
 from bot.ingest.tables import records
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import cells, stale_days, stored_cells
+from bot.ci.trunk import cells, changed_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def write(tx: Transaction, jobs: Iterable[JobTests]) -> None:
         if shas:
             await tx.run(sa.update(ci_cell).where(of_job).values(values))
             await stored_cells.changed(tx, [(job.repository_id, sha) for sha in shas])
-            await stale_days.mark_commits(tx, shas)
+            await changed_days.request_of_commits(tx, shas)
 
 
 def _names(tests: Iterable[int]) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import stale_days, stored_cells
+from bot.ci.trunk import changed_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ async def write(
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))
         await stored_cells.changed(tx, [(repository_id, sha) for sha in shas])
-        await stale_days.mark_commits(tx, shas)
+        await changed_days.request_of_commits(tx, shas)

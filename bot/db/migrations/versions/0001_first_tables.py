@@ -204,10 +204,6 @@ def upgrade() -> None:
     )
     index("ix_ci_signature_day_day", "ci_signature_day", "day", "family")
     table(
-        "ci_stale_day", must("repository_id", Big), must("branch", Text), must("day", Integer),
-        must("mark", Big), key=["repository_id", "branch", "day"],
-    )
-    table(
         "ci_storage_day", must("repository_id", Big), must("day", Integer), must("workflow", Text),
         must("artifacts", Big), must("bytes", Big), key=["repository_id", "day", "workflow"],
     )
@@ -434,10 +430,6 @@ def upgrade() -> None:
     table(
         "oot_run", must("backend_key", Text), must("run_id", Text), must("run_attempt", Integer),
         must("status", Text), must("checked_at", Big), key=["backend_key", "run_id", "run_attempt"],
-    )
-    table(
-        "oot_stale_day", must("day", Integer), must("backend_key", Text), must("mark", Big),
-        key=["day", "backend_key"],
     )
     table(
         "oot_workflow_job", must("job_key", Text), column("dispatch_id", Text), must("status", Text),
