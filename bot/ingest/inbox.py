@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.statements import Statement, literal_word
 from bot.ingest import compression
 from bot.ingest.compression import LARGE
 from bot.ingest.rows import DeliveryRow
@@ -99,7 +100,7 @@ ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of t
     "body": "bytea",
 }
 COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
-SETTLE = (
+SETTLE = Statement(
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
@@ -193,16 +194,16 @@ def _that_fit(found: Sequence[StoredDelivery]) -> list[StoredDelivery]:
 
 
 @functools.cache
-def _due(*, sqlite: bool, one: bool) -> sa.Select[*tuple[Any, ...]]:
+def _due(*, sqlite: bool, one: bool) -> Statement:
     """Return the query for what is due, put together once, since it runs all the time."""
     columns = [delivery.c[name] for name in ("id", "guid", "event", "received_at", "attempts", "codec")]
     small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=None).label("body")
     query = sa.select(*columns, small)
-    query = query.where(delivery.c.state == "stored", delivery.c.due_at <= sa.bindparam("now"))
+    query = query.where(delivery.c.state == literal_word("stored"), delivery.c.due_at <= sa.bindparam("now"))
     if one:
         query = query.where(delivery.c.id == sa.bindparam("only"))
     query = query.order_by(delivery.c.due_at, delivery.c.id).limit(sa.bindparam("most", type_=sa.Integer))
-    return query if sqlite else query.with_for_update(skip_locked=True)
+    return Statement(query if sqlite else query.with_for_update(skip_locked=True))
 
 
 async def _add_large_bodies(tx: Transaction, rows: Sequence[_ClaimedRow]) -> None:
@@ -240,7 +241,7 @@ async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, err
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 
-FIND = sa.select(delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
+FIND = Statement(sa.select(delivery).where(delivery.c.guid == sa.bindparam("of_guid")))
 
 
 async def find(tx: Transaction, guid: str) -> DeliveryRow | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.trunk.tables import branch_commit, ci_stale_day
 from bot.db.columns import Big
+from bot.db.statements import Statement
 from bot.db.transaction import insert_into
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ async def mark_commits(
 
 
 @functools.cache
-def _of_commits(*, sqlite: bool) -> Any:
+def _of_commits(*, sqlite: bool) -> Statement:
     """Return the statement that marks the days of commits, put together once, since it runs with every batch."""
     place = (COMMIT.repository_id, COMMIT.branch, (COMMIT.at // DAY).label("day"))
     of_shas = COMMIT.sha.in_(sa.bindparam("shas", expanding=True))
@@ -55,7 +56,9 @@ def _of_commits(*, sqlite: bool) -> Any:
     names = [column.name for column in ci_stale_day.columns]
     statement = insert_into(ci_stale_day, sqlite=sqlite).from_select(names, days)
     keys = [column.name for column in ci_stale_day.primary_key.columns]
-    return statement.on_conflict_do_update(index_elements=keys, set_={"mark": statement.excluded.mark})
+    return Statement(
+        statement.on_conflict_do_update(index_elements=keys, set_={"mark": statement.excluded.mark})
+    )
 
 
 async def newest(tx: Transaction, limit: int) -> dict[Place, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.oot.allowlist import allowlist
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.source import on_github
@@ -32,7 +33,7 @@ class VersionRow(TypedDict):
     default_events: str | None
 
 
-LAST_GOOD = (
+LAST_GOOD = Statement(
     sa.select(allowlist_version)
     .where(allowlist_version.c.valid)
     .order_by(allowlist_version.c.id.desc())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.ingest.prune import BATCH, DAY, in_batches
 from bot.ingest.tables import records
 from bot.oot.publish.rows import MergeGroupRow
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 GROUP = oot_merge_group.c
-OF_PULL = sa.select(oot_merge_group).where(
-    GROUP.upstream_repo == sa.bindparam("of_repo"),
-    GROUP.pr_number == sa.bindparam("of_number"),
-    GROUP.ended_at.is_(None),
+OF_PULL = Statement(
+    sa.select(oot_merge_group).where(
+        GROUP.upstream_repo == sa.bindparam("of_repo"),
+        GROUP.pr_number == sa.bindparam("of_number"),
+        GROUP.ended_at.is_(None),
+    )
 )
-WAITING = (
+WAITING = Statement(
     sa.select(oot_merge_group)
     .where(GROUP.upstream_repo == sa.bindparam("of_repo"), GROUP.ended_at.is_(None))
     .order_by(GROUP.created_at, GROUP.head_sha)

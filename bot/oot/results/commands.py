@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.oot.results.rows import CommandRow, IgnoreRow
 from bot.oot.results.tables import oot_command, oot_ignore
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # put together once: every verdict asks these
 _REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
 _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
-LATEST = (
+LATEST = Statement(
     sa.select(oot_command)
     .where(
         oot_command.c.upstream_repo == _REPO,
@@ -27,7 +28,9 @@ LATEST = (
     .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-IGNORED = sa.select(oot_ignore).where(oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER)
+IGNORED = Statement(
+    sa.select(oot_ignore).where(oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER)
+)
 
 
 async def record(tx: Transaction, row: Mapping[str, object]) -> CommandRow:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.oot.results.rows import RerunRow, SilentRerunRow
 from bot.oot.results.tables import RERUN_AWAITED, oot_dispatch, oot_rerun, oot_workflow_job
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 PAGE = 500  # rows concluded in one transaction
 
-OF_DISPATCHES = sa.select(oot_rerun).where(
-    oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True))
+OF_DISPATCHES = Statement(
+    sa.select(oot_rerun).where(oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
 )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records
 from bot.oot.results.rows import RunRow, RunStatusRow
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 _RUN = records["workflow_run"].c
-RECORDED_RUNS = sa.select(
-    sa.func.lower(_RUN.repo).label("backend_key"),
-    _RUN.id.label("run_id"),
-    _RUN.run_attempt,
-    _RUN.status,
-    _RUN.conclusion,
-    _RUN.event,
-).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
+RECORDED_RUNS = Statement(
+    sa.select(
+        sa.func.lower(_RUN.repo).label("backend_key"),
+        _RUN.id.label("run_id"),
+        _RUN.run_attempt,
+        _RUN.status,
+        _RUN.conclusion,
+        _RUN.event,
+    ).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
+)
 
 
 async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
@@ -49,10 +52,10 @@ async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatus
 
 
 @functools.cache
-def _asked_about(*, sqlite: bool) -> sa.Select[Any]:
+def _asked_about(*, sqlite: bool) -> Statement:
     """Return the query for runs, by backend and id, that GitHub was asked about."""
     key = (oot_run.c.backend_key, oot_run.c.run_id)
-    return sa.select(oot_run).where(among_given(key, "wanted", sqlite=sqlite))
+    return Statement(sa.select(oot_run).where(among_given(key, "wanted", sqlite=sqlite)))
 
 
 async def of_attempt(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:
