@@ -21,9 +21,13 @@ from bot.db.connection import Result
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from sqlalchemy.sql.compiler import ExpandedState
+
     Processor = Callable[[Any], Any]
     Element = sa.Select[Any] | sa.CompoundSelect[Any] | sa.Insert | sa.Update | sa.Delete
 
+MOST_TEXTS = 100  # of one statement, by the lengths of its lists
+STEP = 1_000  # to which longer lists are filled up; SQLite takes 32,766 parameters in all
 WORD = re.compile("[a-z_]*")  # a state, as our own code names them
 
 
@@ -99,6 +103,8 @@ class Compiled:
                 given = {**given, **{name: _padded(given[name]) for name in self._lists}}
             lengths = tuple(len(given[name]) for name in self._lists)
             if (text := self._texts.get(lengths)) is None:
+                if len(self._texts) >= MOST_TEXTS:
+                    self._texts.clear()
                 text = self._texts[lengths] = _Text(self._compiler, given)
             return text.sql, text.values(given)
         except (KeyError, sa.exc.InvalidRequestError) as error:
@@ -109,8 +115,7 @@ class Compiled:
         """Return the driver's rows with values as their columns' types say."""
         if self._row is None:
             self._names = tuple(column[0] for column in description)
-            kind: Any = namedtuple("Row", self._names, rename=True)  # noqa: PYI024 - known only now
-            self._row = kind._make
+            self._row = _row_class(self._names)._make
         make, processors = self._row, self._processors
         if not processors:
             return Result(self._names, [make(row) for row in rows], -1)
@@ -129,39 +134,43 @@ class _Text:
     def __init__(self, compiler: SQLCompiler, given: Mapping[str, Any]) -> None:
         state = compiler.construct_expanded_state(dict(given))
         self.sql = state.statement
-        names = list(state.positiontup or ())
-        self._constants: list[Any] = [None] * len(names)
+        self._constants: list[Any] = []
         self._values: list[tuple[int, str, Processor | None]] = []  # place, key
         self._optional: list[tuple[int, str, Processor | None]] = []
         self._lists: list[tuple[int, int, str, list[Processor | None] | None]] = []  # places from and to, key
-        lists = {
-            several[0]: (compiler.binds[name].key, several)
-            for name, several in state.parameter_expansion.items()
-            if several and compiler.binds[name].required
-        }
-        place = 0
-        while place < len(names):
-            name = names[place]
-            if name in lists:
-                key, several = lists[name]
-                processors: list[Processor | None] = [state.processors.get(one) for one in several]
-                end = place + len(several)
-                self._lists.append((place, end, key, processors if any(processors) else None))
-                place = end
+        lists = {several[0]: name for name, several in state.parameter_expansion.items() if several}
+        names = iter(state.positiontup or ())
+        for name in names:
+            if name not in lists:
+                self._add_value(compiler.binds[name])
                 continue
-            bound = compiler.binds.get(name)
-            if bound is None:  # a value of a constant list
-                processor = state.processors.get(name)
-            else:
-                processor = bound.type.dialect_impl(SQLITE).bind_processor(SQLITE)
-            if bound is not None and bound.required:
-                self._values.append((place, bound.key, processor))
-            else:
-                value = state.parameters[name] if bound is None else bound.effective_value
-                self._constants[place] = processor(value) if processor else value
-                if bound is not None and not bound.unique:
-                    self._optional.append((place, bound.key, processor))
-            place += 1
+            several = state.parameter_expansion[lists[name]]
+            for _ in several[1:]:
+                next(names)
+            self._add_list(compiler.binds[lists[name]], several, state)
+
+    def _add_value(self, bound: sa.BindParameter[Any]) -> None:
+        place = len(self._constants)
+        processor = bound.type.dialect_impl(SQLITE).bind_processor(SQLITE)
+        if bound.required:
+            self._values.append((place, bound.key, processor))
+            self._constants.append(None)
+            return
+        value = bound.effective_value
+        self._constants.append(processor(value) if processor else value)
+        if not bound.unique:  # a parameter of ours with a default
+            self._optional.append((place, bound.key, processor))
+
+    def _add_list(self, bound: sa.BindParameter[Any], names: Sequence[str], state: ExpandedState) -> None:
+        place = len(self._constants)
+        processors: list[Processor | None] = [state.processors.get(name) for name in names]
+        values = [state.parameters[name] for name in names]
+        if bound.required:
+            whole = processors if any(processors) else None
+            self._lists.append((place, place + len(names), bound.key, whole))
+        else:
+            values = _processed(values, processors)
+        self._constants += values
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """Return the parameters in their order, as the driver takes them."""
@@ -176,15 +185,28 @@ class _Text:
             several = given[key]
             flat = several if len(several) == end - start else [value for row in several for value in row]
             if processors is not None:
-                pairs = zip(processors, flat, strict=True)
-                flat = [value if processor is None else processor(value) for processor, value in pairs]
+                flat = _processed(flat, processors)
             made[start:end] = flat
         return made
 
 
+def _processed(values: Sequence[Any], processors: Sequence[Processor | None]) -> list[Any]:
+    pairs = zip(processors, values, strict=True)
+    return [value if processor is None else processor(value) for processor, value in pairs]
+
+
 def _padded(values: Collection[Any]) -> list[Any]:
-    """Return values made longer by the last one, to a power of two."""
+    """Return values made longer by the last one, to a power of two or a multiple of STEP."""
     whole = list(values)
     if whole:
-        whole += whole[-1:] * ((1 << (len(whole) - 1).bit_length()) - len(whole))
+        length = 1 << (len(whole) - 1).bit_length()
+        if length > STEP:
+            length = -(-len(whole) // STEP) * STEP
+        whole += whole[-1:] * (length - len(whole))
     return whole
+
+
+def _row_class(names: tuple[str, ...]) -> Any:
+    """Return a class of tuples whose fields have these names, where they can be names of fields."""
+    make: Any = namedtuple  # noqa: PYI024 - the names are known only now
+    return make("Row", names, rename=True)
