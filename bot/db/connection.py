@@ -67,6 +67,13 @@ class Result:
         return [dict(zip(names, row)) for row in self.rows]  # noqa: B905 - as many, by construction
 
 
+def fetch_all(found: sa.CursorResult[Any]) -> Result:
+    """Return what SQLAlchemy has run, with all its rows."""
+    if not found.returns_rows:
+        return Result((), (), found.rowcount)
+    return Result(tuple(found.keys()), found.all(), found.rowcount)
+
+
 class Connection(Protocol):
     """A connection to SQLite (`sqlite_engine`) or PostgreSQL (`postgres`)."""
 

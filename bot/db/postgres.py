@@ -10,8 +10,7 @@ from weakref import WeakSet
 import sqlalchemy as sa
 
 from bot.db import connection_watchdog, db_errors
-from bot.db.connection import Result
-from bot.db.sqlite_session import fetched
+from bot.db.connection import Result, fetch_all
 from bot.db.statements import Statement
 
 if TYPE_CHECKING:
@@ -105,13 +104,13 @@ class Connection:
         element = statement.element if isinstance(statement, Statement) else statement
         found = await self._conn.execute(element, parameters)
         self._watchdog.answered()
-        return fetched(found)
+        return fetch_all(found)
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> Result:
         """Execute a statement in the driver's own SQL."""
         found = await self._conn.exec_driver_sql(statement, parameters)
         self._watchdog.answered()
-        return fetched(found)
+        return fetch_all(found)
 
     async def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
         """Execute a query and yield its rows, `size` at a time."""

@@ -10,8 +10,8 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bot.db.connection import Result
-from bot.db.sqlite_session import Session, fetched
+from bot.db.connection import Result, fetch_all
+from bot.db.sqlite_session import Session
 from bot.db.sqlite_threads import HandOver
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Connection:
 
     async def exec_driver_sql(self, statement: str, parameters: Any = None) -> Result:
         """Execute a statement in the driver's own SQL."""
-        return await self._run(lambda: fetched(self._session.conn.exec_driver_sql(statement, parameters)))
+        return await self._run(lambda: fetch_all(self._session.conn.exec_driver_sql(statement, parameters)))
 
     async def stream(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[Result]:
         """Execute a query and yield its rows, `size` at a time."""

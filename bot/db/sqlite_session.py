@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.connection import Result
+from bot.db.connection import Result, fetch_all
 from bot.db.statements import Statement
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Session:
         self.driver: Any = conn.connection.dbapi_connection
 
     def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
-        """Execute a statement; it is SQLAlchemy's to run where somebody listens to what it runs."""
+        """Execute a statement; SQLAlchemy runs it where its events are listened to."""
         if not isinstance(statement, Statement):
-            return fetched(self.conn.execute(statement, parameters))
+            return fetch_all(self.conn.execute(statement, parameters))
         if self.conn.dispatch.before_cursor_execute:
-            return fetched(self.conn.execute(statement.element, parameters))
+            return fetch_all(self.conn.execute(statement.element, parameters))
         if parameters is None or isinstance(parameters, Mapping):
             given = parameters or {}
             return self._run(statement.compiled(given), given)
@@ -98,10 +98,3 @@ class Session:
         except sqlite3.Error as error:
             kind = getattr(sa.exc, type(error).__name__, sa.exc.DBAPIError)
             raise kind(sql, values, error) from error
-
-
-def fetched(found: sa.CursorResult[Any]) -> Result:
-    """Return what SQLAlchemy has run, with all its rows."""
-    if not found.returns_rows:
-        return Result((), (), found.rowcount)
-    return Result(tuple(found.keys()), found.all(), found.rowcount)

@@ -57,7 +57,7 @@ class Threads:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
             if not running.cancelled():
-                running.exception()  # nobody else asks for it
+                running.exception()  # nothing else asks for it
             raise
 
     def run_here(self, driver: DriverConnection, work: Callable[..., T], *arguments: Any, waits: bool) -> T:
