@@ -12,7 +12,7 @@ from aiohttp import web
 import handlers
 from bot.context import Context
 from bot.core.clock import Clock, SystemClock
-from bot.core.feature import Features, load, load_each
+from bot.core.feature import Features, folder, load, load_each
 from bot.core.resources import Resources
 from bot.database import make_store
 from bot.features import FEATURES
@@ -22,7 +22,7 @@ from bot.ingest.intake import Intake
 from bot.ingest.pinned import PinnedIds
 from bot.oot.results import rows
 from bot.ops import family_health, health
-from bot.web import access, openapi, page_kit, server
+from bot.web import access, html, openapi, page_kit, server, view
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
@@ -107,14 +107,18 @@ def timetable(settings: Settings, features: Features) -> dict[str, float]:
 
 def read_program(features: Features) -> None:
     """Import what a process that answers requests needs of the features, without beginning anything."""
-    for part in ("routes", "openapi", "before_commit", "metrics"):
+    for part in ("views", "routes", "openapi", "before_commit", "metrics"):
         for _ in load_each(features, part):
             pass
 
 
 def operations(features: Features) -> list[Operation]:
     """Return the operations of the OpenAPI document."""
-    return [operation for part in load_each(features, "openapi") for operation in part]
+    found: list[Operation] = []
+    for feature in features:
+        found += view.operations(load(feature.views)) if feature.views else ()
+        found += load(feature.openapi) if feature.openapi else ()
+    return found
 
 
 def make_app(
@@ -133,8 +137,12 @@ def make_app(
     app.add_routes(health.routes if supervisor is None else family_health.routes(supervisor))
     if context.settings.role != "worker":
         page_kit.setup(app)
-        for setup in load_each(context.features, "routes"):
-            setup(app)
+        for feature in context.features:
+            if feature.views:
+                html.add_templates(app, folder(feature.views) / "templates")
+                app.add_routes(view.routes(load(feature.views)))
+            if feature.routes:
+                load(feature.routes)(app)
         openapi.setup(app, partial(operations, context.features))
     return app
 

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,8 @@ FEATURE = Feature(
     tables="tiny.tables",
     tasks={"tiny_read": "tiny.tasks:read", "tiny_sweep": "tiny.tasks:sweep"},
     periodic="tiny.tasks:periodic",
+    views="tiny.pages:VIEWS",
     routes="tiny.pages:setup",
-    openapi="tiny.pages:OPERATIONS",
     before_commit="tiny.tasks:before_commit",
     doctor="tiny.tasks:doctor",
     settings="tiny.settings:TinySettings",
@@ -99,7 +100,6 @@ def command():
     click.echo("tiny, and there")
 ''',
     "pages.py": '''
-from pathlib import Path
 from typing import Annotated
 
 import sqlalchemy as sa
@@ -108,9 +108,10 @@ from msgspec import Meta
 
 from bot.web import html
 from bot.web import operations as op
-from bot.web.answers import Answer, send
-from bot.web.app_keys import CONTEXT
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer
 from bot.web.blocks import Block, BlockLine
+from bot.web.view import Endpoint, Json, Page, View
 from tiny.tables import tiny_note
 
 
@@ -120,18 +121,19 @@ class Notes(Answer, frozen=True, kw_only=True):
     notes: Annotated[int, Meta(description="all of them")]
 
 
-async def count(request):
-    async with request.app[CONTEXT].store.read() as tx:
-        return len(await tx.rows(sa.select(tiny_note)))
+STATE = declare.text("state", "only notes in this state", most=10)
+WORD = declare.choice("word", ("note", "record"), "what they are called", only="page")
 
 
-async def as_json(request):
-    return send(Notes(notes=await count(request)))
+async def count(asked):
+    query = sa.select(tiny_note)
+    if asked[STATE]:
+        query = query.where(tiny_note.c.state == asked[STATE])
+    return len(await asked.tx.rows(query)), asked[STATE], asked[WORD]
 
 
-@html.page
-async def as_page(request):
-    return html.render(request, "tiny.html", notes=await count(request))
+async def ping(request):
+    return web.Response(text="pong")
 
 
 async def section(tx, subject):
@@ -144,14 +146,32 @@ async def section(tx, subject):
 
 
 def setup(app):
-    html.add_templates(app, Path(__file__).parent / "templates")
-    app.add_routes([web.get("/tiny", as_page), web.get("/api/tiny", as_json)])
+    html.add_names(app, filters={"loud": str.upper})
 
 
-OPERATIONS = (op.Operation("GET /api/tiny", "tiny", "Tiny notes", Notes, topic=op.Topic("Tiny", "Notes."), callers=[None]),)
+VIEWS = (
+    View(
+        read=count,
+        parameters=(STATE, WORD),
+        page=Page(
+            path="/tiny", template="tiny.html", values=lambda found: {"notes": found[0], "word": found[2]}, refresh=None
+        ),
+        json=Json(
+            path="/api/tiny",
+            answer=lambda found: Notes(notes=found[0]),
+            content=Notes,
+            name="tiny",
+            summary="Tiny notes",
+            topic=op.Topic("Tiny", "Notes."),
+            etag=True,
+            link=lambda found: {"state": found[1]},
+        ),
+    ),
+    Endpoint(web.get("/tiny/ping", ping)),
+)
 ''',
-    "templates/tiny.html": '{% extends "base.html" %}{% set here = "" %}{% set json_url = "/api/tiny" %}'
-    "{% block main %}<h1>{{ notes }} tiny</h1>{% endblock %}",
+    "templates/tiny.html": '{% extends "base.html" %}{% set here = "" %}{% block main %}'
+    "<h1>{{ notes }} {{ word|loud }}</h1>{% endblock %}",
 }
 CLI = (
     "from bot.cli import make_cli; from bot.features import FEATURES; from tiny.feature import FEATURE; "
@@ -160,36 +180,70 @@ CLI = (
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
+def feature(request, tmp_path, monkeypatch):
     """A package with a feature, importable for one test; its migration is left out: see `bot` below."""
-    folder = tmp_path / "packages" / "tiny"
-    for name, text in TINY.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    name, files, table = request.param
+    folder = tmp_path / "packages" / name
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(folder.parent)
-    yield importlib.import_module("tiny.feature").FEATURE
-    if "tiny_note" in metadata.tables:
-        metadata.remove(metadata.tables["tiny_note"])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tiny"]:
-        del sys.modules[name]
+    yield importlib.import_module(f"{name}.feature").FEATURE
+    if table in metadata.tables:
+        metadata.remove(metadata.tables[table])
+    for module in [module for module in sys.modules if module.partition(".")[0] == name]:
+        del sys.modules[module]
 
 
 @pytest.fixture
-async def bot(tiny, settings, github, issuer, clock):
+async def bot(request, feature, settings, github, issuer, clock):
     """A bot with that feature, on a database that has its table."""
-    importlib.import_module(tiny.tables)
+    importlib.import_module(feature.tables)
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
-    metadata.tables["tiny_note"].create(engine)
+    metadata.tables[request.node.callspec.params["feature"][2]].create(engine)
     engine.dispose()
-    features = (*FEATURES, tiny)
+    features = (*FEATURES, feature)
     async with harness.running(
         settings, github=github, issuer=issuer, app=github.app, clock=clock, features=features
     ) as made:
         yield made
 
 
+def documented():
+    """The files of the first change that CONTRIBUTING shows, by name, as a package outside `bot`."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    shown = re.findall(r"`bot/greeting/(\S+?)`[^`]*(?:`[^`\n]+`[^`]*)*?```\w+\n(.*?)```", text, re.DOTALL)
+    return {name: code.replace("bot.greeting", "greeting") for name, code in shown}
+
+
+with_tiny = pytest.mark.parametrize("feature", [("tiny", TINY, "tiny_note")], indirect=True, ids=["tiny"])
+with_greeting = pytest.mark.parametrize(
+    "feature", [("greeting", documented(), "greeting")], indirect=True, ids=["greeting"]
+)
+
+
 @SQLITE
+@with_greeting
+async def test_the_first_change_of_contributing_shows_its_number(bot):
+    async with bot.context.store.transaction() as tx:
+        table = metadata.tables["greeting"]
+        await tx.run(sa.insert(table).values([{"name": name, "text": "hello"} for name in ("a", "b", "c")]))
+    page = (await bot.get("/greetings"))[1]
+    assert "<h1>3 greetings</h1>" in page
+    assert 'href="/api/greetings"' in page
+    assert await bot.get("/api/greetings") == (200, {"ok": True, "count": 3})
+    assert "/api/greetings" in (await bot.get("/api/openapi.json"))[1]["paths"]
+
+
+def test_the_first_change_of_contributing_is_short():
+    files = documented()
+    assert set(files) == {"tables.py", "views.py", "templates/greeting.html", "feature.py"}
+    assert max(len(text.splitlines()) for text in files.values()) < 40
+
+
+@SQLITE
+@with_tiny
 async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot, github):
     pull = await github.open_pull(UPSTREAM, author="octocat")
     await bot.settle()
@@ -200,10 +254,18 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
     (note,) = await bot.rows("tiny_note")
     assert note["sweeps"] >= 1
 
-    assert "<h1>1 tiny</h1>" in (await bot.get("/tiny"))[1]
+    assert "<h1>1 NOTE</h1>" in (await bot.get("/tiny"))[1]
+    page = (await bot.get("/tiny?state=read&word=record"))[1]
+    assert "<h1>1 RECORD</h1>" in page
+    assert 'href="/api/tiny?state=read"' in page
     assert await bot.get("/api/tiny") == (200, {"ok": True, "notes": 1})
-    document = (await bot.get("/api/openapi.json"))[1]
-    assert document["paths"]["/api/tiny"]["get"]["summary"] == "Tiny notes"
+    assert await bot.get("/api/tiny?state=gone&word=ignored") == (200, {"ok": True, "notes": 0})
+    assert (await bot.get("/tiny?word=wrong"))[0] == 400
+    assert (await bot.get("/tiny/ping"))[1] == "pong"
+    operation = (await bot.get("/api/openapi.json"))[1]["paths"]["/api/tiny"]["get"]
+    assert operation["summary"] == "Tiny notes"
+    assert [one["name"] for one in operation["parameters"]] == ["state"]
+    assert set(operation["responses"]) == {"200", "400", "503"}
     assert "/api/tiny" in (await bot.get("/api"))[1]
 
     page = (await bot.get(f"/{UPSTREAM}/pull/{pull.number}"))[1]
@@ -217,6 +279,7 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
 
 
 @SQLITE
+@with_tiny
 async def test_its_setting_command_and_doctor_line_appear_on_the_command_line(bot):
     assert "tiny, and there" in await ootbot(bot, "tiny")
     assert "Say something tiny." in await ootbot(bot, "--help")

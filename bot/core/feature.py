@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ class Feature:
     tasks: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
-    routes: str = ""  # (aiohttp application): adds routes, templates and what they need
+    # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
+    views: str = ""
+    routes: str = ""  # (aiohttp application): adds what is no view, and what templates and handlers need
     openapi: str = ""  # a tuple of Operation: what the OpenAPI document says of its routes
     # async (tx, changed rows by table): before a commit that changes any; may write rows and enqueue, never record
     before_commit: str = ""
@@ -61,6 +64,12 @@ def load(reference: str) -> Any:
     """Return what `module:attribute` names."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def folder(reference: str) -> Path:
+    """Return the folder that the module of `module:attribute` is in."""
+    module = importlib.import_module(reference.partition(":")[0])
+    return Path(str(module.__file__)).parent
 
 
 def load_each(features: Iterable[Feature], part: str) -> Iterator[Any]:

@@ -78,11 +78,17 @@ def add_templates(
     values: Mapping[str, Any] | None = None,
 ) -> None:
     """Add a part's templates, the filters they use and values they all see; file names are unique."""
-    made = app[TEMPLATES]
-    loader = cast("jinja2.FileSystemLoader", made.loader)
+    loader = cast("jinja2.FileSystemLoader", app[TEMPLATES].loader)
     loader.searchpath.append(str(folder))
-    made.filters |= filters or {}
-    made.globals |= values or {}
+    add_names(app, filters=filters, values=values)
+
+
+def add_names(
+    app: web.Application, *, filters: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None
+) -> None:
+    """Add filters and values that templates use by name."""
+    app[TEMPLATES].filters |= filters or {}
+    app[TEMPLATES].globals |= values or {}
 
 
 def add_tab(app: web.Application, group: str, name: str, path: str, *, place: int) -> None:

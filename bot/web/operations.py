@@ -79,6 +79,7 @@ class Operation:
 
 DOORS = Topic("Doors", "Where webhooks and reports come in.")
 RUNNING = Topic("Operation", "Does it run?")
+CI = Topic("CI", "The repositories' own CI, as the App collects it.")
 ADMIN = Caller("admin", "the setting ADMIN_TOKEN; reads want it for what is private only")
 READER = (None, ADMIN)  # what is private takes the token
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
 
 from bot.core import escaping
 from bot.core.errors import Rejected
@@ -14,8 +17,6 @@ from bot.core.json_fields import FULL_NAME, clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aiohttp import web
-
 DAYS = 30
 REPORTED = ("pull_request", "push", "nightly", "periodic")  # what results are about
 WINDOWS = (1, 7, 30, 90)  # days offered for choice
@@ -23,6 +24,8 @@ MOST_DAYS = 400
 MOST_WORDS = 200  # characters of a search
 IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 SHA = re.compile(r"[0-9a-f]{7,64}")
+_PART = re.compile(r"\{(\w+)\}")
+_REPOSITORY = re.compile(r"\{(?:owner|org)\}/\{repo\}")
 
 
 def is_storable(*texts: str) -> bool:
@@ -56,6 +59,27 @@ def given(request: web.Request, name: str) -> str:
 def query(chosen: Mapping[str, object]) -> str:
     """Return the query of a link to the API with those of these parameters that have a value."""
     return urlencode({name: value for name, value in chosen.items() if value != ""}, errors="replace")
+
+
+def address(request: web.Request, path: str, parts: Mapping[str, object]) -> str:
+    """Return the address of a route with these parts of its path, the others as in the request, and the rest as query.
+
+    `repo` is a full name.
+    """
+    text, rest = canonical(path), dict(parts)
+    if "repo" in rest:
+        text = _REPOSITORY.sub(str(rest.pop("repo")), text)
+    for name in _PART.findall(text):
+        part = rest.pop(name) if name in rest else request.match_info[name]
+        text = text.replace(f"{{{name}}}", quote(str(part)))
+    asked = query(rest)
+    return f"{text}?{asked}" if asked else text
+
+
+@functools.cache
+def canonical(path: str) -> str:
+    """Return the path of a route with the names of its parts, without what they have to match."""
+    return web.DynamicResource(path).canonical
 
 
 def needed(request: web.Request, name: str) -> str:

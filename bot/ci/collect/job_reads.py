@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bot.ci.collect.upload_rows import UploadRow
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
+    from bot.web.access import Hidden
+    from bot.web.asked import Asked
 
 TONES = {"success": "good", "failure": "bad", "timed_out": "bad", "startup_failure": "bad", None: "wait"}
 MOST_STEPS = 500
@@ -52,7 +54,15 @@ async def visible(request: web.Request, tx: Transaction, repo: str) -> set[int]:
 
     A repository of which nobody has said whether it is private is treated as one.
     """
-    hidden = await access.hidden_from(request, tx, repo)
+    return await _visible(request, tx, await access.hidden_from(request, tx, repo), repo)
+
+
+async def visible_to(asked: Asked, repo: str) -> set[int]:
+    """Return the same of the repository in the path, or of one that a parameter names."""
+    return await _visible(asked.request, asked.tx, asked.hidden, repo)
+
+
+async def _visible(request: web.Request, tx: Transaction, hidden: Hidden, repo: str) -> set[int]:
     owners = await watched.ids(tx, repo)
     if access.reads_private(request):
         return owners

@@ -20,6 +20,7 @@ from bot.oot.allowlist import rows as allowlists
 from bot.web import access, html, parameters
 from bot.web.answers import Answer, Time, send, time
 from bot.web.app_keys import CONTEXT
+from bot.web.refusals import unknown_backend
 from bot.web.render_thread import in_render_thread
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ async def _narrowed(tx: Transaction, request: web.Request, hidden: Hidden, wante
         listed = await allowlists.in_force(tx)
         entry = listed.find(wanted.backend) if listed else None
         if entry is None or entry.level < rows.LEAST_LEVEL or hidden.has(entry.repo):
-            raise Rejected(404, "unknown_backend", f"no backend {wanted.backend[:200]} is listed here")
+            raise unknown_backend(wanted.backend)
         device = entry.device or ""
         with contextlib.suppress(Rejected):  # nothing of it may be known yet
             theirs = (await reading.find(tx, hidden, entry.repo, "")).repository

@@ -8,17 +8,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from bot.ci.disabled import api
-from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
+from bot.web.refusals import NOT_FOUND, UNKNOWN_BACKEND, UNKNOWN_REPOSITORY
 
 ISSUE = "https://github.com/owner/repo/issues/123"
 # what lists.Tests and lists.Jobs are; generators of clients know no tuples
 OF_TESTS = dict[str, Annotated[list[str | list[str]], Meta(min_length=3, max_length=3)]]
 OF_JOBS = dict[str, Annotated[list[str], Meta(min_length=6, max_length=6)]]
 NO_LIST: op.Refusal = (404, "no_list", "no list is made of the issues of this repository")
-NO_BACKEND: op.Refusal = (404, "unknown_backend", "`backend` is not listed")
 
-_read = partial(op.Operation, topic=TOPIC, callers=op.READER)
+_read = partial(op.Operation, topic=op.CI, callers=op.READER)
 
 
 def _list(name: str, operation: str, summary: str, content: op.Content) -> op.Operation:
@@ -36,7 +35,7 @@ def _list(name: str, operation: str, summary: str, content: op.Content) -> op.Op
             ),
             op.in_query("backend", op.Text, "for a backend, owner/repo: with what its own issues say"),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_LIST, NO_BACKEND, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_LIST, UNKNOWN_BACKEND, *op.READING],
         description="With an `ETag`, good for five minutes.",
     )
 
@@ -66,6 +65,6 @@ OPERATIONS = (
         "The issues that disable something, or do not, and why",
         api.Disabled,
         parameters=[*op.repository()],
-        refusals=[NOTHING, UNHEARD, *op.READING],
+        refusals=[NOT_FOUND, UNKNOWN_REPOSITORY, *op.READING],
     ),
 )

@@ -12,6 +12,7 @@ from bot.ci.trunk import reading
 from bot.web import access, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
+from bot.web.view_parameters import REPOSITORY
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from bot.ci.disabled.rows import DisablingRow
 
 TEMPLATES = Path(__file__).parent / "templates"
-ADDRESS = r"/{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}/{repo}/disabled"
+ADDRESS = f"{REPOSITORY}/disabled"
 ENTRIES_SHOWN = 50  # of one issue; the JSON has all
 
 

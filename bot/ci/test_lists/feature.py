@@ -15,7 +15,7 @@ FEATURE = Feature(
     background=frozenset({"test_lists", "test_reruns"}),
     prune="bot.ci.test_lists.rerun_rows:prune",
     periodic="bot.ci.test_lists.make:periodic",
-    routes="bot.ci.test_lists.api:setup",
-    openapi="bot.ci.test_lists.openapi:OPERATIONS",
+    views="bot.ci.test_lists.views:VIEWS",
+    routes="bot.ci.test_lists.views:setup",
     settings="bot.ci.test_lists.settings:TimesSettings",
 )

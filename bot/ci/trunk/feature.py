@@ -21,7 +21,8 @@ FEATURE = Feature(
     tasks={"branch": "bot.ci.trunk.list_branch:run", "trunk": "bot.ci.trunk.recount:run"},
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
-    routes="bot.ci.trunk.api:setup",
+    views="bot.ci.trunk.views.routes:VIEWS",
+    routes="bot.ci.trunk.views.routes:setup",
     sections={
         "pull": "bot.ci.trunk.sections:of_pull",
         "commit": "bot.ci.trunk.sections:of_commit",
@@ -30,7 +31,6 @@ FEATURE = Feature(
     prune="bot.ci.trunk.prune:prune",
     metrics="bot.ci.trunk.gauge:measure",
     doctor="bot.ci.trunk.doctor:check",
-    home="bot.ci.trunk.hud_page:home",
-    openapi="bot.ci.trunk.openapi:OPERATIONS",
+    home="bot.ci.trunk.views.home:find_home",
     settings="bot.ci.trunk.settings:TrunkSettings",
 )

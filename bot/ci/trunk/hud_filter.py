@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 from bot.ci.trunk import cells, name_patterns
 from bot.ci.trunk.grid import RERUNS, UNSTABLE
 from bot.core import escaping
-from bot.core.errors import Rejected
+from bot.web import operations as op
 from bot.web import parameters
+from bot.web import view_parameters as declare
+from bot.web.answers import matching
+from bot.web.refusals import INVALID_PARAMETER
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.ci.trunk import trouble
     from bot.ci.trunk.grid import Column, Grid
+    from bot.web.asked import Asked, Parameter
 
 LINES, LINES_MOST = 50, 500
 TEXT_MOST = 200  # characters of a name filter
@@ -45,6 +46,11 @@ class Filter:
 
     def query(self, **changes: object) -> str:
         """Return the query string of this choice, changed; empty where nothing is chosen."""
+        kept = self.chosen(**changes)
+        return "?" + urlencode(kept) if kept else ""
+
+    def chosen(self, **changes: object) -> dict[str, object]:
+        """Return what is chosen, changed, by the names of the parameters."""
         chosen: dict[str, object] = {
             "per": "" if self.per == LINES else self.per,
             "before": self.before or "",
@@ -57,8 +63,7 @@ class Filter:
             "open": ",".join(self.open),
             **changes,
         }
-        kept = {name: value for name, value in chosen.items() if value not in {"", None}}
-        return "?" + urlencode(kept) if kept else ""
+        return {name: value for name, value in chosen.items() if value not in {"", None}}
 
     def columns(self, grid: Grid) -> set[int]:
         """Return the places of the columns asked for."""
@@ -88,47 +93,91 @@ class Filter:
         return not self.folds or column.group in self.open or bool(self.name or self.group or self.only)
 
 
-def of(request: web.Request) -> Filter:
-    """Read the parameters; raises Rejected 400."""
-    given = partial(parameters.given, request)
-    name = escaping.one_line(given("name"))
+def _name(text: str) -> str:
+    name = escaping.one_line(text)
     if len(name) > TEXT_MOST:
-        raise Rejected(400, "invalid_parameter", f"name has at most {TEXT_MOST} characters")
+        raise INVALID_PARAMETER.because(f"name has at most {TEXT_MOST} characters")
     try:
         name_patterns.chooser(name)
     except ValueError as error:
-        raise Rejected(400, "invalid_parameter", f"name: {error}") from None
-    hide = _words(given("hide"))
+        raise INVALID_PARAMETER.because(f"name: {error}") from None
+    return name
+
+
+def _hidden(text: str) -> tuple[str, ...]:
+    hide = _words(text)
     if unknown := [word for word in hide if word not in HIDABLE]:
-        allowed = ", ".join(HIDABLE)
-        raise Rejected(400, "invalid_parameter", f"hide has {unknown[0][:40]!r}: it may have {allowed}")
-    before = given("before")
-    return Filter(
-        per=parameters.whole(request, "per", default=LINES, most=LINES_MOST),
-        before=_commit(before) if before else None,
-        name=name,
-        group=given("group")[:TEXT_MOST],
-        hide=hide,
-        only=parameters.choice(request, "only", ONLY),
-        shards=given("shards") == "1",
-        folds=given("groups") != "0",
-        open=_words(given("open"))[:OPEN_MOST],
-        cell=given("cell")[:TEXT_MOST],
-    )
+        detail = f"hide has {unknown[0][:40]!r}: it may have {', '.join(HIDABLE)}"
+        raise INVALID_PARAMETER.because(detail)
+    return hide
 
 
 def _commit(text: str) -> str:
     if not parameters.SHA.fullmatch(text):
-        raise Rejected(
-            400, "invalid_parameter", "before must be the `next` of an earlier answer: a commit's SHA"
-        )
+        raise INVALID_PARAMETER.because("before must be the `next` of an earlier answer: a commit's SHA")
     return text
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text[:1_000].split(",") if word.strip()))
+
+
+def _opened(text: str) -> tuple[str, ...]:
+    return _words(text)[:OPEN_MOST]
+
+
+_FLAGS = f"({'|'.join(HIDABLE)})"
+PER = declare.whole("per", LINES_MOST, "how many commits", default=LINES)
+BEFORE: Parameter[str | None] = declare.parsed(
+    "before",
+    Annotated[str, matching(parameters.SHA)],
+    "`next` of the page before",
+    parse=_commit,
+    default=None,
+)
+NAME = declare.parsed(
+    "name",
+    op.Text,
+    "only jobs whose name has this in it, or matches /pattern/ (RE2)",
+    parse=_name,
+    default="",
+)
+GROUP = declare.text("group", "only jobs of this group", most=TEXT_MOST)
+HIDE: Parameter[tuple[str, ...]] = declare.parsed(
+    "hide",
+    Annotated[str, matching(f"{_FLAGS}(,{_FLAGS})*")],
+    "jobs left out, by kind; commas between",
+    parse=_hidden,
+    default=(),
+)
+CHOSEN = declare.choice("only", ONLY, "only jobs of this kind")
+SHARDS = declare.flag("shards", "every shard as a column of its own")
+FOLDS = declare.parsed(
+    "groups", str, "0: no group is folded", parse=lambda text: text != "0", default=True, only="page"
+)
+OPEN: Parameter[tuple[str, ...]] = declare.parsed(
+    "open", op.Text, "groups that are not folded", parse=_opened, default=(), only="page"
+)
+CELL = declare.text("cell", "the cell whose runs are shown", most=TEXT_MOST, only="page")
+PARAMETERS = (PER, BEFORE, NAME, GROUP, HIDE, CHOSEN, SHARDS, FOLDS, OPEN, CELL)
+
+
+def chosen_by(asked: Asked) -> Filter:
+    """Return what a request chooses."""
+    return Filter(
+        per=asked[PER],
+        before=asked[BEFORE],
+        name=asked[NAME],
+        group=asked[GROUP],
+        hide=asked[HIDE],
+        only=asked[CHOSEN],
+        shards=asked[SHARDS],
+        folds=asked[FOLDS],
+        open=asked[OPEN],
+        cell=asked[CELL],
+    )
 
 
 def has_trouble(column: trouble.Column) -> bool:
     """Whether something failed in a column, perhaps only at first, or was cancelled."""
     return any(cell is not None and cell.character not in CALM for cell in column)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word.strip() for word in text[:1_000].split(",") if word.strip()))

@@ -12,6 +12,7 @@ from bot.ci.trunk.settings import TrunkSettings
 from bot.core.errors import Rejected
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
+from bot.web.refusals import UNKNOWN_REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,7 +45,7 @@ async def find(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branc
     ids = set() if hidden.has(repo) else await watched.ids(tx, repo)
     found = await rows.repository(tx, ids) if ids else None
     if found is None or hidden.has(found["full_name"], found["repository_id"]):
-        raise Rejected(404, "unknown_repository", f"nothing of {repo[:200]} is known here")
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {repo[:200]} is known here")
     name = branch or found["default_branch"] or ""
     names = await watched.of_same(tx, found["full_name"])
     return Branch(repository=found, names=frozenset(names), name=name)

@@ -13,8 +13,8 @@ FEATURE = Feature(
     parsers={"usage": "bot.ci.utilization.parse_usage:parse"},
     receivers={"usage": "bot.ci.utilization.store_usage:RECEIVER"},
     prune="bot.ci.utilization.prune:prune",
-    routes="bot.ci.utilization.pages:setup",
-    openapi="bot.ci.utilization.openapi:OPERATIONS",
+    views="bot.ci.utilization.views.routes:VIEWS",
+    routes="bot.ci.utilization.views.routes:setup",
     sections={
         "job": "bot.ci.utilization.sections:of_job",
         "run": "bot.ci.utilization.sections:of_run",

@@ -14,17 +14,18 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.states import State, reason
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing
 from bot.ci.utilization import blob, rows
-from bot.web import parameters
+from bot.web import view_parameters as declare
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.ci.utilization.rows import JobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
+    from bot.web.asked import Asked
 
 A, F, L = ci_artifact.c, ci_fetch.c, ci_listing.c
+ATTEMPT = declare.optional_whole("attempt", 1_000_000, "the attempt of the run; without it the newest")
 NONE = "the job left no usage log"
 
 
@@ -36,11 +37,10 @@ class Found(NamedTuple):
     absence: str  # why there is no utilization
 
 
-async def found(request: web.Request, tx: Transaction, name: str = "id") -> Found:
-    """Return the job in the path; raises Rejected 404 where it may not be shown."""
-    repo, identifier = parameters.repo(request), parameters.number(request.match_info[name])
-    owners = await job_reads.visible(request, tx, repo)
-    row = await rows.job(tx, owners, identifier, parameters.attempt(request))
+async def found(asked: Asked, identifier: int, attempt: int | None) -> Found:
+    """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
+    tx, owners = asked.tx, await job_reads.visible_to(asked, asked[REPO])
+    row = await rows.job(tx, owners, identifier, attempt)
     job = await collected.job_of(tx, owners, identifier)
     if row is None and job is None:
         raise job_reads.not_known("job")

@@ -10,19 +10,20 @@ from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.utilization import day_rows, report
 from bot.ci.utilization.periods import Period, Piece, periods, pieces
 from bot.ci.utilization.report import Group, Numbers
-from bot.core.errors import Rejected
-from bot.web import parameters
-from bot.web.app_keys import CONTEXT
+from bot.web import view_parameters as declare
+from bot.web.refusals import Refused
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from aiohttp import web
-
+    from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
 DAY = 86_400_000  # milliseconds
-TEXT_MOST = 1_000
+NOTHING = Refused(404, "not_found", "nothing of that repository may be shown")
+RUNS = declare.choice("runs", ("trusted", "others"), "of trusted branches, or the others")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +37,18 @@ class Window:
     trusted: bool
 
 
-def trusted(request: web.Request) -> bool:
-    """Return which runs are asked for."""
-    return parameters.choice(request, "runs", ("trusted", "others")) == "trusted"
-
-
-async def owners(request: web.Request, tx: Transaction) -> tuple[str, set[int]]:
+async def owners(asked: Asked) -> tuple[str, set[int]]:
     """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
-    repo = parameters.repo(request)
-    found = await job_reads.visible(request, tx, repo)
+    repo = asked[REPO]
+    found = await job_reads.visible_to(asked, repo)
     if not found:
-        raise Rejected(404, "not_found", f"nothing of {repo} may be shown")
+        raise NOTHING.because(f"nothing of {repo} may be shown")
     return repo, found
 
 
-def costs(request: web.Request) -> report.Costs:
+def costs(settings: Settings) -> report.Costs:
     """Return what runners cost."""
-    return request.app[CONTEXT].settings.of(TrunkSettings).ci_runner_cost
+    return settings.of(TrunkSettings).ci_runner_cost
 
 
 async def whole(tx: Transaction, window: Window, kind: str, money: report.Costs) -> dict[Group, Numbers]:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from bot.ci.test_results.pages import backend_tests, head_json, lost_page, result_rows, test_list, test_page
 from bot.ci.test_results.verdict import Verdict
-from bot.ci.trunk.openapi import NOTHING, TOPIC, UNHEARD
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
+from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
 
 NO_RUN: op.Refusal = (404, "not_found", "not the name of a repository, or no run of that id may be shown")
 NO_TEST: op.Refusal = (404, "unknown_test", "no test of that id is known there")
@@ -21,7 +21,7 @@ SHA = Annotated[str, matching(parameters.SHA)]
 
 _read = partial(
     op.Operation,
-    topic=TOPIC,
+    topic=op.CI,
     callers=op.READER,
     description="With an `ETag`: who sends it as `If-None-Match` gets 304 while nothing has changed.",
 )
@@ -52,7 +52,7 @@ OPERATIONS = (
             op.limit(test_list.ROWS),
             op.before(),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_BACKEND, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND, *op.READING],
     ),
     _read(
         "GET /api/ci/tests/{owner}/{repo}/{digest}",
@@ -64,7 +64,7 @@ OPERATIONS = (
             op.in_path("digest", Annotated[str, matching("[0-9a-f]{16}")], "`test` of another answer"),
             op.whole("days", parameters.MOST_DAYS, "the window of its failures", default=parameters.DAYS),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_TEST, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_TEST, *op.READING],
     ),
     _read(
         "GET /api/ci/lost-tests/{owner}/{repo}",
@@ -77,7 +77,7 @@ OPERATIONS = (
             op.limit(lost_page.ROWS),
             op.before(op.Number),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, *op.READING],
     ),
     _read(
         "GET /api/ci/runs/{owner}/{repo}/{id}/tests",
@@ -106,7 +106,7 @@ OPERATIONS = (
             ),
             op.in_query("device", op.Text, "of upstream's jobs; without it cuda, where upstream ran there"),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, NO_BACKEND, NO_COMPARISON, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, NO_BACKEND, NO_COMPARISON, *op.READING],
     ),
     _read(
         "GET /api/ci/compare/{owner}/{repo}",
@@ -118,6 +118,6 @@ OPERATIONS = (
             op.needed("base", SHA, "a commit, or its beginning"),
             op.needed("head", SHA, "a commit, or its beginning"),
         ],
-        refusals=[op.WRONG_PARAMETER, NOTHING, UNHEARD, NO_COMMIT, *op.READING],
+        refusals=[op.WRONG_PARAMETER, NOT_FOUND, UNKNOWN_REPOSITORY, NO_COMMIT, *op.READING],
     ),
 )

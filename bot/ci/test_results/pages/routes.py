@@ -19,9 +19,9 @@ from bot.ci.test_results.pages import (
     test_page,
 )
 from bot.web import html
+from bot.web.view_parameters import OWNER
 
 TEMPLATES = Path(__file__).parent / "templates"
-OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # other addresses begin with these
 VALUES = {"SECONDS": history.seconds, "LOSS_WORDS": lost_page.words}  # what templates see
 DIGEST = r"{digest:[0-9a-f]{16}}"
 

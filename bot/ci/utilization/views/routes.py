@@ -1,18 +1,16 @@
-"""The routes of utilization, and what its templates use."""
+"""The views of utilization in the order of the OpenAPI document, and what their templates use."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from bot.ci.utilization import job_api, job_page, report_api, report_page, words
-from bot.ci.utilization.job_page import TEMPLATES
+from bot.ci.utilization import words
+from bot.ci.utilization.views import job, job_series, report, report_json, run
 from bot.web import html
 
 if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
+    from aiohttp import web
 
 FLAGS = {
     "broken_lines": "some lines are broken and left out",
@@ -50,18 +48,17 @@ def clock(seconds: int) -> str:
     return f"{datetime.fromtimestamp(min(seconds, 2**33), UTC):%H:%M:%S}"
 
 
+VIEWS = (
+    job.VIEW,
+    run.PAGE,
+    report.VIEW,
+    *job_series.ENDPOINTS,
+    run.VIEW,
+    report_json.VIEW,
+)
+
+
 def setup(app: web.Application) -> None:
-    """Add the pages and their JSON."""
+    """Add what the templates use."""
     filters = {"pc": percent, "num": number, "clock": clock, "command": words.command}
-    html.add_templates(app, TEMPLATES, filters=filters, values={"FLAGS": FLAGS})
-    job = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
-    found: tuple[tuple[str, Handler], ...] = (
-        (r"/{owner}/{repo}/job/{id:\d+}/utilization", job_page.job),
-        (r"/{owner}/{repo}/run/{id:\d+}/utilization", report_page.run),
-        ("/{owner}/{repo}/utilization", report_page.groups),
-        ("/api/ci/utilization/{owner}/{repo}/report", report_api.groups),
-        (f"{job}.csv", job_api.job_csv),
-        (job, job_api.job),
-        (r"/api/ci/utilization/{owner}/{repo}/runs/{run:\d+}", job_api.run),
-    )
-    app.add_routes([web.get(path, handler) for path, handler in found])
+    html.add_names(app, filters=filters, values={"FLAGS": FLAGS})

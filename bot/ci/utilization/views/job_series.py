@@ -1,29 +1,38 @@
-"""GET /api/ci/utilization/{owner}/{repo}/{run}/{job}, as CSV, and .../runs/{run}: jobs as JSON."""
+"""GET /api/ci/utilization/{owner}/{repo}/{run}/{job} and the same as CSV: what the machine did while a job ran."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.collect import job_reads as ci_jobs
-from bot.ci.utilization import job_reads, rows, series_names
+from bot.ci.utilization import job_reads, series_names
+from bot.ci.utilization.job_reads import ATTEMPT
 from bot.ci.utilization.segments import LEVEL
-from bot.core.errors import Rejected
-from bot.web import csv_export, parameters
-from bot.web.answers import Answer, fill
-from bot.web.app_keys import CONTEXT
+from bot.ci.utilization.views.run import RUN
+from bot.web import csv_export
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.asked import asking, describe
+from bot.web.refusals import Refused
 from bot.web.render_thread import in_render_thread
+from bot.web.view import Endpoint
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from bot.ci.utilization.blob import Stored
     from bot.ci.utilization.rows import JobRow
+    from bot.web.asked import Asked
 
-JOBS_MOST = 1_000
-JSON = {"Content-Type": "application/json; charset=utf-8"}
+NO_JOB = Refused(404, "not_found", "no usage log of that job may be shown")
+JOB = declare.identifier("job", "GitHub's id of the job")
+RAW = declare.choice("raw", ("", "1"), "every record, too")
+OF_JOB = (REPO, RUN, JOB, ATTEMPT)
+PARAMETERS = (*OF_JOB, RAW)
 
 
 class UsageSegment(Struct, frozen=True, kw_only=True):
@@ -86,62 +95,22 @@ class JobUtilization(Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: Annotated[list[UsageRaw] | None, Meta(description="every record, with raw=1 only")] = None
 
 
-class MeasuredJob(Struct, frozen=True, kw_only=True):
-    """A job of a run; percent, and null where nothing was measured"""
-
-    run_attempt: int
-    job_id: Annotated[int, Meta(description="below 0: which job the log is of is not known")]
-    workflow_name: str
-    job_name: str
-    runner_label: str
-    status: Annotated[str, Meta(description="ok, no_records, legacy or refused")]
-    reason: str
-    flags: list[str]
-    trusted: Annotated[bool, Meta(description="of the repository's own run on a trusted branch")]
-    records: int
-    error_records: int
-    cpu_avg: float | None
-    cpu_p90: float | None
-    cpu_max: float | None
-    mem_avg: float | None
-    mem_p90: float | None
-    mem_max: float | None
-    gpu_avg: float | None
-    gpu_p90: float | None
-    gpu_max: float | None
-    gpu_bw_avg: float | None
-    gpu_bw_p90: float | None
-    gpu_bw_max: float | None
-    gpu_alloc_avg: float | None
-    gpu_alloc_p90: float | None
-    gpu_alloc_max: float | None
-    observed_s: float
-    idle_gpu_s: float
-    gpu_s: float
-    no_data_s: float
-    saturated_s: float
-    oom_risk: bool
-
-
-class RunUtilization(Answer, frozen=True, kw_only=True):
-    """The measured jobs of a run"""
-
-    jobs: list[MeasuredJob]
-
-
 @in_render_thread
-async def job(request: web.Request) -> web.Response:
+async def send_series(request: web.Request) -> web.Response:
     """Answer with a job's series."""
-    with_raw = parameters.choice(request, "raw", ("", "1")) == "1"
-    row, stored = await _found(request)
-    body = await asyncio.to_thread(_encoded, row, stored, with_raw=with_raw)
-    return web.Response(body=body, headers=JSON)
+    async with asking(request, PARAMETERS) as asked:
+        row, with_raw = await _find(asked), asked[RAW]
+    stored = await _stored(asked, row)
+    body = await asyncio.to_thread(_encoded, row, stored, with_raw=with_raw == "1")
+    return web.Response(body=body, headers={"Content-Type": "application/json; charset=utf-8"})
 
 
 @in_render_thread
-async def job_csv(request: web.Request) -> web.Response:
+async def send_csv(request: web.Request) -> web.Response:
     """Answer with every number of a job."""
-    row, stored = await _found(request)
+    async with asking(request, OF_JOB) as asked:
+        row = await _find(asked)
+    stored = await _stored(asked, row)
     text = await asyncio.to_thread(_csv, stored)
     name = f'attachment; filename="utilization-{row["job_id"]}.csv"'
     return web.Response(
@@ -149,30 +118,18 @@ async def job_csv(request: web.Request) -> web.Response:
     )
 
 
-@in_render_thread
-async def run(request: web.Request) -> web.Response:
-    """Answer with the jobs of a run."""
-    repo, run_id = parameters.repo(request), parameters.number(request.match_info["run"])
-    async with request.app[CONTEXT].store.read() as tx:
-        found: list[rows.JobSummary] = []
-        for owner in sorted(await ci_jobs.visible(request, tx, repo)):
-            found += await rows.of_run(tx, owner, run_id, limit=JOBS_MOST)
-    if not found:
-        raise Rejected(404, "not_found", "no measured job of that run may be shown")
-    answer = RunUtilization(jobs=[fill(MeasuredJob, one) for one in found])
-    return web.Response(body=msgspec.json.encode(answer), headers=JSON)
+async def _find(asked: Asked) -> JobRow:
+    row = (await job_reads.found(asked, asked[JOB], asked[ATTEMPT])).row
+    if row is None or row["run_id"] != asked[RUN]:
+        raise NO_JOB.because("no usage log of that job may be shown")
+    return row
 
 
-async def _found(request: web.Request) -> tuple[JobRow, Stored]:
-    context = request.app[CONTEXT]
-    async with context.store.read() as tx:
-        row = (await job_reads.found(request, tx, "job")).row
-    if row is None or row["run_id"] != parameters.number(request.match_info["run"]):
-        raise Rejected(404, "not_found", "no usage log of that job may be shown")
-    stored = await job_reads.stored(context, row)
+async def _stored(asked: Asked, row: JobRow) -> Stored:
+    stored = await job_reads.stored(asked.context, row)
     if stored is None:
-        raise Rejected(404, "not_found", row["reason"] or "the series have been deleted")
-    return row, stored
+        raise NO_JOB.because(row["reason"] or "the series have been deleted")
+    return stored
 
 
 def _encoded(row: JobRow, stored: Stored, *, with_raw: bool) -> bytes:
@@ -247,3 +204,33 @@ def _csv(stored: Stored) -> str:
         for record in zip(*columns, strict=True)
     )
     return csv_export.write(names, lines)
+
+
+PATH = r"/api/ci/utilization/{owner}/{repo}/{run:\d+}/{job:\d+}"
+_describe = partial(
+    op.Operation, topic=op.CI, callers=op.READER, refusals=[op.WRONG_PARAMETER, NO_JOB, *op.READING]
+)
+ENDPOINTS = (
+    Endpoint(
+        web.get(PATH, send_series),
+        _describe(
+            "GET /api/ci/utilization/{owner}/{repo}/{run}/{job}",
+            "jobUtilization",
+            "What the machine did while a job ran",
+            JobUtilization,
+            parameters=describe(PARAMETERS),
+        ),
+    ),
+    Endpoint(
+        web.get(f"{PATH}.csv", send_csv),
+        _describe(
+            "GET /api/ci/utilization/{owner}/{repo}/{run}/{job}.csv",
+            "jobUtilizationCsv",
+            "The same as CSV: a line for every record",
+            op.Content(
+                str, "a column `ts`, seconds since 1970, and one for every series", media_type="text/csv"
+            ),
+            parameters=describe(OF_JOB),
+        ),
+    ),
+)

@@ -1,33 +1,23 @@
-"""GET /api/ci/...: the grid of a branch as JSON, and its last good commit; and the routes of the grid."""
+"""The JSON of the grid."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
-from aiohttp import web
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
-from bot.ci.trunk import grid, hud_filter, hud_page, name_patterns, numbers_page, reading, suspects, trouble
-from bot.ci.trunk import last_good as last_good_commit
-from bot.ci.trunk.cells import FAILED, SUCCESS, WORDS
-from bot.ci.trunk.settings import TrunkSettings
-from bot.core.errors import Rejected
-from bot.web import access, html, parameters
-from bot.web.answers import Answer, Time, send, time
-from bot.web.app_keys import CONTEXT
-from bot.web.render_thread import in_render_thread
+from bot.ci.trunk import suspects, trouble
+from bot.ci.trunk.cells import FAILED
+from bot.web.answers import Answer, Time, time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.ci.trunk import grid
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column
     from bot.ci.trunk.suspects import Broken
-
-OWNER = r"{owner:(?!(?:oot|hud|api|admin|static)/)[^{}/]+}"  # /oot/{org}/{repo} is somebody else's page
 
 
 class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -100,52 +90,6 @@ class Hud(Answer, frozen=True, kw_only=True):
     next: str | None
 
 
-@in_render_thread
-async def hud(request: web.Request) -> web.Response:
-    """Answer with the grid of a branch."""
-    context, repo, chosen = request.app[CONTEXT], parameters.repo(request), hud_filter.of(request)
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        name = request.match_info.get("branch", "")[: hud_page.BRANCH_MOST]
-        branch = await reading.find(tx, hidden, repo, name)
-        commits, more = await reading.newest(tx, branch, before=chosen.before, limit=chosen.per)
-        facts = await reading.facts(tx, context.settings, branch, commits, jobs=chosen.shards)
-        found = grid.build(facts, context.settings.of(TrunkSettings), shards=chosen.shards)
-        wanted = sorted(chosen.columns(found))
-        broken = await suspects.of(tx, branch, found, wanted)
-    following = commits[-1]["sha"] if more and commits else None
-    return send(answer(found, wanted, broken, branch.name, following))
-
-
-class LastGood(Answer, frozen=True, kw_only=True):
-    """The newest commit on which every selected job passed"""
-
-    sha: str
-    at: Time
-    columns: Annotated[int, Meta(description="how many jobs were selected")]
-
-
-@in_render_thread
-async def last_good(request: web.Request) -> web.Response:
-    """Answer with the last good commit of a branch."""
-    context, repo, given = request.app[CONTEXT], parameters.repo(request), partial(parameters.given, request)
-    jobs, wanted = given("jobs") or last_good_commit.BLOCKING, given("branch")[: hud_page.BRANCH_MOST]
-    backends = tuple(name.strip() for name in given("backends").split(",") if name.strip())
-    if len(backends) > last_good_commit.BACKENDS_MOST:
-        raise Rejected(400, "invalid_parameter", f"backends: at most {last_good_commit.BACKENDS_MOST}")
-    try:
-        if jobs != last_good_commit.BLOCKING:
-            name_patterns.compiled(jobs)
-    except ValueError as error:
-        raise Rejected(400, "invalid_parameter", f"jobs: {error}") from None
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        branch = await reading.find(tx, hidden, repo, wanted)
-        found = await last_good_commit.find(tx, context.settings, branch, jobs=jobs, backends=backends)
-    commit = found.commit
-    return send(LastGood(sha=commit["sha"], at=time(commit["at"]) or "", columns=found.columns))
-
-
 def answer(
     found: grid.Grid, wanted: Sequence[int], broken: Sequence[Broken], branch: str, following: str | None
 ) -> Hud:
@@ -199,17 +143,10 @@ def _column(one: Column, cells: trouble.Column) -> HudColumn:
     )
 
 
-def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Raw:
-    """Return a line's cells as JSON. Nearly all are green, and those are written without a detour."""
-    parts = []
-    for key, place in places.items():
-        if (cell := found.get(key)) is None:
-            continue
-        told = cell.line or cell.signature or cell.count or cell.tests_failed or cell.kind
-        if cell.character == SUCCESS and type(cell.job) is int and not told:
-            parts.append(f'"{place}":{{"c":"O","job":{cell.job}}}')
-            continue
-        made = HudCell(
+def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> dict[str, HudCell]:
+    """Return a line's cells by the places that the answer gives their columns."""
+    return {
+        place: HudCell(
             c=cell.character,
             n=cell.count,
             job=cell.job,
@@ -219,8 +156,9 @@ def _cells(found: dict[int, Cell], places: dict[int, str], lone: set[int]) -> Ra
             tests=cell.tests_failed,
             flake=key in lone,
         )
-        parts.append(f'"{place}":{msgspec.json.encode(made).decode()}')
-    return Raw(f"{{{','.join(parts)}}}".encode())
+        for key, place in places.items()
+        if (cell := found.get(key)) is not None
+    }
 
 
 def _lone(found: grid.Grid, cells_of: dict[int, trouble.Column]) -> dict[int, set[int]]:
@@ -249,27 +187,7 @@ def _lines(found: grid.Grid, places: dict[int, str], lone: dict[int, set[int]]) 
                 gone=line.gone,
                 verdict=line.verdict,
                 green_before=green,
-                cells=cast("dict[str, HudCell]", _cells(line.cells, places, lone.get(at, set()))),
+                cells=_cells(line.cells, places, lone.get(at, set())),
             )
         )
     return made
-
-
-def setup(app: web.Application) -> None:
-    """Add the routes and templates of the grid."""
-    html.add_templates(app, hud_page.TEMPLATES, values={"WORDS": WORDS})
-    app.add_routes(
-        [
-            web.get("/hud", hud_page.first),
-            web.get("/hud/{owner}/{repo}", hud_page.default),
-            web.get("/hud/{owner}/{repo}/{branch:.+}", hud_page.hud),
-            web.get("/api/ci/{owner}/{repo}/last-good", last_good),
-            web.get("/api/ci/metrics/{owner}/{repo}", numbers_page.metrics_json),
-            web.get("/api/ci/reliability/{owner}/{repo}", numbers_page.reliability_json),
-            web.get("/api/ci/queue/{owner}/{repo}", numbers_page.queue_json),
-            web.get(f"/{OWNER}/{{repo}}/metrics", numbers_page.metrics),
-            web.get(f"/{OWNER}/{{repo}}/reliability", numbers_page.reliability),
-            web.get(f"/{OWNER}/{{repo}}/queue", numbers_page.queue),
-            web.get("/api/ci/hud/{owner}/{repo}/{branch:.+}", hud),
-        ]
-    )

@@ -1,0 +1,63 @@
+"""GET /hud and /hud/{owner}/{repo}: redirects to the grid of a default branch."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from bot.ci.trunk import reading
+from bot.ci.trunk.views.grid import address
+from bot.core.errors import Rejected
+from bot.web import access, parameters
+from bot.web.app_keys import CONTEXT
+from bot.web.html import page
+from bot.web.refusals import UNKNOWN_BRANCH
+from bot.web.view import Endpoint
+
+if TYPE_CHECKING:
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.web.access import Hidden
+
+
+async def find_home(tx: Transaction, settings: Settings, hidden: Hidden) -> str | None:
+    """Return the grid of the first upstream's default branch, once pushes to it are known."""
+    for repo in settings.upstream_repo:
+        with contextlib.suppress(Rejected):
+            branch = await reading.find(tx, hidden, repo, "")
+            if branch.name and (await reading.newest(tx, branch, before=None, limit=1))[0]:
+                return address(branch)
+    return None
+
+
+@page
+async def redirect_to_first(request: web.Request) -> web.Response:
+    """Redirect to the grid of the first upstream that has one."""
+    context = request.app[CONTEXT]
+    async with context.store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        path = await find_home(tx, context.settings, hidden)
+    repo = context.settings.upstream_repo[0]
+    if path is None and hidden.has(repo):
+        raise Rejected(404, "not_found", "there is nothing here that may be shown")
+    return web.Response(status=302, headers={"Location": path or f"/hud/{repo}"})
+
+
+@page
+async def redirect_to_default(request: web.Request) -> web.Response:
+    """Redirect to the default branch of a repository."""
+    repo = parameters.repo(request)
+    async with request.app[CONTEXT].store.read() as tx:
+        hidden = await access.hidden_from(request, tx)
+        branch = await reading.find(tx, hidden, repo, "")
+    if not branch.name:
+        raise UNKNOWN_BRANCH.because(f"GitHub has not said what the default branch of {repo} is")
+    return web.Response(status=302, headers={"Location": address(branch)})
+
+
+ENDPOINTS = (
+    Endpoint(web.get("/hud", redirect_to_first)),
+    Endpoint(web.get("/hud/{owner}/{repo}", redirect_to_default)),
+)

@@ -1,0 +1,97 @@
+"""GET /{owner}/{repo}/queue and its JSON: what waits for which runner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bot.ci.trunk import day_rows, reading, runner_queue
+from bot.ci.trunk.runner_queue import RunnerQueue
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.stale_days import DAY
+from bot.core import text
+from bot.web import charts
+from bot.web import operations as op
+from bot.web.answers import Answer
+from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.view import Json, Page, View
+from bot.web.view_parameters import REPO, REPOSITORY
+
+if TYPE_CHECKING:
+    from bot.web.asked import Asked
+
+REFRESH = 60  # seconds
+WAITING_MOST = 20_000
+WAITING_DAYS = 3  # a job that was created before has been lost
+
+
+class Queue(Answer, frozen=True, kw_only=True):
+    """Runners by label, those with the longest wait first"""
+
+    queue_bounds: list[int]  # of queue_counts_week, in seconds
+    runners: list[RunnerQueue]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queues:
+    """What waits in a repository."""
+
+    repo: str
+    runners: list[RunnerQueue]
+
+
+async def read(asked: Asked) -> Queues:
+    """Read what waits, and what waited in the last days."""
+    tx = asked.tx
+    branch = await reading.find(tx, asked.hidden, asked[REPO], "")
+    identifier, today = branch.repository["repository_id"], tx.now // DAY
+    jobs = await day_rows.unfinished(tx, identifier, tx.now - WAITING_DAYS * DAY, WAITING_MOST)
+    recent = tx.now - runner_queue.STARTING_MOST
+    started = await day_rows.started(tx, identifier, recent, WAITING_MOST)
+    days = await day_rows.runner_days(tx, identifier, today - runner_queue.WEEK)
+    found = runner_queue.queues(
+        jobs,
+        days,
+        now=tx.now,
+        today=today,
+        runners=asked.settings.of(TrunkSettings).ci_runners,
+        being_prepared=runner_queue.starting(started),
+    )
+    return Queues(repo=branch.repository["full_name"], runners=found)
+
+
+def show(found: Queues) -> dict[str, Any]:
+    """Return what the page shows."""
+    runners = [
+        (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in found.runners
+    ]
+    return {"repo": found.repo, "runners": runners}
+
+
+def answer(found: Queues) -> Queue:
+    """Return what waits for which runner."""
+    return Queue(queue_bounds=list(runner_queue.BOUNDS), runners=found.runners)
+
+
+def _spread(counts: list[int]) -> str:
+    """Return what a histogram of queue times shows, in words."""
+    upper = [f"up to {text.duration(bound)}" for bound in runner_queue.BOUNDS]
+    words = [*upper, f"over {text.duration(runner_queue.BOUNDS[-1])}"]
+    return ", ".join(f"{count:,} {word}" for count, word in zip(counts, words, strict=True) if count)
+
+
+VIEW = View(
+    read=read,
+    parameters=(REPO,),
+    page=Page(path=f"{REPOSITORY}/queue", template="trunk_queue.html", values=show, refresh=REFRESH),
+    json=Json(
+        path="/api/ci/queue/{owner}/{repo}",
+        answer=answer,
+        content=Queue,
+        name="runnerQueue",
+        summary="What waits for which runner",
+        topic=op.CI,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        link=lambda found: {"repo": found.repo},
+    ),
+)

@@ -1,0 +1,168 @@
+"""GET /{owner}/{repo}/run/{id}/utilization, GET /api/ci/utilization/{owner}/{repo}/runs/{run}: the jobs of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta, Struct
+
+from bot.ci.collect import job_reads as ci_jobs
+from bot.ci.collect import rows as collected
+from bot.ci.utilization import rows, words
+from bot.core.errors import Rejected
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, fill
+from bot.web.refusals import Refused
+from bot.web.view import Json, Page, View
+from bot.web.view_parameters import REPO
+
+if TYPE_CHECKING:
+    from bot.ci.utilization.rows import JobSummary
+    from bot.ingest.rows import WorkflowJobRow
+    from bot.web.asked import Asked
+
+JOBS_MOST, UNMEASURED_MOST = 1_000, 100
+SORTS = ("memory", "idle", "cpu", "gpu", "name")
+NO_RUN = Refused(404, "not_found", "no measured job of that run may be shown")
+RUN = declare.identifier("run", "GitHub's id of the run")
+RUN_OF_PAGE = declare.identifier("id", "GitHub's id of the run")
+SORT = declare.choice("sort", SORTS, "the order of jobs", only="page")
+
+
+class MeasuredJob(Struct, frozen=True, kw_only=True):
+    """A job of a run; percent, and null where nothing was measured"""
+
+    run_attempt: int
+    job_id: Annotated[int, Meta(description="below 0: which job the log is of is not known")]
+    workflow_name: str
+    job_name: str
+    runner_label: str
+    status: Annotated[str, Meta(description="ok, no_records, legacy or refused")]
+    reason: str
+    flags: list[str]
+    trusted: Annotated[bool, Meta(description="of the repository's own run on a trusted branch")]
+    records: int
+    error_records: int
+    cpu_avg: float | None
+    cpu_p90: float | None
+    cpu_max: float | None
+    mem_avg: float | None
+    mem_p90: float | None
+    mem_max: float | None
+    gpu_avg: float | None
+    gpu_p90: float | None
+    gpu_max: float | None
+    gpu_bw_avg: float | None
+    gpu_bw_p90: float | None
+    gpu_bw_max: float | None
+    gpu_alloc_avg: float | None
+    gpu_alloc_p90: float | None
+    gpu_alloc_max: float | None
+    observed_s: float
+    idle_gpu_s: float
+    gpu_s: float
+    no_data_s: float
+    saturated_s: float
+    oom_risk: bool
+
+
+class RunUtilization(Answer, frozen=True, kw_only=True):
+    """The measured jobs of a run"""
+
+    jobs: list[MeasuredJob]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFound:
+    """The jobs of a run, measured or not."""
+
+    repo: str
+    run_id: int
+    title: str | None
+    sort: str
+    measured: list[JobSummary]
+    jobs: list[WorkflowJobRow]
+
+
+async def read_all(asked: Asked) -> PageFound:
+    """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
+    tx, repo, run_id = asked.tx, asked[REPO], asked[RUN_OF_PAGE]
+    owners = await ci_jobs.visible_to(asked, repo)
+    attempts = await collected.runs_of(tx, owners, run_id)
+    measured, jobs = [], []
+    for owner in sorted(owners):
+        measured += await rows.of_run(tx, owner, run_id, limit=JOBS_MOST)
+        jobs += await collected.jobs(tx, owner, run_id)
+    if not attempts and not measured and not jobs:
+        raise Rejected(404, "not_found", "no run of that id may be shown here")
+    title = attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"]
+    return PageFound(repo=repo, run_id=run_id, title=title, sort=asked[SORT], measured=measured, jobs=jobs)
+
+
+async def read_measured(asked: Asked) -> list[JobSummary]:
+    """Read the measured jobs of a run; raises Rejected 404 where there is none."""
+    found: list[JobSummary] = []
+    for owner in sorted(await ci_jobs.visible_to(asked, asked[REPO])):
+        found += await rows.of_run(asked.tx, owner, asked[RUN], limit=JOBS_MOST)
+    if not found:
+        raise NO_RUN.because("no measured job of that run may be shown")
+    return found
+
+
+def show(found: PageFound) -> dict[str, Any]:
+    """Return what the page shows: full memory and idle accelerators first."""
+    known = {one["job_id"] for one in found.measured}
+    return {
+        "repo": found.repo,
+        "run_id": found.run_id,
+        "title": found.title,
+        "sort": found.sort,
+        "sorts": SORTS,
+        "jobs": sorted(found.measured, key=lambda one: _place(one, found.sort)),
+        "idle_share": words.idle_share,
+        "accelerated": any(one["gpu_s"] for one in found.measured),
+        "unmeasured": [one for one in found.jobs if one["id"] not in known][:UNMEASURED_MOST],
+        "not_measured": sum(one["id"] not in known for one in found.jobs),
+        "all_jobs": len(found.jobs),
+        "json_url": f"/api/ci/utilization/{found.repo}/runs/{found.run_id}" if found.measured else None,
+    }
+
+
+def answer(found: list[JobSummary]) -> RunUtilization:
+    """Return the JSON of the measured jobs."""
+    return RunUtilization(jobs=[fill(MeasuredJob, one) for one in found])
+
+
+def _place(one: JobSummary, sort: str) -> tuple[bool, float, float, str]:
+    idle = words.idle_share(one) or 0.0
+    memory = one["mem_max"] or 0.0
+    first = {
+        "memory": (memory, idle),
+        "idle": (idle, memory),
+        "cpu": (one["cpu_avg"] or 0.0, memory),
+        "gpu": (one["gpu_avg"] or 0.0, memory),
+        "name": (0.0, 0.0),
+    }[sort]
+    return one["status"] != "ok", -first[0], -first[1], one["job_name"]
+
+
+PAGE = View(
+    read=read_all,
+    parameters=(REPO, RUN_OF_PAGE, SORT),
+    page=Page(path=r"/{owner}/{repo}/run/{id:\d+}/utilization", template="utilization_run.html", values=show),
+)
+VIEW = View(
+    read=read_measured,
+    parameters=(REPO, RUN),
+    json=Json(
+        path=r"/api/ci/utilization/{owner}/{repo}/runs/{run:\d+}",
+        answer=answer,
+        content=RunUtilization,
+        name="runUtilization",
+        summary="The measured jobs of a run",
+        topic=op.CI,
+        refusals=(NO_RUN,),
+    ),
+)
