@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
@@ -27,7 +27,7 @@ from bot.web import access, html, openapi, page_kit, server, view
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
 
     import jinja2
 
@@ -55,17 +55,19 @@ async def make_context(
     features: Features = FEATURES,
     inline: bool | None = None,
     load_key: KeyLoader = load_key,
+    compiled: MutableMapping[Any, Any] | None = None,
 ) -> AsyncIterator[Context]:
     """Open the store and the HTTP client, and yield everything a bot consists of.
 
-    `inline`: its event loop waits for SQLite; by default that of a worker does, which answers nobody.
-    `load_key` reads and checks the Apps' keys.
+    `inline`: its event loop waits for SQLite; by default that of a worker does, which answers no requests.
+    `load_key` reads and checks the Apps' keys. `compiled`: where SQLAlchemy keeps compiled statements; by default
+    each engine has its own.
     """
     clock = clock or SystemClock()
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     inline = settings.role == "worker" if inline is None else inline
-    store = make_store(settings.database, clock=clock, features=features, inline=inline)
+    store = make_store(settings.database, clock=clock, features=features, inline=inline, compiled=compiled)
     await store.open()
     async with http_session(settings.proxy) as http:
         settings = await rows.with_known_spelling(store, settings)

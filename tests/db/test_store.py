@@ -216,7 +216,7 @@ async def test_silence_ends_a_transaction_and_much_work_does_not(store):
     assert {type(one) for one in outcomes} == {StoreUnavailable}
     assert all("no answer for 0.2 s" in str(one) for one in outcomes)
     assert time.monotonic() - began < 30
-    assert store._engine.sync_engine.pool.checkedout() == 0
+    assert store._engine.pool.checkedout() == 0
     await asyncio.gather(*(ask(0, 30) for _ in range(12)))
 
 

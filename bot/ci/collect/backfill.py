@@ -147,5 +147,5 @@ async def progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progres
 async def left(tx: Transaction, run_ids: Collection[int]) -> tuple[int, int]:
     """Return how many fetches of some runs there are, and how many of them are over."""
     query = sa.select(F.state, sa.func.count()).where(F.run_id.in_(list(run_ids))).group_by(F.state)
-    counts = dict((await tx.run(query)).tuples().all())
+    counts = dict((await tx.run(query)).all())
     return sum(counts.values()), sum(counts.values()) - counts.get(State.WANTED.value, 0)

@@ -20,6 +20,7 @@ from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.tables import ci_budget
 from bot.core.errors import OverBudget, StoreUnavailable
 from bot.core.resources import Resource
+from bot.db.statements import Statement
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -78,8 +79,8 @@ def capacity(limits: CollectSettings) -> tuple[float, float]:
 
 
 OF_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
-LOCKED = sa.select(ci_budget).where(OF_ACCOUNT).with_for_update()
-STORE = sa.update(ci_budget).where(OF_ACCOUNT)
+LOCKED = Statement(sa.select(ci_budget).where(OF_ACCOUNT).with_for_update())
+STORE = Statement(sa.update(ci_budget).where(OF_ACCOUNT))
 
 
 class _BudgetRow(TypedDict):

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bot.ci.collect.states import FINAL, State
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.db.transaction import insert_into
 from bot.ingest import watched
 from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
@@ -28,35 +29,41 @@ OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("of_repository")
 OF_RUN: sa.BindParameter[int] = sa.bindparam("of_run")
 OF_ATTEMPT: sa.BindParameter[int] = sa.bindparam("of_attempt")
 # put together once, since they run for every run and job that is collected
-ATTEMPT = select(WorkflowRunRow, RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT)
-ATTEMPTS = sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
-    RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
+ATTEMPT = RowStatement(select(WorkflowRunRow, RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT))
+ATTEMPTS = Statement(
+    sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
+        RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
+    )
 )
-JOBS = (
+JOBS = RowStatement(
     select(WorkflowJobRow, JOB)
     .where(JOB.c.run_id == OF_RUN, JOB.c.repository_id == OF_REPOSITORY)
     .order_by(JOB.c.id)
 )
-FACTS = sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
-    REPOSITORY.c.repository_id == OF_REPOSITORY
+FACTS = Statement(
+    sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
+        REPOSITORY.c.repository_id == OF_REPOSITORY
+    )
 )
-LISTING = sa.select(ci_listing).where(
-    ci_listing.c.repository_id == OF_REPOSITORY,
-    ci_listing.c.run_id == OF_RUN,
-    ci_listing.c.run_attempt == OF_ATTEMPT,
+LISTING = Statement(
+    sa.select(ci_listing).where(
+        ci_listing.c.repository_id == OF_REPOSITORY,
+        ci_listing.c.run_id == OF_RUN,
+        ci_listing.c.run_attempt == OF_ATTEMPT,
+    )
 )
 OF_FETCH = (
     ci_fetch.c.repository_id == OF_REPOSITORY,
     ci_fetch.c.kind == sa.bindparam("of_kind"),
     ci_fetch.c.object_id == sa.bindparam("of_object"),
 )
-FETCH = sa.select(ci_fetch).where(*OF_FETCH)
-BEGIN_TRY = (
+FETCH = Statement(sa.select(ci_fetch).where(*OF_FETCH))
+BEGIN_TRY = Statement(
     sa.update(ci_fetch)
     .where(*OF_FETCH, ci_fetch.c.state.not_in(sorted(FINAL)))
     .values(tries=ci_fetch.c.tries + 1, due_at=None)
 )
-SETTLE = sa.update(ci_fetch).where(*OF_FETCH)
+SETTLE = Statement(sa.update(ci_fetch).where(*OF_FETCH))
 
 
 class ArtifactRow(TypedDict):
@@ -231,14 +238,16 @@ async def record_listing(
 
 
 @functools.cache
-def _pass(*, sqlite: bool) -> Any:
+def _pass(*, sqlite: bool) -> Statement:
     """Return the statement that records a pass, and counts it where there was one before."""
     insert = insert_into(ci_listing, sqlite=sqlite)
     new = insert.excluded
     again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
     again["passes"] = ci_listing.c.passes + new.passes
     keys = ["repository_id", "run_id", "run_attempt"]
-    return insert.on_conflict_do_update(index_elements=keys, set_=again).returning(ci_listing.c.passes)
+    return Statement(
+        insert.on_conflict_do_update(index_elements=keys, set_=again).returning(ci_listing.c.passes)
+    )
 
 
 async def fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:

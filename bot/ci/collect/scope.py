@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings
 from bot.ci.collect.tables import ci_default
+from bot.db.statements import Statement, literal_word
 from bot.oot.allowlist import rows as allowlists
 from bot.web.blocks import AdminSection
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
-DEFAULT = sa.select(ci_default.c.value).where(ci_default.c.name == "ci")
+DEFAULT = Statement(sa.select(ci_default.c.value).where(ci_default.c.name == literal_word("ci")))
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 

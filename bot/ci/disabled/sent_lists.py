@@ -10,6 +10,7 @@ from aiohttp import web
 
 from bot.ci.disabled.list_cache import SENT_LISTS
 from bot.ci.disabled.tables import ci_list
+from bot.db.statements import Statement
 from bot.web import access, page_cache
 from bot.web.page_cache import CachedPage
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 CONTROL = "public, max-age=300"
 LIST = ci_list.c
 _MINE = (LIST.repository_id == sa.bindparam("repository_id"), LIST.name == sa.bindparam("name"))
-_MARK = sa.select(LIST.etag, LIST.made_at).where(*_MINE)
-_BODY = sa.select(LIST.body).where(*_MINE)
-_GZIPPED = sa.select(LIST.gzipped).where(*_MINE)
+_MARK = Statement(sa.select(LIST.etag, LIST.made_at).where(*_MINE))
+_BODY = Statement(sa.select(LIST.body).where(*_MINE))
+_GZIPPED = Statement(sa.select(LIST.gzipped).where(*_MINE))
 
 
 def sealed(content: Mapping[str, object]) -> CachedPage:

@@ -68,7 +68,7 @@ async def is_private(tx: Transaction, repository_id: int) -> bool:
 async def _move(tx: Transaction, repository_id: int) -> bool:
     """Move some jobs; returns whether there were any."""
     mine = sa.and_(VERDICT.repository_id == repository_id, VERDICT.family == rows.PUBLIC)
-    jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(BATCH))).scalars().all()
+    jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(BATCH))).scalars()
     if not jobs:
         return False
     these = sa.and_(mine, VERDICT.job_id.in_(jobs))

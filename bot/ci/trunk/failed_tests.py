@@ -35,7 +35,7 @@ async def write(tx: Transaction, jobs: Iterable[JobTests]) -> None:
         of_job = sa.and_(CELL.repository_id == job.repository_id, CELL.job_id == job.job_id)
         values = {"tests_failed": job.failed, "failed_tests": _names(job.tests)}
         differs = sa.or_(*(CELL[name].is_distinct_from(value) for name, value in values.items()))
-        shas = (await tx.run(sa.select(CELL.head_sha).where(of_job, differs))).scalars().all()
+        shas = (await tx.run(sa.select(CELL.head_sha).where(of_job, differs))).scalars()
         if shas:
             await tx.run(sa.update(ci_cell).where(of_job).values(values))
             await stored_cells.changed(tx, [(job.repository_id, sha) for sha in shas])

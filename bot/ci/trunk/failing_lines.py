@@ -22,7 +22,7 @@ async def write(
     """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says."""
     of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
     values = {"failure_kind": kind, "signature": signature, "line": line and line[:LINE_MOST]}
-    shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars().all()
+    shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars()
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))
         await stored_cells.changed(tx, [(repository_id, sha) for sha in shas])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
@@ -37,11 +38,15 @@ _NAMES = ("day", "backend", "level", "upstream_key", "event_type", "hours", "las
 READ = tuple(oot_day.c[name] for name in (*_NAMES, *HISTOGRAMS, *COUNTS))
 CHANGED: Slot[set[Place]] = Slot("changed days", set)
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
-SILENT = sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
-    DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+SILENT = Statement(
+    sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
+        DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+    )
 )
-JOBS_OF = sa.select(JOB.received_at, JOB.downstream_repo).where(
-    JOB.dispatch_id.in_(sa.bindparam("ids", expanding=True))
+JOBS_OF = Statement(
+    sa.select(JOB.received_at, JOB.downstream_repo).where(
+        JOB.dispatch_id.in_(sa.bindparam("ids", expanding=True))
+    )
 )
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
 
@@ -99,8 +104,10 @@ async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
 
 
 @functools.cache
-def _overtaken(*, sqlite: bool) -> sa.Select[Any]:
-    return sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
+def _overtaken(*, sqlite: bool) -> Statement:
+    return Statement(
+        sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
+    )
 
 
 async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
@@ -140,8 +147,10 @@ async def read(
     if backends is not None:
         stored = stored.where(oot_day.c.backend_key.in_(sorted(backends)))
     found: list[Day] = []
-    for part in (await tx.run(stored)).partitions(SLICE):
-        found += [one for one in map(_day, part) if (one.day, one.key) not in changed]
+    rows = (await tx.run(stored)).all()
+    for start in range(0, len(rows), SLICE):
+        days = map(_day, rows[start : start + SLICE])
+        found += [one for one in days if (one.day, one.key) not in changed]
         await asyncio.sleep(0)  # other requests get their turn while a long window is read
     return found + await count(tx, sorted(changed))
 
