@@ -124,6 +124,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         return self.character in FAILED
 
     @property
+    def fails(self) -> bool:
+        """Whether any of its runs failed, also where a second one passed."""
+        return self.broken or self.character == FLAKY
+
+    @property
     def infra(self) -> bool:
         """Whether it failed, and nothing but the infrastructure is known to be why."""
         return self.kind == INFRA and self.broken
