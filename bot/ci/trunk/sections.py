@@ -54,7 +54,7 @@ async def _on_branch(tx: Transaction, subject: CommitSubject) -> list[Block]:
         _of_commit(name, found.before(name), page(name), first=found.failing[name])
         for name in list(found.failing)[:SHOWN]
     ]
-    words = f"{found.verdict}: {_count(len(found.failing), found.jobs)}"
+    words = f"{found.verdict}: {_count(len(found.failing), found)}"
     tone: Tone = {"green": "good", "red": "bad", "running": "wait"}.get(found.verdict, "idle")  # type: ignore[assignment]
     head = BlockLine(text=words, url=page(""), tone=tone)
     more = [BlockLine(text=f"{len(found.failing) - SHOWN} more")] if len(found.failing) > SHOWN else []
@@ -75,7 +75,7 @@ async def _compared(tx: Transaction, subject: PullSubject) -> list[Block]:
     home = f"/hud/{branch.repository['full_name']}/{quote(base)}"
     made = [_of_pull(name, found.failing[name], seen[name], base, home) for name in order[:SHOWN]]
     known = sum(one.since is not None for one in seen.values())
-    words = f"{_count(len(seen), found.jobs)}, {known} of them on {base} too"
+    words = f"{_count(len(seen), found)}, {known} of them on {base} too"
     compare = f"{subject.github}/{subject.repo}/compare/{quote(base)}...{quote(subject.head_sha)}"
     lines = [BlockLine(text=words, tone="bad" if known < len(seen) else "warn"), *made]
     lines += [BlockLine(text=f"{len(seen) - SHOWN} more")] if len(seen) > SHOWN else []
@@ -92,6 +92,7 @@ class _Found:
 
     verdict: str
     jobs: int
+    sharded: bool  # whether any of them has shards
     failing: dict[str, Cell]
     history: Grid
 
@@ -114,7 +115,8 @@ async def _read(
         only = None if options.ci_aliases else _columns(facts)  # an alias joins columns
         past = grid.build(await reading.facts(tx, settings, branch, history, only=only), options)
         past = past.on_branch()
-    return _Found(verdict=_verdict(here), jobs=len(found), failing=failing, history=past)
+    sharded = any(cell.count for cell in found.values())
+    return _Found(verdict=_verdict(here), jobs=len(found), sharded=sharded, failing=failing, history=past)
 
 
 def _verdict(here: Grid) -> str:
@@ -196,8 +198,10 @@ def _told(name: str, cell: Cell) -> str:
     return f"{_short(name)}: {cells.WORDS[cell.character]}{why}"
 
 
-def _count(failing: int, jobs: int) -> str:
-    return f"{failing} of {jobs} jobs {'fails' if failing == 1 else 'fail'}"
+def _count(failing: int, found: _Found) -> str:
+    """Return the counts; other parts of the page count every shard."""
+    jobs = f"{found.jobs} jobs{' (shards counted as one)' if found.sharded else ''}"
+    return f"{failing} of {jobs} {'fails' if failing == 1 else 'fail'}"
 
 
 def _short(name: str) -> str:
