@@ -38,7 +38,7 @@ SEVERAL = (
     "gate",
     "mark",
 )  # facts that stand in several places of the demo: none of them may get lost on the way to the comparison
-AGAIN, LONG_ENOUGH = 10, 150  # seconds; sums of days are made within a minute of what happens
+AGAIN, LONG_ENOUGH = 10, 110  # seconds; sums of days are made within a minute of what happens
 
 
 async def test_what_two_pages_show_is_the_same():
