@@ -210,12 +210,15 @@ def _commit(page, repo, sha):
 
 
 def _jobs(page):
+    """What a backend reported of a job stands on upstream's pages; GitHub tells whole seconds of it."""
+    repo = "/".join(page.path.split("/")[:3])
     for table in page.tables:
         for row, links in table.named():
-            job = next((found[1] for link in links if (found := JOB.search(link))), None)
+            link, job = next(((link, found[1]) for link in links if (found := JOB.search(link))), ("", ""))
+            told = "" if f"{repo}/" in link else ", as reported"
             for column, name in (("Took", "took"), ("Queued", "queued")):
-                if job and row.get(column, "–") not in ("–", ""):
-                    yield f"job {job}", name, row[column]
+                if job and row.get(column, "–") not in {"–", ""}:
+                    yield f"job {job}", name + told, row[column]
 
 
 def _job(page, repo, job):
