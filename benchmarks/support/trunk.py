@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from bot.ci.trunk import count_days, record_changes
-from bot.ci.trunk.changed_days import BRANCHES
+from bot.ci.trunk.store.changed_days import BRANCHES
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
 from bot.queue import sums

@@ -34,9 +34,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Default:
-    """The value that rows have which were written before there was this column, as SQL."""
+    """The value that rows have which were written before there was this column, as SQL; of a Boolean `false`."""
 
     sql: str
+
+    def clause(self) -> sa.ColumnElement[Any] | sa.TextClause:
+        """Return it as each database writes it."""
+        return sa.false() if self.sql == "false" else sa.text(f"'{self.sql}'")
 
 
 class Unit(Enum):
@@ -76,7 +80,7 @@ class Field:
         kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
         if kind is None:
             raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
-        default = next((sa.text(f"'{note.sql}'") for note in self.notes if isinstance(note, Default)), None)
+        default = next((note.clause() for note in self.notes if isinstance(note, Default)), None)
         declared = {"field": self}
         return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
     from bot.ci.disabled.sent_lists import Mark
-    from bot.ci.trunk.rows import RepositoryRow
+    from bot.ci.trunk.store.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.access import Hidden
     from bot.web.page_cache import CachedPage
@@ -84,7 +84,7 @@ async def _listed(request: web.Request, *, name: str) -> web.Response:
     pull = parameters.whole(request, "pr", default=0, most=MOST_PULL)
     async with context.store.read() as tx:
         hidden = await access.hidden_from(request, tx, *([backend] if backend else ()))
-        repository = (await reading.find(tx, hidden, repo, "")).repository
+        repository = (await reading.find_branch(tx, hidden, repo, "")).repository
         repository_id = repository["repository_id"]
         mark = await sent_lists.mark(tx, repository_id, name)
         if mark is None:
@@ -128,7 +128,7 @@ async def _narrowed(tx: Transaction, request: web.Request, hidden: Hidden, wante
             raise unknown_backend(wanted.backend)
         device = entry.device or ""
         with contextlib.suppress(Rejected):  # nothing of it may be known yet
-            theirs = (await reading.find(tx, hidden, entry.repo, "")).repository
+            theirs = (await reading.find_branch(tx, hidden, entry.repo, "")).repository
             mark = await sent_lists.mark(tx, theirs["repository_id"], wanted.mark.name)
     key = (wanted.mark, bool(wanted.backend), device, mark, frozenset(wanted.closed))
     cache = request.app[SENT_LISTS]

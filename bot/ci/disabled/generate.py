@@ -12,7 +12,7 @@ import structlog
 
 from bot.ci.disabled import answer_issue, issue_text, lists, pull_commits, pull_rows, rows, sent_lists
 from bot.ci.disabled.settings import DisabledSettings
-from bot.ci.trunk import unstable
+from bot.ci.trunk.store import unstable_jobs
 from bot.core.errors import GiveUp
 from bot.oot.dispatch.approval import TRUSTED_ASSOCIATIONS, may_write
 
@@ -80,7 +80,7 @@ async def run(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
         changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
-        await unstable.replace(tx, identifier, lists.unstable_jobs(read))
+        await unstable_jobs.replace_names(tx, identifier, lists.unstable_jobs(read))
         await answer_issue.request(context, tx, repo, identifier, read)
     if changed:
         effective = sum(one["listed"] for one in read)

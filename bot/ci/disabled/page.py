@@ -37,7 +37,7 @@ async def find(request: web.Request) -> Found:
     """Return the issues of the repository in the path; raises Rejected 404."""
     async with request.app[CONTEXT].store.read() as tx:
         hidden = await access.hidden_from(request, tx)
-        repository = (await reading.find(tx, hidden, parameters.repo(request), "")).repository
+        repository = (await reading.find_branch(tx, hidden, parameters.repo(request), "")).repository
         return Found(
             repo=repository["full_name"],
             made_at=await sent_lists.made_at(tx, repository["repository_id"], next(iter(LISTS))),

@@ -13,7 +13,7 @@ from bot.ci.logs import search, search_answers, search_rows
 from bot.ci.logs.rows import DAY
 from bot.ci.logs.search_answers import LogHits
 from bot.ci.logs.sections import job_page, log_page
-from bot.ci.trunk import rows as trunk_rows
+from bot.ci.trunk.store import rows as trunk_rows
 from bot.core.errors import Rejected
 from bot.web import html, parameters
 from bot.web.answers import Answer, send

@@ -11,7 +11,7 @@ from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import failed_jobs, failure_kind, rows, ruleset_rows, visibility
 from bot.ci.logs.parsed import Options, ParsedLog
 from bot.ci.logs.steps import steps_of
-from bot.ci.trunk import failing_lines
+from bot.ci.trunk.store import job_causes
 from bot.core import metrics
 from bot.core.errors import RetryLater
 from bot.oot.results.tables import oot_workflow_job
@@ -96,7 +96,7 @@ async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Foun
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
     await failure_kind.of_job(tx, repository_id, job_id)
     first = found[0]
-    await failing_lines.write(
+    await job_causes.write_line(
         tx, repository_id, job_id, kind=first["kind"], signature=first["signature"], line=first["line"]
     )
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.ci.test_lists.settings import TimesSettings
 from bot.ci.test_results.rows import DAY
 from bot.ci.test_results.tables import BASELINE, test_job
-from bot.ci.trunk import rows as trunk_rows
+from bot.ci.trunk.store import rows as trunk_rows
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
