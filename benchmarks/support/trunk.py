@@ -78,7 +78,7 @@ async def count(context: Context, cells: int) -> None:
     changes = Task(
         id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
     )
-    await record_changes.run(context, changes)
+    await record_changes.record_changes(context, changes)
 
 
 def sha(number: int) -> str:
