@@ -47,7 +47,8 @@ BRANCH = declare.text("branch", "name of the branch; without it the default bran
 JOBS = declare.parsed(
     "jobs",
     str,
-    "jobs that have to pass: `blocking`, or a pattern (RE2)",
+    "jobs that have to pass: a pattern (RE2), or `blocking`; "
+    "where none is said to block, those that ran on at least half of the newest 50 commits",
     parse=_pattern,
     default=last_good.BLOCKING,
     tell_default=True,

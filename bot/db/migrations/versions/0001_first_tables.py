@@ -104,6 +104,7 @@ def upgrade() -> None:
         column("queued_at", Big), column("started_at", Big), column("completed_at", Big),
         column("runner_label", Text), column("signature", Text), column("line", Text),
         column("tests_failed", Integer), column("failed_tests", Text), column("failure_kind", Text),
+        must("held", Boolean, server_default=sa.false()),
         key=["repository_id", "head_sha", "column_id", "job_id"],
     )
     index("ix_ci_cell_job", "ci_cell", "repository_id", "job_id")
