@@ -116,7 +116,7 @@ async def _ids(
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
-    pattern = None if jobs == BLOCKING else name_patterns.compile_pattern(jobs)
+    pattern = None if jobs == BLOCKING else name_patterns.compile_typed(jobs)
     folded = tuple(f"backends / {label} / ".casefold() for label in labels)
 
     def wanted(column: Column) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMN = ci_column.c
 KEY = ("repository_id", "workflow", "job")
-NAMES_MOST = 20_000  # of jobs, taken apart
+NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
 KNOWN_MOST = 50_000  # columns
 Key = tuple[int, str, str]
 
@@ -42,9 +42,15 @@ class _Column(NamedTuple):
 KNOWN: Slot[dict[Key, _Column]] = Slot("columns of the grid", dict)
 
 
-@lru_cache(maxsize=NAMES_MOST)
 def parse_name(workflow: str, name: str) -> Named:
     """Take a job's name apart."""
+    return (_parse_name if len(workflow) + len(name) <= NAME_MOST else _parse_name.__wrapped__)(
+        workflow, name
+    )
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def _parse_name(workflow: str, name: str) -> Named:
     found = job_names.parse(workflow, name)
     return Named(
         column={

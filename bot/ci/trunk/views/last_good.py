@@ -30,7 +30,7 @@ class LastGood(Answer, frozen=True, kw_only=True):
 def _pattern(jobs: str) -> str:
     try:
         if jobs != last_good.BLOCKING:
-            name_patterns.compile_pattern(jobs)
+            name_patterns.compile_typed(jobs)
     except ValueError as error:
         raise INVALID_PARAMETER.because(f"jobs: {error}") from None
     return jobs
