@@ -28,14 +28,14 @@ import re2
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
 from bot.ci.collect.parsing import Given
-from bot.ci.logs import rules, search_child
-from bot.ci.logs.blocks import PlainLog
-from bot.ci.logs.classify import classify
-from bot.ci.logs.cleaning import clean_block
-from bot.ci.logs.masking import Masking
-from bot.ci.logs.matcher import matcher
+from bot.ci.logs.parse import rules, search_child
+from bot.ci.logs.parse.blocks import PlainLog
+from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.cleaning import clean_block
+from bot.ci.logs.parse.masking import Masking
+from bot.ci.logs.parse.matcher import matcher
+from bot.ci.logs.parse.stored import StoredLog, Writer
 from bot.ci.logs.searched import Options
-from bot.ci.logs.stored import StoredLog, Writer
 
 WORDS = (
     "kernel",

@@ -14,10 +14,10 @@ from bot.console.common import config_option, load_settings, run
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
-    from bot.ci.logs.blocks import Source
-    from bot.ci.logs.classify import Classified
-    from bot.ci.logs.of_job import JobAddress
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.job_log import JobAddress
+    from bot.ci.logs.parse.blocks import Source
+    from bot.ci.logs.parse.classify import Classified
+    from bot.ci.logs.parse.rules import Ruleset
     from bot.core.settings import Settings
 
 SHOWN = ("rank", "rule", "kind", "line", "line_num", "captures", "context")
@@ -36,9 +36,9 @@ def _file_or_job(context: click.Context, parameter: click.Parameter, value: str)
     if not value.startswith(("https://", "http://")):
         opened: IO[bytes] = click.File("rb").convert(value, parameter, context)
         return opened
-    from bot.ci.logs import of_job  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
+    from bot.ci.logs import job_log  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
 
-    if (job := of_job.parse(value)) is None:
+    if (job := job_log.parse(value)) is None:
         problem = "this is not the address of a job's page: .../owner/repo/actions/runs/1/job/123"
         raise click.BadParameter(problem, context, parameter)
     return job
@@ -67,8 +67,8 @@ def explain(
       ootbot logs explain job.log --rules my_rules.toml --json
       ootbot logs explain https://github.com/example-org/project/actions/runs/1/job/123
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    from bot.ci.logs.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
-    from bot.ci.logs.classify import classify, last_hits  # noqa: PLC0415
+    from bot.ci.logs.parse.blocks import PlainLog  # noqa: PLC0415 - other commands start without RE2
+    from bot.ci.logs.parse.classify import classify, last_hits  # noqa: PLC0415
 
     log: Source
     if isinstance(source, tuple):
@@ -135,15 +135,15 @@ def test(folder: Path, files: tuple[Path, ...], *, bless: bool) -> None:
 
 async def _of_job(settings: Settings, job: JobAddress) -> tuple[Source, Ruleset]:
     from bot.app import make_context  # noqa: PLC0415 - files are explained without aiohttp
-    from bot.ci.logs import of_job  # noqa: PLC0415 - the same
+    from bot.ci.logs import job_log  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context:
-        return await of_job.read(context, job)
+        return await job_log.read(context, job)
 
 
 def _ruleset(files: tuple[Path, ...]) -> Ruleset:
     """Return the rules of the files, else those that come with the program; exits with 2 if one is wrong."""
-    from bot.ci.logs import rules  # noqa: PLC0415
+    from bot.ci.logs.parse import rules  # noqa: PLC0415
 
     try:
         return rules.merged([rules.read(path) for path in files]) if files else rules.shipped()

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bot.ci.logs import rules as log_rules
+from bot.ci.logs.parse import rules as log_rules
 from bot.cli import main
 from bot.core.feature import load_each
 from bot.core.settings import Settings, options

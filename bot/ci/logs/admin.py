@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from bot.ci.logs import failure_rows
+from bot.ci.logs.store import failure_rows
 from bot.core import escaping, metrics
 from bot.db.store import LOCK_TIMEOUT
 from bot.web.app_keys import CONTEXT

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.ci.logs import failed_jobs
-from bot.ci.logs.failed_jobs import REPORTED, Reported
+from bot.ci.logs.store import failed_jobs
+from bot.ci.logs.store.failed_jobs import REPORTED, Reported
 from bot.oot.statistics import failure_kinds
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.logs.failed_jobs import FailedJob
+    from bot.ci.logs.store.failed_jobs import FailedJob
     from bot.db.transaction import Changed, Transaction
 
 JOBS_MOST = 500  # of one run

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.logs import patterns
-from bot.ci.logs.blocks import PlainLog
-from bot.ci.logs.classify import winner
-from bot.ci.logs.cleaning import kept_spans, timestamp_length, valid
+from bot.ci.logs.parse import patterns
+from bot.ci.logs.parse.blocks import PlainLog
+from bot.ci.logs.parse.classify import winner
+from bot.ci.logs.parse.cleaning import kept_spans, timestamp_length, valid
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.parse.rules import Ruleset
 
 MATCH = b"#=MATCH=# "
 SOURCE = b"#=SOURCE=# "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.logs import failure_kind, visibility
+from bot.ci.logs import failure_kind
+from bot.ci.logs.store import private_failures
 
 if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
@@ -12,5 +13,5 @@ if TYPE_CHECKING:
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
     """Follow what changed of repositories and reports."""
-    await visibility.note(tx, changed)
+    await private_failures.note(tx, changed)
     await failure_kind.note(tx, changed)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.logs import reclassify, rules, ruleset_rows
+from bot.ci.logs import reclassify
+from bot.ci.logs.parse import rules
 from bot.ci.logs.settings import LogsSettings
+from bot.ci.logs.store import ruleset_rows
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.oot.allowlist import source as source_file
 

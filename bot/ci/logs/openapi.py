@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from bot.ci.logs import (
+from bot.ci.logs.parse.rules import KINDS
+from bot.ci.logs.store import search_rows
+from bot.ci.logs.views import (
     branch_search,
+    commit_search,
     failure_answers,
     failures,
-    log_api,
+    log_lines,
     search_answers,
-    search_pages,
-    search_rows,
 )
-from bot.ci.logs.rules import KINDS
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of
@@ -37,12 +37,12 @@ OPERATIONS = (
         "GET /api/ci/logs/{owner}/{repo}/{id}",
         "ciLogLines",
         "Lines of a job's log",
-        log_api.LogLines,
+        log_lines.LogLines,
         parameters=[
             *op.repository(),
             op.in_path("id", op.Number, "GitHub's id of the job"),
-            op.whole("from", log_api.NUMBER_MOST, "the first line", default=1),
-            op.whole("to", log_api.NUMBER_MOST, f"the last line, at most {log_api.LINES_MOST:,} later"),
+            op.whole("from", log_lines.NUMBER_MOST, "the first line", default=1),
+            op.whole("to", log_lines.NUMBER_MOST, f"the last line, at most {log_lines.LINES_MOST:,} later"),
         ],
         refusals=[op.WRONG_PARAMETER, (404, "not_found", "no such log may be shown"), *op.READING],
     ),
@@ -50,14 +50,14 @@ OPERATIONS = (
         "GET /api/ci/logs/{owner}/{repo}/commit/{sha}",
         "ciLogSearch",
         "Lines of a commit's logs that match a pattern",
-        search_pages.LogSearch,
+        commit_search.LogSearch,
         parameters=[
             *op.repository(),
             op.in_path("sha", Annotated[str, matching(parameters.SHA)], "the whole SHA of the commit"),
             op.needed(
                 "q", op.Text, f"a regular expression of RE2, at most {search_answers.PATTERN_MOST} characters"
             ),
-            op.whole("run", search_pages.RUN_MOST, "a run; left out: all runs of the commit"),
+            op.whole("run", commit_search.RUN_MOST, "a run; left out: all runs of the commit"),
             op.whole("from", search_rows.LOGS_MOST, "the log to go on with, `next` of an answer", default=1),
         ],
         refusals=[op.WRONG_PARAMETER, NO_LOG, TOO_MANY, *op.READING],

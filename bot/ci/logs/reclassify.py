@@ -16,20 +16,21 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parsing import Request
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.workspace import WORKSPACE
-from bot.ci.logs import reclassify_rows, rows, ruleset_rows, store_log
-from bot.ci.logs.parsed import Classified, Options
-from bot.ci.logs.steps import steps_of
+from bot.ci.logs import store_log
+from bot.ci.logs.parse.parsed import Classified, Options
+from bot.ci.logs.parse.steps import steps_of
+from bot.ci.logs.store import log_rows, reclassify_rows, ruleset_rows
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
-    from bot.ci.logs.reclassify_rows import Candidate, Progress
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.parse.rules import Ruleset
+    from bot.ci.logs.store.reclassify_rows import Candidate, Progress
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
-PARSER = "bot.ci.logs.parse_log:parse_stored"
+PARSER = "bot.ci.logs.parse.parse_log:parse_stored"
 LOOKED_AT = 100  # verdicts in one run
 SLICE = 5.0  # seconds of reading in one run
 REST = 3.0  # as long again, and twice more: at most a quarter of a core
@@ -53,7 +54,7 @@ async def run(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} is no repository's id")
     async with context.store.transaction() as tx:
         reached = await _reached(tx, context.settings, int(task.key))
-        since = tx.now - context.settings.of(CollectSettings).ci_log_retention_days * rows.DAY
+        since = tx.now - context.settings.of(CollectSettings).ci_log_retention_days * log_rows.DAY
         found = await reclassify_rows.following(tx, reached, since=since, limit=LOOKED_AT)
     began, spent = time.monotonic(), 0.0
     for one in found:
@@ -92,8 +93,8 @@ async def _again(context: Context, repository_id: int, one: Candidate) -> None:
     if classified is None:
         return
     async with context.store.transaction() as tx:
-        log = await rows.log(tx, repository_id, one["job_id"])
-        before = await rows.verdicts(tx, repository_id, [one["job_id"]])
+        log = await log_rows.log(tx, repository_id, one["job_id"])
+        before = await log_rows.verdicts(tx, repository_id, [one["job_id"]])
         if log is None or log["sha256"] != one["sha256"] or not before:
             return  # another log is here by now, classified when it came
         await store_log.write_again(tx, before[0], classified)

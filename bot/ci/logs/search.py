@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from bot.ci.logs.search_rows import SearchableRow
+    from bot.ci.logs.store.search_rows import SearchableRow
     from bot.context import Context
 
 AT_ONCE = 2

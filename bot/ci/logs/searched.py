@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-PARSER = "bot.ci.logs.search_child:parse"
+PARSER = "bot.ci.logs.parse.search_child:parse"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.logs import baseline_rows, failed_jobs, failure_rows, known, rows
-from bot.ci.logs.baseline_rows import Head
+from bot.ci.logs import known_failures
+from bot.ci.logs.store import baseline_rows, failed_jobs, failure_rows, log_rows
+from bot.ci.logs.store.baseline_rows import Head
 from bot.core.escaping import clean
 from bot.ingest import watched
 from bot.web.blocks import Block, BlockLine, Excerpt, JobLine
 
 if TYPE_CHECKING:
-    from bot.ci.logs.failed_jobs import FailedJob
-    from bot.ci.logs.known import Word
-    from bot.ci.logs.rows import VerdictRow
+    from bot.ci.logs.known_failures import Word
+    from bot.ci.logs.store.failed_jobs import FailedJob
+    from bot.ci.logs.store.log_rows import VerdictRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.blocks import BackendsSubject, CommitSubject, JobSubject, PullSubject, RunSubject
@@ -27,11 +28,11 @@ HEADING = "Why jobs failed"
 
 async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
     """Return the verdicts on a job, and where to read its log."""
-    log = await rows.log(tx, subject.repository_id, subject.job_id)
+    log = await log_rows.log(tx, subject.repository_id, subject.job_id)
     if log is None:
         return []
     page = log_page(subject.repo, subject.job_id)
-    found = await rows.verdicts(tx, subject.repository_id, [subject.job_id])
+    found = await log_rows.verdicts(tx, subject.repository_id, [subject.job_id])
     lines = []
     for verdict in found:
         lines.append(_of_verdict(verdict, page))
@@ -54,8 +55,8 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
 
 async def job_json(tx: Transaction, subject: JobSubject) -> dict[str, Any]:
     """Return the number of lines and the verdicts of a job's log, as `ootbot logs explain --json` has them."""
-    log = await rows.log(tx, subject.repository_id, subject.job_id)
-    found = await rows.verdicts(tx, subject.repository_id, [subject.job_id])
+    log = await log_rows.log(tx, subject.repository_id, subject.job_id)
+    found = await log_rows.verdicts(tx, subject.repository_id, [subject.job_id])
     return {
         "lines": log["lines"] if log else None,
         "verdicts": [as_json(verdict) for verdict in found],
@@ -120,7 +121,7 @@ async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
     if failed is None:
         return []
     head = await baseline_rows.head_of(tx, failed)
-    found = await known.of_jobs(tx, subject.settings, head, [failed]) if head else {}
+    found = await known_failures.of_jobs(tx, subject.settings, head, [failed]) if head else {}
     return [BlockLine(text=_short(word.text), url=word.url, tone=word.tone) for word in found.values()]
 
 
@@ -128,7 +129,9 @@ async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> 
     own = await failed_jobs.on_commit(tx, await watched.ids(tx, repo), sha, limit=SHOWN + 1)
     backends = await failed_jobs.of_backends(tx, repo, sha, limit=SHOWN + 1)
     shown = [*own[:SHOWN], *backends[:SHOWN]]
-    words = await known.of_jobs(tx, settings, Head(repo, sha), [one for one in shown if one["public"]])
+    words = await known_failures.of_jobs(
+        tx, settings, Head(repo, sha), [one for one in shown if one["public"]]
+    )
     lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))

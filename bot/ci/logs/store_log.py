@@ -8,9 +8,10 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
-from bot.ci.logs import failed_jobs, failure_kind, rows, ruleset_rows, visibility
-from bot.ci.logs.parsed import Options, ParsedLog
-from bot.ci.logs.steps import steps_of
+from bot.ci.logs import failure_kind
+from bot.ci.logs.parse.parsed import Options, ParsedLog
+from bot.ci.logs.parse.steps import steps_of
+from bot.ci.logs.store import failed_jobs, log_rows, private_failures, ruleset_rows
 from bot.ci.trunk import failing_lines
 from bot.core import metrics
 from bot.core.errors import RetryLater
@@ -19,10 +20,10 @@ from bot.oot.results.tables import oot_workflow_job
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bot.ci.logs.failure_counts import SignatureTitle
-    from bot.ci.logs.parsed import Classified, Found
-    from bot.ci.logs.rows import VerdictRow
-    from bot.ci.logs.rules import Ruleset
+    from bot.ci.logs.parse.parsed import Classified, Found
+    from bot.ci.logs.parse.rules import Ruleset
+    from bot.ci.logs.store.failure_counts import SignatureTitle
+    from bot.ci.logs.store.log_rows import VerdictRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -44,7 +45,7 @@ RULES_CHANGED = "the rules for logs changed while it was read"
 async def options(context: Context, fetched: Fetched) -> Any:
     """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
-        job = await rows.job(tx, fetched.repository_id, fetched.object_id)
+        job = await log_rows.job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
         chosen = await _rules(tx, context.settings, fetched, job) if failed else None
     return msgspec.to_builtins(Options(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
@@ -54,12 +55,12 @@ async def store(
     tx: Transaction, context: Context, fetched: Fetched, parsed: ParsedLog, blob: str | None
 ) -> None:
     """Write what was found in a log."""
-    job = await rows.job(tx, fetched.repository_id, fetched.object_id)
-    await rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
+    job = await log_rows.job(tx, fetched.repository_id, fetched.object_id)
+    await log_rows.store_log(tx, _log_row(tx, fetched, parsed, blob))
     if not parsed.verdicts:
         return
-    private = fetched.private or await visibility.is_private(tx, fetched.repository_id)
-    whose = rows.family(fetched.repository_id, private=private)
+    private = fetched.private or await private_failures.is_private(tx, fetched.repository_id)
+    whose = log_rows.family(fetched.repository_id, private=private)
     at = (job and job["completed_at"]) or tx.now
     common = {
         "repository_id": fetched.repository_id,
@@ -68,7 +69,7 @@ async def store(
         "trusted": fetched.trusted,
         "change": None if fetched.trusted else await _change(tx, fetched, job),
         "at": at,
-        "day": at // rows.DAY,
+        "day": at // log_rows.DAY,
     }
     if parsed.verdicts[0].ruleset != (await _rules(tx, context.settings, fetched, job)).digest:
         raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
@@ -79,7 +80,7 @@ async def store(
 async def write_again(tx: Transaction, before: VerdictRow, classified: Classified) -> None:
     """Write what other rules found in the log that a verdict is on."""
     first = msgspec.to_builtins(classified.first_error) if classified.first_error else None
-    await rows.store_first_error(tx, before["repository_id"], before["job_id"], first)
+    await log_rows.store_first_error(tx, before["repository_id"], before["job_id"], first)
     known: dict[str, Any] = {**before}
     await _write(tx, {name: known[name] for name in OF_JOB}, classified.verdicts)
 
@@ -88,11 +89,11 @@ async def _write(tx: Transaction, common: Mapping[str, Any], verdicts: list[Foun
     """Write verdicts, and have everything that shows them follow."""
     repository_id, job_id = common["repository_id"], common["job_id"]
     found = [verdict_row(verdict, common) for verdict in verdicts]
-    before = await rows.verdicts(tx, repository_id, [job_id])
+    before = await log_rows.verdicts(tx, repository_id, [job_id])
     if before and [{**row, "ruleset": found[0]["ruleset"]} for row in before] == found:
-        await rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
+        await log_rows.move_verdicts(tx, repository_id, job_id, found[0]["ruleset"])
         return
-    await rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
+    await log_rows.replace_verdicts(tx, repository_id, job_id, found, _titles(verdicts))
     await failed_jobs.request_publish_of(tx, repository_id, [job_id])
     await failure_kind.of_job(tx, repository_id, job_id)
     first = found[0]
@@ -125,7 +126,7 @@ def _titles(verdicts: list[Found]) -> dict[str, SignatureTitle]:
     }
 
 
-def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | None) -> rows.LogRow:
+def _log_row(tx: Transaction, fetched: Fetched, parsed: ParsedLog, blob: str | None) -> log_rows.LogRow:
     return {
         "repository_id": fetched.repository_id,
         "job_id": fetched.object_id,
@@ -161,7 +162,7 @@ async def _change(tx: Transaction, fetched: Fetched, job: WorkflowJobRow | None)
     )
     if dispatched := await tx.row(query.limit(1)):
         return f"{dispatched['upstream_repo']}#{dispatched['pr_number']}"
-    run = await rows.run(tx, fetched.repository_id, fetched.run_id, fetched.run_attempt)
+    run = await log_rows.run(tx, fetched.repository_id, fetched.run_id, fetched.run_attempt)
     if run and run["pull_requests"]:
         return f"{fetched.repo}#{run['pull_requests'][0]}"
     branch = (job and job["head_branch"]) or fetched.head_sha

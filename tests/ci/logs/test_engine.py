@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.ci.logs import rules as ruleset_files
-from bot.ci.logs.blocks import BLOCK, LINE_MOST, PlainLog
-from bot.ci.logs.classify import classify
-from bot.ci.logs.cleaning import kept_spans, without_escapes
-from bot.ci.logs.matcher import Matcher
+from bot.ci.logs.parse import rules as ruleset_files
+from bot.ci.logs.parse.blocks import BLOCK, LINE_MOST, PlainLog
+from bot.ci.logs.parse.classify import classify
+from bot.ci.logs.parse.cleaning import kept_spans, without_escapes
+from bot.ci.logs.parse.matcher import Matcher
 
 AT = "2026-11-22T10:00:00.1234567Z "
 RULES = r"""

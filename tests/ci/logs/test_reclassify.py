@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.logs import load_rules, reclassify, ruleset_rows
+from bot.ci.logs import load_rules, reclassify
+from bot.ci.logs.store import ruleset_rows
 from tests.ci.trunk.branch import push
 from tests.harness import L4, UPSTREAM
 

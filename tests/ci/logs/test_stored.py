@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from bot.ci.collect.parsing import Given
-from bot.ci.logs import rules
-from bot.ci.logs.blocks import BLOCK, LINE_MOST
-from bot.ci.logs.parse_log import parse
-from bot.ci.logs.parsed import Options
-from bot.ci.logs.steps import Step, step_of
-from bot.ci.logs.stored import Damaged, StoredLog
+from bot.ci.logs.parse import rules
+from bot.ci.logs.parse.blocks import BLOCK, LINE_MOST
+from bot.ci.logs.parse.parse_log import parse
+from bot.ci.logs.parse.parsed import Options
+from bot.ci.logs.parse.steps import Step, step_of
+from bot.ci.logs.parse.stored import Damaged, StoredLog
 
 AT = "2026-11-22T10:00:0{}.1234567Z "
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.ci.logs import load_rules, prune, ruleset_rows
+from bot.ci.logs import load_rules, prune
 from bot.ci.logs.settings import LogsSettings
+from bot.ci.logs.store import ruleset_rows
 from tests.ci.logs.jobs import Logs
 from tests.harness import L3, UPSTREAM, running
 

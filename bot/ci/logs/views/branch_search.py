@@ -1,0 +1,214 @@
+"""GET /{owner}/{repo}/logs?q= and its JSON: lines of the logs of a branch's newest commits that match a pattern."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from aiohttp import web
+from msgspec import Meta
+
+from bot.ci.collect import job_reads
+from bot.ci.logs import search
+from bot.ci.logs.sections import job_page, log_page
+from bot.ci.logs.store import search_rows
+from bot.ci.logs.store.log_rows import DAY
+from bot.ci.logs.views import search_answers
+from bot.ci.logs.views.search_answers import LogHits
+from bot.ci.trunk import rows as trunk_rows
+from bot.core.errors import Rejected
+from bot.web import html, parameters
+from bot.web.answers import Answer, send
+from bot.web.app_keys import CONTEXT
+from bot.web.page_cache import PRIVATE
+
+if TYPE_CHECKING:
+    from bot.ci.logs.store.search_rows import SearchableRow
+    from bot.db.transaction import Transaction
+
+COMMITS, COMMITS_MOST = 20, 200
+DAYS_MOST = 90
+CURSOR = re.compile(r"([0-9a-f]{40,64})\.(\d{1,6})\.(\d{1,6})")
+
+
+class BranchLogSearch(Answer, frozen=True, kw_only=True):
+    """Lines of the logs of a branch's commits that match a pattern, the newest commits first"""
+
+    branch: str
+    commits: Annotated[int, Meta(description="of the branch that are looked at, from the newest one back")]
+    searched_commits: Annotated[int, Meta(description="of these: all their logs were searched")]
+    searched: Annotated[int, Meta(description="logs, in this answer")]
+    next: Annotated[str | None, Meta(description="the `before` that goes on; null: all were searched")]
+    jobs: list[LogHits]
+
+
+class Cursor(NamedTuple):
+    """Where a search goes on."""
+
+    sha: str | None  # the commit; None: the newest
+    logs: int = 0  # of that commit, searched before
+    commits: int = 0  # before it, done
+
+    def __str__(self) -> str:
+        """The cursor as answers and addresses have it."""
+        return f"{self.sha}.{self.logs}.{self.commits}"
+
+
+class Range(NamedTuple):
+    """Which commits of which branch are looked at."""
+
+    repo: str
+    branch: str
+    commits: int
+    days: int | None
+    cursor: Cursor
+
+
+class Logs(NamedTuple):
+    """Logs that one search may look at, and the commits that they are of."""
+
+    of: Range
+    shas: list[str]  # from the cursor's commit back
+    rows: list[SearchableRow]
+    whole: int  # of these commits: how many have all their logs among the rows
+
+    @property
+    def unknown(self) -> bool:
+        """Whether no commit of the branch is known in the time that is asked for."""
+        return not self.shas and self.of.cursor.sha is None
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show the lines that match."""
+    made = await html.refused(request, _page)
+    made.headers["Cache-Control"] = PRIVATE
+    return made
+
+
+async def _page(request: web.Request) -> web.Response:
+    pattern = parameters.given(request, "q")
+    logs = await _logs(request)
+    answer = await _search(request, logs, pattern) if pattern and not logs.unknown else None
+    chosen = {"q": pattern, "branch": logs.of.branch, "commits": logs.of.commits, "days": logs.of.days or ""}
+    return html.render(
+        request,
+        "branch_search.html",
+        repo=logs.of.repo,
+        of=logs.of,
+        unknown=logs.unknown,
+        most=COMMITS_MOST,
+        days_most=DAYS_MOST,
+        pattern=pattern,
+        answer=answer,
+        after=parameters.query({**chosen, "before": answer.next}) if answer and answer.next else "",
+        job_page=job_page,
+        log_page=log_page,
+        json_url=f"/api/ci/logs/{logs.of.repo}?{parameters.query(chosen)}" if pattern else "",
+    )
+
+
+async def as_json(request: web.Request) -> web.Response:
+    """Answer with the lines that match."""
+    pattern, logs = parameters.needed(request, "q"), await _logs(request)
+    if logs.unknown:
+        raise Rejected(404, "not_found", f"no commit of {logs.of.branch} is known here in that time")
+    return send(await _search(request, logs, pattern))
+
+
+async def _search(request: web.Request, logs: Logs, pattern: str) -> BranchLogSearch:
+    cursor = logs.of.cursor
+    found = await search_answers.searched(request, logs.rows, pattern)
+    after = _after(logs, len(found))
+    return BranchLogSearch(
+        branch=logs.of.branch,
+        commits=cursor.commits + len(logs.shas),
+        searched_commits=after.commits if after else cursor.commits + len(logs.shas),
+        searched=len(found),
+        next=str(after) if after else None,
+        jobs=search_answers.shown(found),
+    )
+
+
+def _after(logs: Logs, searched: int) -> Cursor | None:
+    """Return where to go on after some of the logs, None where all were searched."""
+    cursor = logs.of.cursor
+    if searched < len(logs.rows):
+        sha = logs.rows[searched]["sha"]
+        same = sum(row["sha"] == sha for row in logs.rows[:searched])
+        return Cursor(
+            sha, same + (cursor.logs if sha == cursor.sha else 0), cursor.commits + logs.shas.index(sha)
+        )
+    if logs.whole < len(logs.shas):
+        sha = logs.shas[logs.whole]
+        same = sum(row["sha"] == sha for row in logs.rows)
+        return Cursor(sha, same + (cursor.logs if sha == cursor.sha else 0), cursor.commits + logs.whole)
+    return None
+
+
+async def _logs(request: web.Request) -> Logs:
+    """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
+    async with request.app[CONTEXT].store.read() as tx:
+        own = await job_reads.visible(request, tx, parameters.repo(request))
+        if not own:
+            raise Rejected(404, "not_found", "no log of that repository may be shown here")
+        of = await _range(request, tx, own)
+        since = tx.now - of.days * DAY if of.days else 0
+        left = max(of.commits - of.cursor.commits, 0)
+        shas = await search_rows.commits(tx, own, of.branch, since=since, limit=left, start=of.cursor.sha)
+        if not shas:
+            return Logs(of, [], [], 0)
+        return await _gathered(request, tx, of, own, shas)
+
+
+async def _gathered(request: web.Request, tx: Transaction, of: Range, own: set[int], shas: list[str]) -> Logs:
+    """Gather the logs of commit after commit until there are enough for one search."""
+    wanted = await search_rows.with_logs(tx, of.repo, own, shas)
+    seen: dict[str, set[int]] = {}
+    rows: list[SearchableRow] = []
+    for place, sha in enumerate(shas):
+        if sha not in wanted:
+            continue
+        if len(rows) >= search.LOGS:
+            return Logs(of, shas, rows, place)
+        theirs: set[int] = set()
+        for name in await search_rows.backends(tx, of.repo, sha):
+            if name not in seen:
+                seen[name] = await job_reads.visible(request, tx, name)
+            theirs |= seen[name]
+        found = await search_rows.searchable(tx, of.repo, sha, own=own, of_backends=theirs)
+        rows += found[of.cursor.logs if sha == of.cursor.sha else 0 :]
+    return Logs(of, shas, rows, len(shas))
+
+
+async def _range(request: web.Request, tx: Transaction, own: set[int]) -> Range:
+    branch = parameters.given(request, "branch")
+    if not branch:
+        record = await trunk_rows.repository(tx, own)
+        branch = (record and record["default_branch"]) or ""
+        if not branch:
+            raise Rejected(404, "not_found", "the default branch is not known: name one with branch=")
+    days = parameters.whole(request, "days", default=0, most=DAYS_MOST) or None
+    default = COMMITS_MOST if days else COMMITS
+    return Range(
+        repo=parameters.repo(request),
+        branch=branch,
+        commits=parameters.whole(request, "commits", default=default, most=COMMITS_MOST),
+        days=days,
+        cursor=_cursor(request),
+    )
+
+
+def _cursor(request: web.Request) -> Cursor:
+    text = parameters.given(request, "before")
+    if not text:
+        return Cursor(None)
+    found = CURSOR.fullmatch(text)
+    if not found:
+        raise Rejected(400, "invalid_parameter", "before must be `next` of an answer")
+    return Cursor(found[1], int(found[2]), int(found[3]))
+
+
+routes = [
+    web.get("/{owner}/{repo}/logs", page),
+    web.get("/api/ci/logs/{owner}/{repo}", as_json),
+]
