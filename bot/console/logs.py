@@ -38,7 +38,7 @@ def _file_or_job(context: click.Context, parameter: click.Parameter, value: str)
         return opened
     from bot.ci.logs import job_log  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
 
-    if (job := job_log.parse(value)) is None:
+    if (job := job_log.parse_address(value)) is None:
         problem = "this is not the address of a job's page: .../owner/repo/actions/runs/1/job/123"
         raise click.BadParameter(problem, context, parameter)
     return job
@@ -78,7 +78,7 @@ def explain(
         ruleset = _ruleset(files)
         log = PlainLog(source if source.seekable() else io.BytesIO(source.read()))
     found = classify(log, ruleset)
-    hits = [(rule, hit.line_num) for rule, hit in last_hits(log, ruleset) if hit]
+    hits = [(rule, hit.number) for rule, hit in last_hits(log, ruleset) if hit]
     if as_json:
         click.echo(
             json.dumps(
@@ -138,7 +138,7 @@ async def _of_job(settings: Settings, job: JobAddress) -> tuple[Source, Ruleset]
     from bot.ci.logs import job_log  # noqa: PLC0415 - the same
 
     async with make_context(settings) as context:
-        return await job_log.read(context, job)
+        return await job_log.read_job_log(context, job)
 
 
 def _ruleset(files: tuple[Path, ...]) -> Ruleset:
@@ -146,7 +146,11 @@ def _ruleset(files: tuple[Path, ...]) -> Ruleset:
     from bot.ci.logs.parse import rules  # noqa: PLC0415
 
     try:
-        return rules.merged([rules.read(path) for path in files]) if files else rules.shipped()
+        return (
+            rules.merge_rulesets([rules.read_rules(path) for path in files])
+            if files
+            else rules.shipped_rules()
+        )
     except rules.RulesetError as error:
         for problem in error.problems:
             click.echo(f"ootbot: {problem}", err=True)
@@ -154,12 +158,10 @@ def _ruleset(files: tuple[Path, ...]) -> Ruleset:
 
 
 def _as_json(found: Classified) -> dict[str, object]:
-    first = found.first_error
     return {
         "lines": found.lines,
-        "verdicts": [{name: getattr(verdict, name) for name in SHOWN} for verdict in found.verdicts],
-        "first_error": first
-        and {name: getattr(first, name) for name in ("rule", "kind", "line", "line_num")},
+        "verdicts": [{name: verdict[name] for name in SHOWN} for verdict in found.verdicts],
+        "first_error": found.first_error,
     }
 
 
@@ -168,11 +170,11 @@ def _print(found: Classified) -> None:
     if not found.verdicts:
         click.echo("no rule matches")
     for verdict in found.verdicts:
-        title = "verdict" if verdict.rank == 0 else f"also {verdict.rank}"
-        click.echo(f"\n{title}: {verdict.rule} ({verdict.kind}), line {verdict.line_num:,}")
-        click.echo(f"  {verdict.line}")
-        click.echo(f"  captured: {', '.join(verdict.captures)}")
-        for line in verdict.context:
+        title = "verdict" if verdict["rank"] == 0 else f"also {verdict['rank']}"
+        click.echo(f"\n{title}: {verdict['rule']} ({verdict['kind']}), line {verdict['line_num']:,}")
+        click.echo(f"  {verdict['line']}")
+        click.echo(f"  captured: {', '.join(verdict['captures'])}")
+        for line in verdict["context"]:
             click.echo(f"  above: {line}")
-    if found.first_error:
-        click.echo(f"\nfirst build error: line {found.first_error.line_num:,}\n  {found.first_error.line}")
+    if first := found.first_error:
+        click.echo(f"\nfirst build error: line {first['line_num']:,}\n  {first['line']}")

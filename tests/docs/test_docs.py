@@ -163,7 +163,7 @@ def test_settings_files_that_are_shown_hold_settings(page):
     }
     for language, block in FENCE.findall(page.read_text()):
         if language == "toml" and "[[rule]]" in block:
-            assert log_rules.parse(block.encode(), page.name).rules
+            assert log_rules.parse_rules(block.encode(), page.name).rules
         elif language == "toml":
             assert tomllib.loads(block).keys() <= known
 

@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 async def before_commit(tx: Transaction, changed: Changed) -> None:
     """Follow what changed of repositories and reports."""
-    await private_failures.note(tx, changed)
-    await failure_kind.note(tx, changed)
+    await private_failures.follow_repositories(tx, changed)
+    await failure_kind.follow_reports(tx, changed)

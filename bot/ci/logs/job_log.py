@@ -35,19 +35,19 @@ class JobAddress(NamedTuple):
     job_id: int
 
 
-def parse(text: str) -> JobAddress | None:
+def parse_address(text: str) -> JobAddress | None:
     """Return the job of an address, None where it is none."""
     found = ADDRESS.fullmatch(text)
     return JobAddress(found[1], int(found[2])) if found else None
 
 
-async def read(context: Context, address: JobAddress) -> tuple[Source, Ruleset]:
+async def read_job_log(context: Context, address: JobAddress) -> tuple[Source, Ruleset]:
     """Return a job's log, and the rules in force for it; raises GitHubRefused where the App cannot read it."""
     async with context.store.read() as tx:
         owners = await watched.ids(tx, address.repo)
         job = await collect_rows.job_of(tx, owners, address.job_id)
-        row = await log_rows.log(tx, job["repository_id"], job["id"]) if job else None
-        ruleset = await ruleset_rows.in_force(tx, context.settings, address.repo)
+        row = await log_rows.find_log(tx, job["repository_id"], job["id"]) if job else None
+        ruleset = await ruleset_rows.rules_in_force(tx, context.settings, address.repo)
     chosen = ruleset.applied_to(address.repo, job["workflow_name"] if job else None)
     if row and row["blob"]:
         try:

@@ -39,7 +39,7 @@ class Word(NamedTuple):
     tone: Tone
 
 
-async def of_jobs(
+async def judge_failures(
     tx: Transaction, settings: Settings, head: Head, failed: Sequence[FailedJob]
 ) -> dict[JobKey, Word]:
     """Return what is known of the failures on a head; of those on trusted branches nothing has to be said."""
@@ -48,15 +48,13 @@ async def of_jobs(
         return {}
     ids = await watched.ids(tx, head.repo)
     at = max(one["at"] for one in judged)
-    base = await baseline_rows.base(tx, settings, head, ids, at=at)
+    base = await baseline_rows.find_base(tx, settings, head, ids, at=at)
     pasts = await _pasts(tx, settings, head, base, judged)
-    failures = {(past.repository_id, past.job_id) for past in pasts if past.conclusion in FAILED}
-    found = await baseline_rows.captures(tx, failures | {_key(one) for one in judged})
+    failures = {past.key for past in pasts if past.conclusion in FAILED}
+    found = await baseline_rows.captures_of_jobs(tx, failures | {_key(one) for one in judged})
     words = {}
     for one in judged:
-        same = [
-            past for past in pasts if past.repo.lower() == one["repo"].lower() and past.name == _name(one)
-        ]
+        same = [past for past in pasts if past.repo.lower() == one["repo"].lower() and past.job == _name(one)]
         word = _known(one, same, base, found) or await _elsewhere(tx, one) or _new(one, same, base)
         if word:
             words[_key(one)] = word
@@ -70,8 +68,10 @@ async def _pasts(
     names = [job_names.parse(one["workflow_name"], one["name"] or "") for one in own]
     backends = {one["repo"].lower() for one in judged if one["repository_id"] not in base.ids}
     return [
-        *await baseline_rows.of_upstream(tx, settings, base, {(name.workflow, name.job) for name in names}),
-        *await baseline_rows.of_backends(tx, head.repo, backends, base.shas),
+        *await baseline_rows.jobs_of_upstream(
+            tx, settings, base, {(name.workflow, name.job) for name in names}
+        ),
+        *await baseline_rows.jobs_of_backends(tx, head.repo, backends, base.shas),
     ]
 
 
@@ -80,11 +80,11 @@ def _known(
 ) -> Word | None:
     """Return that the same job failed with all the captures of this one on a trusted commit."""
     mine = {capture for capture in found.get(_key(one), ()) if capture[0] == one["rule"]}
-    for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.job_id)):
-        theirs = found.get((past.repository_id, past.job_id), ())
+    for past in sorted(same, key=lambda past: (base.shas.index(past.sha), -past.key[1])):
+        theirs = found.get(past.key, ())
         if past.conclusion in FAILED and mine and mine <= set(theirs):
             words = f"known: the same job failed with the same captures on {_where(base, past.sha)}"
-            return Word(words, f"/{past.repo}/job/{past.job_id}", "warn")
+            return Word(words, f"/{past.repo}/job/{past.key[1]}", "warn")
     return None
 
 
@@ -96,7 +96,7 @@ def _new(one: FailedJob, same: Sequence[Past], base: Base) -> Word | None:
         there = [past for past in same if past.sha == sha]
         if there and all(past.conclusion == "success" for past in there):
             words = f"new: the same job passes on {_where(base, sha)}"
-            return Word(words, f"/{there[0].repo}/job/{there[0].job_id}", "bad")
+            return Word(words, f"/{there[0].repo}/job/{there[0].key[1]}", "bad")
     return None
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BATCH = 200
 
 
-async def prune(context: Context) -> dict[str, int]:
+async def prune_logs(context: Context) -> dict[str, int]:
     """Delete what is past its retention."""
     now, settings = context.clock.now(), context.settings
     logs_before = now - settings.of(CollectSettings).ci_log_retention_days * log_rows.DAY

@@ -298,3 +298,4 @@ class Progress(TypedDict):
 
 
 ci_reclassified = table("ci_reclassified", Progress, key=("repository_id",))
+ci_reclassified.c.repository_id.autoincrement = False  # it is GitHub's id

@@ -33,4 +33,4 @@ class Logs:
 
     async def verdicts(self, job):
         async with self.bot.store.read() as tx:
-            return await log_rows.verdicts(tx, job.run.repo.id, [job.id])
+            return await log_rows.verdicts_of_jobs(tx, job.run.repo.id, [job.id])

@@ -11,15 +11,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from bot.ci.logs.parse.cleaning import clean_block
-from bot.ci.logs.parse.matcher import ECHO, Matcher, matcher
-from bot.ci.logs.parse.parsed import FirstError
+from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bot.ci.logs.findings import LineVerdict
     from bot.ci.logs.parse.blocks import Source
     from bot.ci.logs.parse.rules import Rule, Ruleset
 
@@ -33,35 +31,20 @@ EXAMINED_MOST = 10_000  # lines of the winning rule that are searched for furthe
 KEPT_BLOCKS = 4
 
 
-class Verdict(msgspec.Struct, kw_only=True, frozen=True):
-    """A line that says why a job failed."""
-
-    rank: int  # 0 is the verdict, others are further ones
-    rule: str
-    kind: str
-    line: str
-    line_num: int  # from 1, in the raw log
-    captures: list[str]
-    context: list[str]
-    excerpt: list[str]
-    excerpt_from: int  # the number of its first line
-    hint: str | None = None
-
-
-class Classified(msgspec.Struct, kw_only=True, frozen=True):
+class Classified(NamedTuple):
     """What the rules found in a log."""
 
     lines: int
-    verdicts: list[Verdict]
-    first_error: FirstError | None
+    verdicts: list[LineVerdict]  # the likeliest first
+    first_error: dict[str, Any] | None  # the earliest line that a rule for builds matches
 
 
 class Hit(NamedTuple):
     """A line that a rule matches."""
 
     rule: Rule
-    line_num: int
-    line: str
+    number: int  # of the line, from 1, in the raw log
+    text: str
     captures: list[str]
 
 
@@ -73,17 +56,17 @@ class _Block(NamedTuple):
 
 def classify(source: Source, ruleset: Ruleset) -> Classified:
     """Return the lines of a log that say why its job failed, the likeliest first."""
-    return _Search(source, matcher(ruleset)).result()
+    return _Search(source, compile_rules(ruleset)).result()
 
 
-def winner(source: Source, ruleset: Ruleset) -> Hit | None:
+def find_winner(source: Source, ruleset: Ruleset) -> Hit | None:
     """Return the line that says why the job failed."""
-    return next(_Search(source, matcher(ruleset)).ranked(), None)
+    return next(_Search(source, compile_rules(ruleset)).ranked(), None)
 
 
 def last_hits(source: Source, ruleset: Ruleset) -> Iterator[tuple[Rule, Hit | None]]:
     """Yield every rule and the last line of a log that it matches."""
-    search = _Search(source, matcher(ruleset))
+    search = _Search(source, compile_rules(ruleset))
     for index, rule in enumerate(ruleset.rules):
         yield rule, next(search.hits(index), None)
 
@@ -138,13 +121,13 @@ class _Search:
             winner = not seen
             several = winner and self.matcher.pattern(index).groups > 0
             for hit in islice(self.hits(index), EXAMINED_MOST if several else 1):
-                if tuple(hit.captures) in seen or (rule.kind == "generic" and hit.line_num in lines):
+                if tuple(hit.captures) in seen or (rule.kind == "generic" and hit.number in lines):
                     continue
                 seen.add(tuple(hit.captures))
-                lines.add(hit.line_num)
+                lines.add(hit.number)
                 yield hit
 
-    def _first_error(self) -> FirstError | None:
+    def _first_error(self) -> dict[str, Any] | None:
         builds = [n for n, rule in enumerate(self.matcher.rules) if rule.kind == "build"]
         mask = sum(1 << index for index in builds)
         for number, block in enumerate(self.blocks):
@@ -155,26 +138,24 @@ class _Search:
                 (n, next(self.matcher.lines(n, text), None)) for n in builds if block.may_match >> n & 1
             ]
             hits = [self._hit(number, n, text, *first) for n, first in firsts if first]
-            if found := min(hits, key=lambda hit: hit.line_num, default=None):
-                return FirstError(
-                    rule=found.rule.name, kind=found.rule.kind, line=found.line, line_num=found.line_num
-                )
+            if found := min(hits, key=lambda hit: hit.number, default=None):
+                return _named(found)
         return None
 
-    def _verdict(self, rank: int, hit: Hit) -> Verdict:
-        first, excerpt = self._excerpt(hit.line_num)
-        return Verdict(
-            rank=rank,
-            rule=hit.rule.name,
-            kind=hit.rule.kind,
-            line=hit.line,
-            line_num=hit.line_num,
-            captures=hit.captures,
-            context=list(islice(self._commands(hit.line_num), CONTEXT)),
-            excerpt=excerpt,
-            excerpt_from=first,
-            hint=hit.rule.hint,
-        )
+    def _verdict(self, rank: int, hit: Hit) -> LineVerdict:
+        first, excerpt = self._excerpt(hit.number)
+        return {
+            "rank": rank,
+            "rule": hit.rule.name,
+            "kind": hit.rule.kind,
+            "line": hit.text,
+            "line_num": hit.number,
+            "captures": hit.captures,
+            "context": list(islice(self._commands(hit.number), CONTEXT)),
+            "excerpt": excerpt,
+            "excerpt_from": first,
+            "hint": hit.rule.hint,
+        }
 
     def _commands(self, line_num: int) -> Iterator[str]:
         """Yield the commands that were printed up to a line, the nearest first."""
@@ -272,6 +253,10 @@ def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((start, stop))
     return joined
+
+
+def _named(hit: Hit) -> dict[str, Any]:
+    return {"rule": hit.rule.name, "kind": hit.rule.kind, "line": hit.text, "line_num": hit.number}
 
 
 def _text(value: bytes) -> str:

@@ -85,6 +85,6 @@ class Masking:
 
 
 def _longest() -> Any:
-    options = patterns.options()
+    options = patterns.pattern_options()
     options.longest_match = True
     return options

@@ -104,6 +104,6 @@ class Matcher:
 
 
 @lru_cache(COMPILED_MOST)
-def matcher(ruleset: Ruleset) -> Matcher:
+def compile_rules(ruleset: Ruleset) -> Matcher:
     """Return a ruleset compiled, which takes some milliseconds."""
     return Matcher(ruleset)

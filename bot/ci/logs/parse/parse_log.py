@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from bot.ci.logs.parse.blocks import LINE_MOST, PlainLog
-from bot.ci.logs.parse.classify import Verdict, classify
+from bot.ci.logs.parse.classify import classify
 from bot.ci.logs.parse.cleaning import time_of
 from bot.ci.logs.parse.masking import Masking
-from bot.ci.logs.parse.parsed import Classified, Found, Options, ParsedLog
+from bot.ci.logs.parse.options import ParserOptions
 from bot.ci.logs.parse.rules import Ruleset
 from bot.ci.logs.parse.signature import signature, title
 from bot.ci.logs.parse.steps import step_of
@@ -19,57 +19,65 @@ from bot.ci.logs.parse.stored import StoredLog, Writer
 
 if TYPE_CHECKING:
     from bot.ci.collect.parsing import Given
-    from bot.ci.logs.parse.parsed import FirstError
+    from bot.ci.logs.findings import Classified, LineVerdict, ParsedLog, ParsedVerdict
+    from bot.ci.logs.tables import LogChanges, LogSize, LogTimes
 
-NONE = "none"  # the kind of a log in which no rule matches
+    class Measures(LogSize, LogTimes, LogChanges):
+        """What the writing of a log tells."""
 
 
-def parse(given: Given) -> ParsedLog:
+NO_MATCH: LineVerdict = {
+    "rank": 0,
+    "rule": None,
+    "kind": "none",
+    "line": None,
+    "line_num": None,
+    "captures": [],
+    "context": [],
+    "excerpt": [],
+    "excerpt_from": None,
+    "hint": None,
+}
+
+
+def parse_log(given: Given) -> ParsedLog:
     """Store the log beside the answer, and return what was found."""
-    options = msgspec.convert(given.options, Options)
+    options = msgspec.convert(given.options, ParserOptions)
     with given.path.open("rb") as file, given.blob.open("w+b") as blob:
-        measured = _stored(file, blob)
+        measures = _store(file, blob)
         blob.flush()
         log = StoredLog(lambda start, length: _part(blob, start, length), blob.seek(0, 2))
-        verdicts, first_error = found_in(log, options) if options.ruleset else ([], None)
-    return ParsedLog(**measured, verdicts=verdicts, first_error=first_error)
+        found: Classified = {"verdicts": [], "first_error": None}
+        if options.ruleset:
+            found = _classified(log, options)
+    return {**measures, **found}
 
 
-def parse_stored(given: Given) -> Classified:
+def classify_stored(given: Given) -> Classified:
     """Classify a log that is stored already: the file is its blob."""
-    options = msgspec.convert(given.options, Options)
+    options = msgspec.convert(given.options, ParserOptions)
     with given.path.open("rb") as blob:
         log = StoredLog(lambda start, length: _part(blob, start, length), blob.seek(0, 2))
-        verdicts, first_error = found_in(log, options)
-    return Classified(verdicts=verdicts, first_error=first_error)
+        return _classified(log, options)
 
 
-def found_in(log: StoredLog, options: Options) -> tuple[list[Found], FirstError | None]:
+def _classified(log: StoredLog, options: ParserOptions) -> Classified:
     """Return the verdicts on a stored log; one of kind `none` where no rule matches."""
     ruleset = options.ruleset or Ruleset()
-    classified = classify(log, ruleset)
-    digest = ruleset.digest
-    verdicts = [_found(log, verdict, digest, options) for verdict in classified.verdicts]
-    return verdicts or [Found(rank=0, ruleset=digest, rule=None, kind=NONE)], classified.first_error
+    found = classify(log, ruleset)
+    verdicts = [_parsed(log, verdict, ruleset.digest, options) for verdict in found.verdicts or [NO_MATCH]]
+    return {"verdicts": verdicts, "first_error": found.first_error}
 
 
-def _found(log: StoredLog, verdict: Verdict, digest: str, options: Options) -> Found:
-    return Found(
-        rank=verdict.rank,
-        ruleset=digest,
-        rule=verdict.rule,
-        kind=verdict.kind,
-        line=verdict.line,
-        line_num=verdict.line_num,
-        captures=verdict.captures,
-        context=verdict.context,
-        excerpt=verdict.excerpt,
-        excerpt_from=verdict.excerpt_from,
-        step=step_of(options.steps, time_of(_line(log, verdict.line_num))),
-        hint=verdict.hint,
-        signature=signature(verdict.rule, verdict.captures),
-        title=title(verdict.rule, verdict.captures),
-    )
+def _parsed(log: StoredLog, verdict: LineVerdict, ruleset: str, options: ParserOptions) -> ParsedVerdict:
+    rule, number, captures = verdict["rule"], verdict["line_num"], verdict["captures"]
+    return {
+        **verdict,
+        "ruleset": ruleset,
+        "step": step_of(options.steps, time_of(_line(log, number))) if number else None,
+        "signature": signature(rule, captures) if rule else None,
+        "title": title(rule, captures) if rule else None,
+    }
 
 
 def _line(log: StoredLog, number: int) -> bytes:
@@ -79,7 +87,7 @@ def _line(log: StoredLog, number: int) -> bytes:
     return lines[number - log.index.entries[block].first_line]
 
 
-def _stored(file: IO[bytes], blob: IO[bytes]) -> dict[str, Any]:
+def _store(file: IO[bytes], blob: IO[bytes]) -> Measures:
     """Write a log in its stored form; returns its measures."""
     writer, masking, digest = Writer(blob), Masking(), hashlib.sha256()
     longest, truncated, first_at, last_at = 0, False, None, None

@@ -25,7 +25,7 @@ class PatternError(Exception):
     """A pattern that cannot be used; the message says why."""
 
 
-def options(*, memory: int | None = None) -> Any:
+def pattern_options(*, memory: int | None = None) -> Any:
     """Return RE2's options for patterns of rules."""
     made = re2.Options()
     made.never_nl = True
@@ -35,12 +35,12 @@ def options(*, memory: int | None = None) -> Any:
     return made
 
 
-def check(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
     """Raise PatternError if no rule may have this pattern."""
     if (size := len(pattern.encode("utf-8", "replace"))) > BYTES_MOST:
         raise PatternError(f"the pattern has {size:,} bytes, at most {BYTES_MOST:,} are allowed")
     try:
-        made = re2.compile(pattern, options())
+        made = re2.compile(pattern, pattern_options())
         over_lines = for_block(pattern)
     except (re2.error, UnicodeEncodeError) as error:
         words = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
@@ -53,7 +53,7 @@ def check(pattern: str) -> None:
 
 def for_block(pattern: str) -> Any:
     """Return the pattern compiled for searching in cleaned lines, one or many."""
-    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), options())
+    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options())
 
 
 def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY) -> Any:
@@ -61,7 +61,7 @@ def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY) -> Any:
 
     None where the patterns are too large together.
     """
-    made = re2.Set.SearchSet(options(memory=memory))
+    made = re2.Set.SearchSet(pattern_options(memory=memory))
     for pattern in patterns:
         made.Add(_rewritten(pattern, RAW_START, RAW_END))
     made.Add(LINE_START)

@@ -89,7 +89,7 @@ class RulesetError(OotbotError):
         self.problems = problems
 
 
-def merged(rulesets: list[Ruleset]) -> Ruleset:
+def merge_rulesets(rulesets: list[Ruleset]) -> Ruleset:
     """Return several rulesets as one, the first with the highest priority."""
     return Ruleset(
         rules=tuple(rule for one in rulesets for rule in one.rules),
@@ -99,7 +99,7 @@ def merged(rulesets: list[Ruleset]) -> Ruleset:
     )
 
 
-def parse(content: bytes, source: str) -> Ruleset:
+def parse_rules(content: bytes, source: str) -> Ruleset:
     """Return the rules of a file; raises RulesetError with everything that is wrong with it."""
     if len(content) > BYTES_MOST:
         raise RulesetError([f"{source}: {len(content):,} bytes, at most {BYTES_MOST:,} are allowed"])
@@ -118,15 +118,15 @@ def parse(content: bytes, source: str) -> Ruleset:
     return ruleset
 
 
-def read(path: Path) -> Ruleset:
+def read_rules(path: Path) -> Ruleset:
     """Return the rules of a file on this machine; raises RulesetError."""
     with path.open("rb") as file:
-        return parse(file.read(BYTES_MOST + 1), str(path))
+        return parse_rules(file.read(BYTES_MOST + 1), str(path))
 
 
-def shipped() -> Ruleset:
+def shipped_rules() -> Ruleset:
     """Return the rules that come with the program."""
-    return read(package_files.config("log_rules.toml"))
+    return read_rules(package_files.config("log_rules.toml"))
 
 
 def kind_of(name: str) -> Kind:
@@ -200,7 +200,7 @@ class _Reader:
             self._wrong(where, f"{key} is missing, or no text")
             return ""
         try:
-            patterns.check(value)
+            patterns.check_pattern(value)
         except patterns.PatternError as error:
             self._wrong(where, str(error))
         return value

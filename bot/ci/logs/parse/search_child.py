@@ -10,8 +10,8 @@ import msgspec
 from bot.ci.collect.parsing import Broken
 from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.cleaning import BOM, clean_block, valid, without_escapes
+from bot.ci.logs.parse.options import Searched, SearchHit, SearchOptions
 from bot.ci.logs.parse.stored import Damaged, StoredLog
-from bot.ci.logs.searched import Options, Searched, SearchHit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +22,9 @@ LINE_MOST = 300  # characters of a line
 SECONDS = 2.0  # of processor time for one log
 
 
-def parse(given: Given) -> Searched:
+def search_stored(given: Given) -> Searched:
     """Return the first lines of a stored log that match."""
-    options = msgspec.convert(given.options, Options)
+    options = msgspec.convert(given.options, SearchOptions)
     began = time.process_time()
     hits: list[SearchHit] = []
     whole = True

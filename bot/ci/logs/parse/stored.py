@@ -100,7 +100,7 @@ class Index:
         begin = self.entries[blocks[0]].start if blocks else 0
         for number in blocks:
             entry = self.entries[number]
-            yield inflated(part[entry.start - begin : entry.start - begin + entry.length])
+            yield inflate_block(part[entry.start - begin : entry.start - begin + entry.length])
 
     def _of(self, value: int, field: int) -> int:
         return max(bisect_right(self.entries, value, key=itemgetter(field)) - 1, 0)
@@ -123,7 +123,7 @@ class StoredLog:
     def block(self, number: int) -> bytes:
         """Return a block."""
         entry = self.index.entries[number]
-        return inflated(self._read(entry.start, entry.length))
+        return inflate_block(self._read(entry.start, entry.length))
 
 
 def index_start(tail: bytes, size: int) -> int:
@@ -144,7 +144,7 @@ def parse_index(content: bytes) -> Index:
         raise Damaged("the index of the stored log cannot be read") from None
 
 
-def inflated(frame: bytes) -> bytes:
+def inflate_block(frame: bytes) -> bytes:
     """Return a block."""
     try:
         block = zstd.ZstdDecompressor().decompress(frame, max_length=BLOCK_MOST + 1)

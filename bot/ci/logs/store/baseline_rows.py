@@ -50,10 +50,9 @@ class Past(NamedTuple):
     """A job on a trusted commit."""
 
     repo: str
-    name: str  # without shard and runner
+    job: str  # without shard and runner
     sha: str  # upstream's commit
-    repository_id: int
-    job_id: int
+    key: tuple[int, int]  # of the job: repository and id
     conclusion: str | None  # None: it has not ended
 
 
@@ -91,14 +90,14 @@ async def _is_public(tx: Transaction, repo: str) -> bool:
     return bool(ids) and all([(await collect_rows.repository(tx, one))["private"] is False for one in ids])
 
 
-async def base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *, at: int) -> Base:
+async def find_base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *, at: int) -> Base:
     """Return the trusted commits to compare a head with, as they were at a time; `ids` are of its repository."""
     branch, bases = await merged_into(tx, settings, head.repo, ids, head.sha)
-    newest = await commits(tx, ids, branch, until=at, limit=HEADS)
+    newest = await commits_of_branch(tx, ids, branch, until=at, limit=HEADS)
     return Base(frozenset(ids), branch, bases, tuple(dict.fromkeys([*sorted(bases), *newest])))
 
 
-async def commits(
+async def commits_of_branch(
     tx: Transaction, ids: Collection[int], branch: str, *, until: int, limit: int, but: str | None = None
 ) -> list[str]:
     """Return commits of a branch, the newest first; `until` is a time, `but` a commit that is left out."""
@@ -113,7 +112,7 @@ async def commits(
     return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
 
 
-async def of_upstream(
+async def jobs_of_upstream(
     tx: Transaction, settings: Settings, base: Base, names: Iterable[tuple[str, str]]
 ) -> list[Past]:
     """Return upstream's own jobs of some names, each workflow and job without shard, on trusted commits."""
@@ -136,14 +135,14 @@ async def of_upstream(
     found = await tx.rows(query)
     trusted = await _trusted_runs(tx, settings, {(row["run_id"], row["attempt"]) for row in found})
     return [
-        Past(row["repo"], _full(row["workflow"], row["job"]), row["head_sha"], row["repository_id"], row["job_id"],
+        Past(row["repo"], _full(row["workflow"], row["job"]), row["head_sha"], (row["repository_id"], row["job_id"]),
              CONCLUSIONS[row["conclusion"]] or None)
         for row in found
         if (row["run_id"], row["attempt"]) in trusted
     ]  # fmt: skip
 
 
-async def of_backends(
+async def jobs_of_backends(
     tx: Transaction, upstream: str, backends: Collection[str], shas: Sequence[str]
 ) -> list[Past]:
     """Return the jobs of runs that backends (in lower case) reported for trusted commits of upstream."""
@@ -180,13 +179,13 @@ async def of_backends(
     ).where(tx.among((JOB.run_id, JOB.run_attempt), sorted({key[1:] for key in of_run})))
     return [
         Past(row["repo"], job_names.parse(row["workflow_name"], row["name"] or "").shard_free, sha,
-             row["repository_id"], row["id"], row["conclusion"])
+             (row["repository_id"], row["id"]), row["conclusion"])
         for row in await tx.rows(query.limit(JOBS_MOST))
         if (sha := of_run.get((row["repo"].lower(), row["run_id"], row["run_attempt"])))
     ]  # fmt: skip
 
 
-async def captures(
+async def captures_of_jobs(
     tx: Transaction, jobs: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], list[tuple[str, str]]]:
     """Return what was found in the logs of some jobs, by repository and id: rule and captures, the verdict first."""

@@ -10,7 +10,19 @@ import sqlalchemy as sa
 
 from bot.ci.collect.tables import ci_upload
 from bot.ci.logs.store.log_rows import PUBLIC
-from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
+from bot.ci.logs.tables import (
+    FIRST,
+    LogKey,
+    VerdictAt,
+    VerdictFamily,
+    VerdictRule,
+    VerdictSignature,
+    VerdictStep,
+    VerdictTrust,
+    ci_log,
+    ci_verdict,
+)
+from bot.db.rows import Bool, Int, Text, select
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
@@ -20,6 +32,7 @@ from bot.oot.results.task_keys import request_publish
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 RUN_ID = re.compile(r"[1-9][0-9]{0,17}")  # GitHub's; other CIs have ids of all kinds
@@ -37,28 +50,36 @@ _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
 
 
-class FailedJob(TypedDict):
+class JobName(TypedDict):
+    """What GitHub or the backend calls a job."""
+
+    name: Text | None
+    workflow_name: Text | None
+
+
+class ReportedRun(TypedDict):
+    """A run as reports name it: other CIs have ids of all kinds."""
+
+    run_id: Text
+    run_attempt: Int
+
+
+class FailedJob(
+    LogKey,
+    ReportedRun,
+    JobName,
+    VerdictRule,
+    VerdictStep,
+    VerdictSignature,
+    VerdictFamily,
+    VerdictTrust,
+    VerdictAt,
+):
     """A job whose log has a verdict."""
 
-    repo: str
-    backend_key: str | None  # of an upload: the backend that sent it
-    repository_id: int
-    job_id: int  # below 0: of an upload
-    run_id: str
-    run_attempt: int
-    name: str | None
-    workflow_name: str | None
-    public: bool  # its repository is, and was when the log was read
-    rule: str | None
-    kind: str
-    line: str | None
-    line_num: int | None
-    step: str | None
-    signature: str | None
-    family: str
-    trusted: bool
-    change: str | None
-    at: int
+    repo: Text
+    backend_key: Text | None  # of an upload: the backend that sent it
+    public: Bool  # its repository is, and was when the log was read
 
 
 class Reported(NamedTuple):
@@ -71,18 +92,18 @@ class Reported(NamedTuple):
 AttemptKey = tuple[str, int]  # id and attempt
 
 
-async def on_commit(
+async def failures_on_commit(
     tx: Transaction, repository_ids: Iterable[int], sha: str, *, limit: int
 ) -> list[FailedJob]:
     """Return the verdicts on a repository's own jobs of a commit."""
     concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
-    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+    return await tx.fetch(_failed().where(concerned).limit(limit))
 
 
-async def on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
+async def failures_on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on the jobs of a run, of all its attempts."""
     concerned = sa.and_(LOG.repository_id == repository_id, LOG.run_id == run_id)
-    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+    return await tx.fetch(_failed().where(concerned).limit(limit))
 
 
 async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str | None:
@@ -92,20 +113,20 @@ async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str
     return sha
 
 
-async def of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
+async def failures_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
-    return await of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
+    return await failures_of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
 
 
-async def of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[FailedJob]:
+async def failures_of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on jobs of reported runs."""
-    concerned = await logs_of(tx, reported)
+    concerned = await logs_of_runs(tx, reported)
     if concerned is None:
         return []
-    return await tx.rows_as(FailedJob, _failed().where(concerned).limit(limit))
+    return await tx.fetch(_failed().where(concerned).limit(limit))
 
 
-async def by_backend(
+async def failures_by_backend(
     tx: Transaction, runs: Mapping[str, Collection[AttemptKey]], *, limit: int
 ) -> dict[str, list[FailedJob]]:
     """Return the verdicts on jobs of backends' reported runs, by backend in lower case, so many of each.
@@ -113,7 +134,7 @@ async def by_backend(
     One query for all: a pull request has hundreds of backends.
     """
     every = frozenset(run for of_one in runs.values() for run in of_one)
-    concerned = await logs_of(tx, Reported(frozenset(runs), tuple(sorted(every))))
+    concerned = await logs_of_runs(tx, Reported(frozenset(runs), tuple(sorted(every))))
     if concerned is None:
         return {}
     place = sa.func.row_number().over(partition_by=LOG.repository_id, order_by=(NAME, LOG.job_id))
@@ -128,13 +149,12 @@ async def by_backend(
     return found
 
 
-async def of_job(tx: Transaction, repository_id: int, job_id: int) -> FailedJob | None:
+async def failure_of_job(tx: Transaction, repository_id: int, job_id: int) -> FailedJob | None:
     """Return the verdict on one job."""
-    query = _failed().where(LOG.repository_id == repository_id, LOG.job_id == job_id)
-    return await tx.row_as(FailedJob, query)
+    return await tx.fetch_first(_failed().where(LOG.repository_id == repository_id, LOG.job_id == job_id))
 
 
-async def logs_of(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool] | None:
+async def logs_of_runs(tx: Transaction, reported: Reported) -> sa.ColumnElement[bool] | None:
     """Return the condition of logs that are of reported runs, None where there can be none."""
     if not reported.runs:
         return None
@@ -209,6 +229,18 @@ def _of_runs(*, sqlite: bool) -> list[sa.ColumnElement[bool]]:
     return [UPLOAD.backend_key.in_(backends), UPLOAD.kind == "log", runs]
 
 
+async def reported_jobs(
+    tx: Transaction, backend: str, run_id: str, attempt: int, *, limit: int
+) -> list[tuple[str, str, str | None]]:
+    """Return key, name and conclusion of the jobs that a backend, in lower case, reported of a run."""
+    query = sa.select(REPORTED.job_key, REPORTED.job_name, REPORTED.conclusion).where(
+        REPORTED.run_id == run_id,
+        REPORTED.run_attempt == attempt,
+        sa.func.lower(REPORTED.downstream_repo) == backend,
+    )
+    return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
+
+
 async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:
     """Return the runs that backends reported for a commit of upstream."""
     query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
@@ -249,6 +281,17 @@ async def request_publish_of(tx: Transaction, repository_id: int, job_ids: Colle
         request_publish(tx, repo, number)
 
 
+async def pull_of_run(tx: Transaction, backend: str, run_id: int) -> tuple[str, int] | None:
+    """Return the pull request that a backend reported a run for."""
+    query = sa.select(REPORTED.upstream_repo, REPORTED.pr_number).where(
+        sa.func.lower(REPORTED.downstream_repo) == backend.lower(),
+        REPORTED.run_id == str(run_id),
+        REPORTED.pr_number.is_not(None),
+    )
+    found = (await tx.run(query.limit(1))).first()
+    return (found.upstream_repo, found.pr_number) if found else None
+
+
 async def pulls_of_uploads(tx: Transaction, uploads: Iterable[int]) -> set[tuple[str, int]]:
     """Return the pull requests that some uploads are for; what is below 0 is none."""
     wanted = sorted(one for one in uploads if one > 0)
@@ -262,20 +305,14 @@ async def pulls_of_uploads(tx: Transaction, uploads: Iterable[int]) -> set[tuple
     return {(row.upstream_repo, row.pr_number) for row in await tx.run(query)} if wanted else set()
 
 
-def _failed() -> sa.Select[Any]:
+def _failed() -> Query[FailedJob]:
     repository = records["repository"].c
     public = sa.exists().where(
         repository.repository_id == LOG.repository_id, repository.private.is_(False), VERDICT.family == PUBLIC
     )
     of_log = sa.and_(VERDICT.repository_id == LOG.repository_id, VERDICT.job_id == LOG.job_id)
-    run_id = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text)).label("run_id")
-    return (
-        sa.select(
-            REPO, UPLOAD.backend_key, LOG.repository_id, LOG.job_id, run_id, LOG.run_attempt, NAME, WORKFLOW,
-            public.label("public"), VERDICT.rule, VERDICT.kind, VERDICT.line, VERDICT.line_num, VERDICT.step,
-            VERDICT.signature, VERDICT.family, VERDICT.trusted, VERDICT.change, VERDICT.at,
-        )
-        .select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
-        .where(REPO.is_not(None))
-        .order_by(NAME, LOG.job_id)
-    )  # fmt: skip
+    run_id = sa.func.coalesce(UPLOAD.run_id, sa.cast(LOG.run_id, sa.Text))
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "backend_key": UPLOAD.backend_key}
+    query = select(FailedJob, ci_verdict, ci_log, run_id=run_id, public=public, **computed)
+    joined = query.select_from(LOGS.join(ci_verdict, sa.and_(of_log, FIRST)))
+    return joined.where(REPO.is_not(None)).order_by(NAME, LOG.job_id)

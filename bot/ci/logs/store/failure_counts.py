@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -13,6 +13,7 @@ from bot.queue.sums import Place, Sum
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from bot.ci.logs.tables import SignatureTitle
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.sums import Counted
@@ -29,15 +30,7 @@ FAILURES = Sum(
 )
 
 
-class SignatureTitle(TypedDict):
-    """What a signature is called."""
-
-    title: str
-    rule: str
-    kind: str
-
-
-async def request(
+async def request_count(
     tx: Transaction,
     concerned: Iterable[tuple[str, str, int]],
     titles: Mapping[str, SignatureTitle],

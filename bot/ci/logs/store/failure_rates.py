@@ -86,7 +86,9 @@ class Counts:
 COUNTS: Resource[Counts] = Resource("runs_of_jobs", Counts)
 
 
-async def of_signatures(tx: Transaction, signatures: Collection[str], counted: Counted) -> dict[str, Rate]:
+async def rates_of_signatures(
+    tx: Transaction, signatures: Collection[str], counted: Counted
+) -> dict[str, Rate]:
     """Return how often the jobs that each failure hits fail that way; none without such records."""
     hit = await _hit(tx, signatures, since=counted.since)
     return {
@@ -97,7 +99,7 @@ async def of_signatures(tx: Transaction, signatures: Collection[str], counted: C
     }
 
 
-async def of_jobs(tx: Transaction, signature: str, counted: Counted) -> list[JobRate]:
+async def rates_of_jobs(tx: Transaction, signature: str, counted: Counted) -> list[JobRate]:
     """Return how often each job fails in that way, those that it hits most first."""
     hit = (await _hit(tx, [signature], since=counted.since)).get(signature, {})
     most = sorted(hit, key=lambda place: (-hit[place], place))[:SHOWN]

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_fetch
 from bot.ci.logs.store import failure_rates, private_failures
-from bot.ci.logs.store.failure_rates import Rate
 from bot.ci.logs.store.log_rows import DAY, PUBLIC
-from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
+from bot.ci.logs.tables import (
+    FIRST,
+    DayRow,
+    SignatureCost,
+    SignatureTimes,
+    SignatureTitle,
+    SignatureTotal,
+    ci_signature,
+    ci_signature_day,
+    ci_verdict,
+)
+from bot.db.rows import Text, select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bot.ci.logs.store.failure_rates import Counted
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 WITHOUT_LOG = [
@@ -30,32 +41,11 @@ WITHOUT_LOG = [
 UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
 
 
-class FailureRow(TypedDict):
-    """A signature and what it cost since a day."""
+class FailureRow(SignatureTimes, SignatureTitle, SignatureTotal, SignatureCost):
+    """A signature and what it cost since a day; `repos` is the most on one day."""
 
-    signature: str
-    title: str
-    rule: str
-    kind: str
-    first_at: int
-    last_at: int
-    jobs_total: int
-    issue_url: str | None
-    jobs: int
-    prs: int
-    trusted_jobs: int
-    repos: int  # the most on one day
-    rate: Rate | None  # None: of no run of its jobs there is a record
-
-
-class DayRow(TypedDict):
-    """What a signature cost on a day."""
-
-    day: int
-    jobs: int
-    prs: int
-    trusted_jobs: int
-    repos: int
+    signature: Text
+    rate: failure_rates.Rate | None  # None: of no run of its jobs there is a record
 
 
 class Coverage(TypedDict):
@@ -73,7 +63,7 @@ class LastDay(TypedDict):
     no_log: int
 
 
-async def failures(
+async def failures_by_cost(
     tx: Transaction,
     *,
     since: int,
@@ -86,60 +76,54 @@ async def failures(
     days, named = ci_signature_day.c, ci_signature.c
     jobs = sa.func.sum(days.jobs)
     same = sa.and_(named.signature == days.signature, named.family == days.family)
-    sums = [
-        sa.cast(jobs, sa.BigInteger).label("jobs"),
-        sa.cast(sa.func.sum(days.prs), sa.BigInteger).label("prs"),
-        sa.cast(sa.func.sum(days.trusted_jobs), sa.BigInteger).label("trusted_jobs"),
-        sa.func.max(days.repos).label("repos"),
-    ]
-    shown = [
-        named[name]
-        for name in ("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total", "issue_url")
-    ]
-    query = sa.select(*shown, *sums).join(ci_signature, same).group_by(*shown)
-    query = query.where(days.family == PUBLIC, days.day >= since, days.jobs > 0)
+    query = select(
+        FailureRow,
+        ci_signature,
+        jobs=sa.cast(jobs, sa.BigInteger),
+        prs=sa.cast(sa.func.sum(days.prs), sa.BigInteger),
+        trusted_jobs=sa.cast(sa.func.sum(days.trusted_jobs), sa.BigInteger),
+        repos=sa.func.max(days.repos),
+        rate=sa.null(),
+    )
+    query = query.select_from(ci_signature_day.join(ci_signature, same))
+    query = query.group_by(*ci_signature.c).where(days.family == PUBLIC, days.day >= since, days.jobs > 0)
     if kind:
         query = query.where(named.kind == kind)
     if repository_ids is not None:
         query = query.where(_of_repositories(days.signature, repository_ids, since=since))
     if private := await private_failures.counted_in_public(tx):
         query = query.where(sa.not_(_of_repositories(days.signature, private)))
-    found = await tx.rows(query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
-    rates = await failure_rates.of_signatures(tx, [row["signature"] for row in found], counted)
-    return [cast("FailureRow", {**row, "rate": rates.get(row["signature"])}) for row in found]
+    found = await tx.fetch(query.order_by(jobs.desc(), named.last_at.desc()).limit(limit))
+    rates = await failure_rates.rates_of_signatures(tx, [row["signature"] for row in found], counted)
+    for row in found:
+        row["rate"] = rates.get(row["signature"])
+    return found
 
 
-async def failure(tx: Transaction, signature: str, *, since: int, counted: Counted) -> FailureRow | None:
+async def find_failure(tx: Transaction, signature: str, *, since: int, counted: Counted) -> FailureRow | None:
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
     verdict = ci_verdict.c
     uncounted = sa.exists().where(FIRST, verdict.signature == signature, verdict.family == PUBLIC)
     has_jobs = sa.or_(named.jobs_total > 0, uncounted)  # its first day may still be to be counted
     of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, has_jobs)
-    found = await tx.row(sa.select(ci_signature).where(of_signature))
+    uncosted = dict.fromkeys(("jobs", "prs", "trusted_jobs", "repos"), sa.literal(0))
+    query = select(FailureRow, ci_signature, rate=sa.null(), **uncosted)
+    found = await tx.fetch_first(query.where(of_signature))
     private = await private_failures.counted_in_public(tx)
     theirs = sa.select(_of_repositories(sa.literal(signature), private))
     if found is None or (private and (await tx.run(theirs)).scalar()):
         return None
-    of_days = await tx.rows_as(DayRow, _days(signature).where(days.day >= since))
-    return {
-        "signature": signature,
-        "title": found["title"],
-        "rule": found["rule"],
-        "kind": found["kind"],
-        "first_at": found["first_at"],
-        "last_at": found["last_at"],
-        "jobs_total": found["jobs_total"],
-        "issue_url": found["issue_url"],
-        "jobs": sum(row["jobs"] for row in of_days),
-        "prs": sum(row["prs"] for row in of_days),
-        "trusted_jobs": sum(row["trusted_jobs"] for row in of_days),
-        "repos": max((row["repos"] for row in of_days), default=0),
-        "rate": (await failure_rates.of_signatures(tx, [signature], counted)).get(signature),
-    }
+    for day in await tx.fetch(_days(signature).where(days.day >= since)):
+        found["jobs"] += day["jobs"]
+        found["prs"] += day["prs"]
+        found["trusted_jobs"] += day["trusted_jobs"]
+        found["repos"] = max(found["repos"], day["repos"])
+    found["rate"] = (await failure_rates.rates_of_signatures(tx, [signature], counted)).get(signature)
+    return found
 
 
-async def tie(tx: Transaction, signature: str, issue_url: str | None) -> bool:
+async def tie_issue(tx: Transaction, signature: str, issue_url: str | None) -> bool:
     """Store the address of the issue about a failure; returns whether there is such a failure."""
     of_signature = ci_signature.c.signature == signature
     known = await tx.row(sa.select(ci_signature.c.signature).where(of_signature).limit(1))
@@ -149,7 +133,7 @@ async def tie(tx: Transaction, signature: str, issue_url: str | None) -> bool:
     return known is not None
 
 
-async def issue(tx: Transaction, signature: str, family: str) -> str | None:
+async def tied_issue(tx: Transaction, signature: str, family: str) -> str | None:
     """Return the address of the issue about a failure, as tied for all public repositories or for this family."""
     named = ci_signature.c
     query = sa.select(named.issue_url).where(
@@ -159,10 +143,10 @@ async def issue(tx: Transaction, signature: str, family: str) -> str | None:
     return url
 
 
-async def by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]:
+async def cost_by_day(tx: Transaction, signature: str, *, since: int) -> list[DayRow]:
     """Return what a signature cost on each day, the newest first."""
     days = ci_signature_day.c
-    return await tx.rows_as(DayRow, _days(signature).where(days.day >= since).order_by(days.day.desc()))
+    return await tx.fetch(_days(signature).where(days.day >= since).order_by(days.day.desc()))
 
 
 async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range) -> dict[str, list[int]]:
@@ -177,7 +161,7 @@ async def jobs_by_day(tx: Transaction, signatures: Sequence[str], *, days: range
     return found
 
 
-async def coverage(tx: Transaction, *, since: int) -> Coverage:
+async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
     """Return of how many classified jobs the rules say why they failed."""
     verdict = ci_verdict.c
     query = sa.select(
@@ -208,7 +192,7 @@ async def delete_sums(tx: Transaction, keys: Sequence[tuple[str, str, int]]) -> 
     await tx.run(sa.update(ci_signature).where(these, sa.not_(left)).values(jobs_total=0))
 
 
-async def of_last_day(tx: Transaction) -> LastDay:
+async def count_last_day(tx: Transaction) -> LastDay:
     """Return of how many failed jobs it is known why, for the operator: private repositories count too."""
     verdict, fetch, since = ci_verdict.c, ci_fetch.c, tx.now - DAY
     recent = sa.and_(FIRST, verdict.day >= since // DAY, verdict.at >= since)
@@ -233,7 +217,7 @@ def _of_repositories(
     )
 
 
-def _days(signature: str) -> sa.Select[tuple[int, int, int, int, int]]:
+def _days(signature: str) -> Query[DayRow]:
     days = ci_signature_day.c
-    query = sa.select(days.day, days.jobs, days.prs, days.trusted_jobs, days.repos)
+    query = select(DayRow, ci_signature_day)
     return query.where(days.signature == signature, days.family == PUBLIC, days.jobs > 0)

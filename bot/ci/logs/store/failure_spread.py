@@ -11,9 +11,10 @@ from bot.ci.collect import job_names
 from bot.ci.collect.job_names import FAILED
 from bot.ci.logs.store import baseline_rows, failed_jobs
 from bot.ci.logs.store.baseline_rows import COMMIT, Base
-from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, VERDICT, WORKFLOW
+from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, VERDICT, WORKFLOW, JobName
 from bot.ci.logs.store.log_rows import PUBLIC
-from bot.ci.logs.tables import FIRST, ci_verdict
+from bot.ci.logs.tables import FIRST, LogHead, LogKey, VerdictAt, ci_log, ci_verdict
+from bot.db.rows import Big, Json, Text, select
 from bot.ingest import watched
 from bot.ingest.tables import records
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from bot.ci.logs.store.baseline_rows import Head, Past
     from bot.core.settings import Settings
+    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 MOST = 1_000  # newest jobs that are counted
@@ -31,20 +33,13 @@ BEGINNINGS = 5
 HISTORY = 10  # commits before the first failure that have to be free of it
 
 
-class Sample(TypedDict):
+class Sample(LogKey, JobName, LogHead, VerdictAt):
     """A job that failed that way."""
 
-    repo: str
-    repository_id: int
-    job_id: int
-    name: str | None
-    workflow_name: str | None
-    labels: list[str] | None
-    head_sha: str
-    line: str | None
-    line_num: int | None
-    trusted: bool
-    at: int
+    repo: Text
+    labels: Json[list[str]] | None
+    line: Text | None
+    line_num: Big | None
 
 
 class Group(TypedDict):
@@ -63,24 +58,29 @@ class Spread(NamedTuple):
     by_repo: list[Group]
 
 
-class Beginning(TypedDict):
-    """Between which two trusted commits a failure of a job began."""
+class Commits(TypedDict):
+    """Two commits of a branch between which something changed."""
 
-    repo: str  # of the job
-    job: str
-    upstream: str  # of the commits
     branch: str
     last_good: str
     first_bad: str
 
 
-async def newest(tx: Transaction, signature: str) -> list[Sample]:
+class Beginning(Commits):
+    """Between which two trusted commits a failure of a job began."""
+
+    repo: str  # of the job
+    job: str
+    upstream: str  # of the commits
+
+
+async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
     """Return jobs that failed that way, the newest first, of repositories that are public now."""
     query = _jobs(signature).order_by(VERDICT.at.desc(), VERDICT.job_id.desc())
-    return await tx.rows_as(Sample, query.limit(MOST))
+    return await tx.fetch(query.limit(MOST))
 
 
-def spread(samples: Sequence[Sample]) -> Spread:
+def spread_of_samples(samples: Sequence[Sample]) -> Spread:
     """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
     names = [job_names.parse(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
     labels = [", ".join(one["labels"] or []) or "not known" for one in samples]
@@ -88,11 +88,11 @@ def spread(samples: Sequence[Sample]) -> Spread:
     return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
 
 
-async def beginnings(tx: Transaction, settings: Settings, signature: str) -> list[Beginning]:
+async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -> list[Beginning]:
     """Return since when jobs fail that way on trusted branches, where every result before it passed."""
     query = _jobs(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
-    for one in await tx.rows_as(Sample, query.limit(FIRSTS)):
+    for one in await tx.fetch(query.limit(FIRSTS)):
         name = job_names.parse(one["workflow_name"], one["name"] or "").shard_free
         firsts.setdefault((one["repo"], name), one)
     found = [await _began(tx, settings, one, name) for (_, name), one in list(firsts.items())[:BEGINNINGS]]
@@ -100,7 +100,7 @@ async def beginnings(tx: Transaction, settings: Settings, signature: str) -> lis
 
 
 async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) -> Beginning | None:
-    failed = await failed_jobs.of_job(tx, first["repository_id"], first["job_id"])
+    failed = await failed_jobs.failure_of_job(tx, first["repository_id"], first["job_id"])
     head = await baseline_rows.head_of(tx, failed) if failed else None
     if head is None:
         return None
@@ -109,7 +109,7 @@ async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) 
     if line is None:
         return None
     branch, at = line
-    shas = await baseline_rows.commits(tx, ids, branch, until=at, limit=HISTORY, but=head.sha)
+    shas = await baseline_rows.commits_of_branch(tx, ids, branch, until=at, limit=HISTORY, but=head.sha)
     base = Base(frozenset(ids), branch, frozenset(), tuple(shas))
     last_good = _last_good(await _pasts(tx, settings, head, base, first), base.shas, name)
     if last_good is None:
@@ -126,14 +126,14 @@ async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) 
 
 async def _pasts(tx: Transaction, settings: Settings, head: Head, base: Base, first: Sample) -> list[Past]:
     if first["repository_id"] not in base.ids:
-        return await baseline_rows.of_backends(tx, head.repo, {first["repo"].lower()}, base.shas)
+        return await baseline_rows.jobs_of_backends(tx, head.repo, {first["repo"].lower()}, base.shas)
     parsed = job_names.parse(first["workflow_name"], first["name"] or "")
-    return await baseline_rows.of_upstream(tx, settings, base, [(parsed.workflow, parsed.job)])
+    return await baseline_rows.jobs_of_upstream(tx, settings, base, [(parsed.workflow, parsed.job)])
 
 
 def _last_good(pasts: Sequence[Past], shas: Sequence[str], name: str) -> str | None:
     """Return the newest commit on which the job passed; None where it failed on any, or none has a result."""
-    mine = [past for past in pasts if past.name == name]
+    mine = [past for past in pasts if past.job == name]
     if any(past.conclusion in FAILED for past in mine):
         return None
     passed = {past.sha for past in mine if past.conclusion == "success"}
@@ -155,16 +155,14 @@ def _groups(samples: Sequence[Sample], names: Sequence[str]) -> list[Group]:
     return [{"name": name, "jobs": n, "trusted_jobs": trusted[name]} for name, n in jobs.most_common(GROUPS)]
 
 
-def _jobs(signature: str) -> sa.Select[tuple[str, int, int, str, str, list[str], str, str, int, bool, int]]:
+def _jobs(signature: str) -> Query[Sample]:
     repository = records["repository"].c
     public = sa.exists().where(
         repository.repository_id == VERDICT.repository_id, repository.private.is_(False)
     )
     of_log = sa.and_(VERDICT.repository_id == LOG.repository_id, VERDICT.job_id == LOG.job_id)
-    query = sa.select(
-        REPO, VERDICT.repository_id, VERDICT.job_id, NAME, WORKFLOW, JOB.labels, LOG.head_sha, VERDICT.line,
-        VERDICT.line_num, VERDICT.trusted, VERDICT.at,
-    ).select_from(LOGS.join(ci_verdict, of_log))  # fmt: skip
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "labels": JOB.labels}
+    query = select(Sample, ci_verdict, ci_log, **computed).select_from(LOGS.join(ci_verdict, of_log))
     return query.where(
         FIRST, VERDICT.signature == signature, VERDICT.family == PUBLIC, public, REPO.is_not(None)
     )

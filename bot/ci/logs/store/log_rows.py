@@ -2,76 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.ci.logs.store import failure_counts
-from bot.ci.logs.tables import ci_log, ci_verdict
+from bot.ci.logs.tables import LogRow, VerdictRow, ci_log, ci_verdict
 from bot.db.rows import select
-from bot.ingest.rows import WorkflowJobRow
+from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.logs.store.failure_counts import SignatureTitle
+    from bot.ci.logs.tables import SignatureTitle
     from bot.db.transaction import Transaction
 
 PUBLIC = "public"  # the family of all public repositories
 DAY = 86_400_000  # milliseconds
 
 
-class LogRow(TypedDict):
-    """A log that is or was kept."""
-
-    repository_id: int
-    job_id: int
-    run_id: int
-    run_attempt: int
-    state: str
-    bytes: int
-    lines: int
-    longest_line: int
-    sha256: str
-    blob: str | None
-    first_at: int | None
-    last_at: int | None
-    fetched_at: int
-    truncated: bool
-    secrets_masked: int
-    head_sha: str
-    trusted: bool
-    first_error: dict[str, Any] | None
-
-
-class VerdictRow(TypedDict):
-    """A verdict on a job; `rule` is None where none matches."""
-
-    repository_id: int
-    job_id: int
-    ruleset: str
-    rank: int
-    current: bool
-    rule: str | None
-    kind: str
-    line: str | None
-    line_num: int | None
-    captures: list[str]
-    context: list[str]
-    step: str | None
-    excerpt: list[str]
-    excerpt_from: int | None
-    hint: str | None
-    signature: str | None
-    family: str
-    day: int
-    trusted: bool
-    change: str | None
-    at: int
-
-
-def family(repository_id: int, *, private: bool) -> str:
+def family_of(repository_id: int, *, private: bool) -> str:
     """Return whose failures are counted together: nothing of a private repository is in the public sums."""
     return f"private:{repository_id}" if private else PUBLIC
 
@@ -89,20 +40,22 @@ async def store_first_error(
     await tx.run(sa.update(ci_log).where(of_job).values(first_error=first_error))
 
 
-async def log(tx: Transaction, repository_id: int, job_id: int) -> LogRow | None:
+async def find_log(tx: Transaction, repository_id: int, job_id: int) -> LogRow | None:
     """Return what is known of a job's log."""
-    query = sa.select(ci_log).where(ci_log.c.repository_id == repository_id, ci_log.c.job_id == job_id)
-    return await tx.row_as(LogRow, query)
+    query = select(LogRow, ci_log)
+    return await tx.fetch_first(
+        query.where(ci_log.c.repository_id == repository_id, ci_log.c.job_id == job_id)
+    )
 
 
-async def verdicts(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> list[VerdictRow]:
+async def verdicts_of_jobs(tx: Transaction, repository_id: int, job_ids: Iterable[int]) -> list[VerdictRow]:
     """Return the verdicts on some jobs of a repository, by job and rank."""
-    query = sa.select(ci_verdict).where(
+    query = select(VerdictRow, ci_verdict).where(
         ci_verdict.c.repository_id == repository_id,
         ci_verdict.c.job_id.in_(sorted(set(job_ids))),
         ci_verdict.c.current,
     )
-    return await tx.rows_as(VerdictRow, query.order_by(ci_verdict.c.job_id, ci_verdict.c.rank))
+    return await tx.fetch(query.order_by(ci_verdict.c.job_id, ci_verdict.c.rank))
 
 
 async def move_verdicts(tx: Transaction, repository_id: int, job_id: int, ruleset: str) -> None:
@@ -125,7 +78,7 @@ async def replace_verdicts(
     The days of the failures concerned are counted again.
     """
     of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
-    before = await verdicts(tx, repository_id, [job_id])
+    before = await verdicts_of_jobs(tx, repository_id, [job_id])
     rulesets = {row["ruleset"] for row in found}
     await tx.run(sa.delete(ci_verdict).where(of_job, ci_verdict.c.ruleset.in_(sorted(rulesets))))
     await tx.run(sa.update(ci_verdict).where(of_job).values(current=False))
@@ -136,23 +89,23 @@ async def replace_verdicts(
         for row in (*before, *found)
         if row["rank"] == 0 and row["signature"]
     }
-    await failure_counts.request(tx, concerned, titles, dict.fromkeys(titles, found[0]["at"]))
+    await failure_counts.request_count(tx, concerned, titles, dict.fromkeys(titles, found[0]["at"]))
 
 
-async def job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:
+async def find_job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:
     """Return GitHub's record of a job."""
     table = records["workflow_job"]
     query = select(WorkflowJobRow, table)
     return await tx.fetch_first(query.where(table.c.repository_id == repository_id, table.c.id == job_id))
 
 
-async def run(tx: Transaction, repository_id: int, run_id: int, attempt: int) -> dict[str, Any] | None:
+async def find_run(tx: Transaction, repository_id: int, run_id: int, attempt: int) -> WorkflowRunRow | None:
     """Return GitHub's record of an attempt of a run."""
     table = records["workflow_run"]
-    found = sa.select(table.c.pull_requests, table.c.head_repository_id).where(
+    query = select(WorkflowRunRow, table).where(
         table.c.repository_id == repository_id, table.c.id == run_id, table.c.run_attempt == attempt
     )
-    return await tx.row(found)
+    return await tx.fetch_first(query)
 
 
 async def old_logs(tx: Transaction, *, before: int, limit: int) -> list[tuple[int, int]]:

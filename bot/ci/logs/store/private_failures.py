@@ -18,7 +18,7 @@ from bot.ingest.tables import records
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from bot.ci.logs.store.failure_counts import SignatureTitle
+    from bot.ci.logs.tables import SignatureTitle
     from bot.context import Context
     from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
@@ -28,7 +28,7 @@ BATCH = 200  # jobs moved in one transaction
 REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
 
 
-async def note(tx: Transaction, changed: Changed) -> None:
+async def follow_repositories(tx: Transaction, changed: Changed) -> None:
     """Before a commit: have the failures of repositories that are private now moved."""
     private = sorted({int(row["repository_id"]) for row in changed.get("repository", ()) if row["private"]})
     for start in range(0, len(private), QUERIED):
@@ -49,7 +49,7 @@ async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | N
     return set((await tx.run(query)).scalars())
 
 
-async def run(context: Context, task: Task) -> None:
+async def move_private_failures(context: Context, task: Task) -> None:
     """Move the failures of a private repository to counts of their own (key: its id)."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is no repository's id")
@@ -78,10 +78,10 @@ async def _move(tx: Transaction, repository_id: int) -> bool:
     found = (await tx.run(query.group_by(VERDICT.signature, VERDICT.day))).all()
     seen = {signature: at for signature, _, at in found}
     titles = await _titles(tx, seen.keys())
-    own = log_rows.family(repository_id, private=True)
+    own = log_rows.family_of(repository_id, private=True)
     await tx.run(sa.update(ci_verdict).where(these).values(family=own))
     concerned = {(signature, whose, day) for signature, day, _ in found for whose in (log_rows.PUBLIC, own)}
-    await failure_counts.request(tx, concerned, titles, seen)
+    await failure_counts.request_count(tx, concerned, titles, seen)
     await failed_jobs.request_publish_of(tx, repository_id, jobs)
     return True
 

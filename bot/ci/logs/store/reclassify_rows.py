@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.ci.collect.tables import ci_upload
+from bot.ci.logs.store.failed_jobs import JobName
 from bot.ci.logs.store.failure_rows import UNNAMED
-from bot.ci.logs.tables import FIRST, ci_log, ci_reclassified, ci_verdict
+from bot.ci.logs.tables import (
+    FIRST,
+    LogKey,
+    Progress,
+    VerdictAt,
+    VerdictRuleset,
+    ci_log,
+    ci_reclassified,
+    ci_verdict,
+)
+from bot.db.rows import Json, Text, select
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -19,28 +30,13 @@ LAST = 2**62  # later than any time, greater than any id
 STATE, VERDICT, REPOSITORY = ci_reclassified.c, ci_verdict.c, records["repository"].c
 
 
-class Progress(TypedDict):
-    """How far the logs of a repository have been classified by a ruleset: newest first, in two passes."""
-
-    repository_id: int
-    ruleset: str  # digest of all rules for the repository
-    phase: int
-    at: int  # of the verdict that was looked at last, and its job
-    job_id: int
-
-
-class Candidate(TypedDict):
+class Candidate(LogKey, VerdictRuleset, JobName, VerdictAt):
     """A verdict that other rules may change."""
 
-    job_id: int
-    at: int
-    ruleset: str  # digest of the rules that the verdict is by
-    blob: str
-    sha256: str  # of the log
-    repo: str | None
-    name: str | None
-    workflow_name: str | None
-    steps: object
+    blob: Text
+    sha256: Text  # of the log
+    repo: Text | None
+    steps: Json[Any] | None
 
 
 async def name_of(tx: Transaction, repository_id: int) -> str:
@@ -49,12 +45,12 @@ async def name_of(tx: Transaction, repository_id: int) -> str:
     return (await tx.run(query)).scalar() or ""
 
 
-async def progress(tx: Transaction, repository_id: int) -> Progress | None:
+async def find_progress(tx: Transaction, repository_id: int) -> Progress | None:
     """Return how far a repository's logs have been classified again."""
-    return await tx.row_as(Progress, sa.select(ci_reclassified).where(STATE.repository_id == repository_id))
+    return await tx.fetch_first(select(Progress, ci_reclassified).where(STATE.repository_id == repository_id))
 
 
-def begun(repository_id: int, ruleset: str) -> Progress:
+def first_progress(repository_id: int, ruleset: str) -> Progress:
     """Return the progress of one that begins."""
     return {
         "repository_id": repository_id,
@@ -65,22 +61,24 @@ def begun(repository_id: int, ruleset: str) -> Progress:
     }
 
 
-async def store(tx: Transaction, reached: Progress) -> None:
+async def store_progress(tx: Transaction, reached: Progress) -> None:
     """Store how far it is."""
     values = dict(reached)
     statement = tx.insert(ci_reclassified).values(values)
     await tx.run(statement.on_conflict_do_update(index_elements=["repository_id"], set_=values))
 
 
-async def following(tx: Transaction, reached: Progress, *, since: int, limit: int) -> list[Candidate]:
+async def following_candidates(
+    tx: Transaction, reached: Progress, *, since: int, limit: int
+) -> list[Candidate]:
     """Return the verdicts behind the one that was looked at last, on logs that are kept since a time."""
     job, log, upload = records["workflow_job"].c, ci_log.c, ci_upload.c
     kind = VERDICT.kind.in_(UNNAMED)
     of_log = sa.and_(log.repository_id == VERDICT.repository_id, log.job_id == VERDICT.job_id)
     of_job = sa.and_(job.repository_id == VERDICT.repository_id, job.id == VERDICT.job_id)
     query = (
-        sa.select(VERDICT.job_id, VERDICT.at, VERDICT.ruleset, log.blob, log.sha256,
-                  sa.func.coalesce(job.repo, upload.backend).label("repo"), job.name, job.workflow_name, job.steps)
+        select(Candidate, ci_verdict, ci_log, repo=sa.func.coalesce(job.repo, upload.backend), name=job.name,
+               workflow_name=job.workflow_name, steps=job.steps)
         .select_from(
             ci_verdict.join(ci_log, of_log)
             .outerjoin(records["workflow_job"], of_job)
@@ -98,4 +96,4 @@ async def following(tx: Transaction, reached: Progress, *, since: int, limit: in
         .order_by(VERDICT.at.desc(), VERDICT.job_id.desc())
         .limit(limit)
     )  # fmt: skip
-    return await tx.rows_as(Candidate, query)
+    return await tx.fetch(query)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, REPORTED, logs_of, reported_for
+from bot.ci.logs.store.failed_jobs import (
+    JOB,
+    LOG,
+    LOGS,
+    NAME,
+    REPO,
+    REPORTED,
+    WORKFLOW,
+    JobName,
+    logs_of_runs,
+    reported_for,
+)
+from bot.ci.logs.tables import LogKey, ci_log
 from bot.ci.trunk.tables import branch_commit
+from bot.db.rows import Big, Text, select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -18,25 +31,22 @@ LOGS_MOST = 2_000  # of one commit
 COMMIT = branch_commit.c
 
 
-class SearchableRow(TypedDict):
+class SearchableRow(LogKey, JobName):
     """A stored log of a commit."""
 
-    repo: str
-    repository_id: int
-    job_id: int
-    name: str | None
-    conclusion: str | None
-    blob: str
-    bytes: int  # of the plain log
-    sha: str  # of the commit, of upstream for a backend's job
+    repo: Text
+    conclusion: Text | None
+    blob: Text
+    bytes: Big  # of the plain log
+    sha: Text  # of the commit, of upstream for a backend's job
 
 
-async def backends(tx: Transaction, repo: str, sha: str) -> set[str]:
+async def reporting_backends(tx: Transaction, repo: str, sha: str) -> set[str]:
     """Return the backends that reported runs for a commit, in lower case."""
     return set((await reported_for(tx, repo, sha)).repos)
 
 
-async def searchable(
+async def searchable_logs(
     tx: Transaction,
     repo: str,
     sha: str,
@@ -50,23 +60,23 @@ async def searchable(
     With `run_id` those of that run only.
     """
     concerned = sa.and_(LOG.repository_id.in_(sorted(own)), LOG.head_sha == sha)
-    reported = await logs_of(tx, await reported_for(tx, repo, sha))
+    reported = await logs_of_runs(tx, await reported_for(tx, repo, sha))
     if reported is not None:
         concerned = sa.or_(concerned, sa.and_(LOG.repository_id.in_(sorted(of_backends)), reported))
     if run_id is not None:
         concerned = sa.and_(concerned, LOG.run_id == run_id)
+    computed = {"repo": REPO, "name": NAME, "workflow_name": WORKFLOW, "conclusion": JOB.conclusion}
     query = (
-        sa.select(REPO, LOG.repository_id, LOG.job_id, NAME, JOB.conclusion, LOG.blob, LOG.bytes)
-        .add_columns(sa.literal(sha).label("sha"))
+        select(SearchableRow, ci_log, sha=sa.literal(sha), **computed)
         .select_from(LOGS)
         .where(concerned, LOG.blob.is_not(None), REPO.is_not(None))
         .order_by(LOG.repository_id, LOG.job_id)
         .limit(LOGS_MOST)
     )
-    return await tx.rows_as(SearchableRow, query)
+    return await tx.fetch(query)
 
 
-async def commits(
+async def commits_of_branch(
     tx: Transaction, ids: Collection[int], branch: str, *, since: int, limit: int, start: str | None
 ) -> list[str]:
     """Return commits of a branch not older than a time, the newest first; those behind `start`, itself included."""
@@ -78,7 +88,9 @@ async def commits(
     return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
 
 
-async def with_logs(tx: Transaction, repo: str, ids: Collection[int], shas: Collection[str]) -> set[str]:
+async def commits_with_logs(
+    tx: Transaction, repo: str, ids: Collection[int], shas: Collection[str]
+) -> set[str]:
     """Return those of some commits that may have stored logs."""
     own = sa.select(LOG.head_sha).where(
         LOG.repository_id.in_(sorted(ids)), LOG.head_sha.in_(sorted(shas)), LOG.blob.is_not(None)

@@ -117,7 +117,7 @@ async def as_json(request: web.Request) -> web.Response:
 
 async def _search(request: web.Request, logs: Logs, pattern: str) -> BranchLogSearch:
     cursor = logs.of.cursor
-    found = await search_answers.searched(request, logs.rows, pattern)
+    found = await search_answers.search_for_request(request, logs.rows, pattern)
     after = _after(logs, len(found))
     return BranchLogSearch(
         branch=logs.of.branch,
@@ -125,7 +125,7 @@ async def _search(request: web.Request, logs: Logs, pattern: str) -> BranchLogSe
         searched_commits=after.commits if after else cursor.commits + len(logs.shas),
         searched=len(found),
         next=str(after) if after else None,
-        jobs=search_answers.shown(found),
+        jobs=search_answers.logs_with_hits(found),
     )
 
 
@@ -154,7 +154,9 @@ async def _logs(request: web.Request) -> Logs:
         of = await _range(request, tx, own)
         since = tx.now - of.days * DAY if of.days else 0
         left = max(of.commits - of.cursor.commits, 0)
-        shas = await search_rows.commits(tx, own, of.branch, since=since, limit=left, start=of.cursor.sha)
+        shas = await search_rows.commits_of_branch(
+            tx, own, of.branch, since=since, limit=left, start=of.cursor.sha
+        )
         if not shas:
             return Logs(of, [], [], 0)
         return await _gathered(request, tx, of, own, shas)
@@ -162,7 +164,7 @@ async def _logs(request: web.Request) -> Logs:
 
 async def _gathered(request: web.Request, tx: Transaction, of: Range, own: set[int], shas: list[str]) -> Logs:
     """Gather the logs of commit after commit until there are enough for one search."""
-    wanted = await search_rows.with_logs(tx, of.repo, own, shas)
+    wanted = await search_rows.commits_with_logs(tx, of.repo, own, shas)
     seen: dict[str, set[int]] = {}
     rows: list[SearchableRow] = []
     for place, sha in enumerate(shas):
@@ -171,11 +173,11 @@ async def _gathered(request: web.Request, tx: Transaction, of: Range, own: set[i
         if len(rows) >= search.LOGS:
             return Logs(of, shas, rows, place)
         theirs: set[int] = set()
-        for name in await search_rows.backends(tx, of.repo, sha):
+        for name in await search_rows.reporting_backends(tx, of.repo, sha):
             if name not in seen:
                 seen[name] = await job_reads.visible(request, tx, name)
             theirs |= seen[name]
-        found = await search_rows.searchable(tx, of.repo, sha, own=own, of_backends=theirs)
+        found = await search_rows.searchable_logs(tx, of.repo, sha, own=own, of_backends=theirs)
         rows += found[of.cursor.logs if sha == of.cursor.sha else 0 :]
     return Logs(of, shas, rows, len(shas))
 

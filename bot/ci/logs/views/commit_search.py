@@ -67,13 +67,13 @@ async def as_json(request: web.Request) -> web.Response:
 
 
 async def _search(request: web.Request, logs: list[SearchableRow], pattern: str, first: int) -> LogSearch:
-    found = await search_answers.searched(request, logs[first:], pattern)
+    found = await search_answers.search_for_request(request, logs[first:], pattern)
     done = min(first, len(logs)) + len(found)
     return LogSearch(
         searched=done,
         total=len(logs),
         next=done + 1 if done < len(logs) else None,
-        jobs=search_answers.shown(found),
+        jobs=search_answers.logs_with_hits(found),
     )
 
 
@@ -88,10 +88,12 @@ async def _logs(request: web.Request) -> list[SearchableRow]:
     async with request.app[CONTEXT].store.read() as tx:
         own = await job_reads.visible(request, tx, repo)
         theirs: set[int] = set()
-        for name in sorted(await search_rows.backends(tx, repo, sha)) if own else ():
+        for name in sorted(await search_rows.reporting_backends(tx, repo, sha)) if own else ():
             theirs |= await job_reads.visible(request, tx, name)
         found = (
-            await search_rows.searchable(tx, repo, sha, own=own, of_backends=theirs, run_id=_run(request))
+            await search_rows.searchable_logs(
+                tx, repo, sha, own=own, of_backends=theirs, run_id=_run(request)
+            )
             if own
             else []
         )

@@ -7,7 +7,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from bot.ci.logs.parse.rules import KINDS
+from bot.ci.logs.store.failure_rows import FailureRow
+from bot.ci.logs.store.failure_spread import Beginning, Sample
+from bot.ci.logs.tables import DayRow
 from bot.web.answers import Answer, Time, one_of
+from bot.web.row_answers import RowAnswer
 
 
 class FailureRate(Struct, frozen=True, kw_only=True):
@@ -22,19 +26,16 @@ class FailureRate(Struct, frozen=True, kw_only=True):
     ]
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(
+    RowAnswer, row=FailureRow, frozen=True, kw_only=True,
+    only=("signature", "title", "rule", "kind", "first_at", "last_at", "jobs_total", "issue_url", "jobs", "prs",
+          "trusted_jobs", "repos", "rate"),
+):  # fmt: skip
     """A failure: jobs whose logs say the same, but for what differs from run to run."""
 
-    signature: str
-    title: str
-    rule: str
     kind: Annotated[str, one_of(KINDS)]
-    first_at: Time
-    last_at: Time
-    jobs_total: int
     issue_url: Annotated[str | None, Meta(description="of the issue about it, as the administrator tied it")]
     jobs: Annotated[int, Meta(description="in the window")]
-    prs: int
     trusted_jobs: Annotated[int, Meta(description="of the repositories' own runs on trusted branches")]
     repos: Annotated[int, Meta(description="the most on one day")]
     rate: Annotated[
@@ -58,27 +59,19 @@ class Failures(Answer, frozen=True, kw_only=True):
     failures: list[FailureOfDays]
 
 
-class FailureDay(Struct, frozen=True, kw_only=True):
+class FailureDay(RowAnswer, row=DayRow, frozen=True, kw_only=True):
     """What a failure cost on a day."""
 
     day: Annotated[str, Meta(description="UTC", examples=["2026-01-31"])]
-    jobs: int
-    prs: int
-    trusted_jobs: int
-    repos: int
 
 
-class FailureSample(Struct, frozen=True, kw_only=True):
+class FailureSample(
+    RowAnswer, row=Sample, frozen=True, kw_only=True,
+    only=("repo", "job_id", "name", "workflow_name", "head_sha", "line", "line_num", "trusted", "at"),
+):  # fmt: skip
     """A job that failed that way."""
 
-    repo: str
-    job_id: int
-    name: str | None
-    workflow_name: str | None
     head_sha: str | None
-    line: str | None
-    line_num: int | None
-    trusted: bool
     at: Time
 
 
@@ -99,15 +92,14 @@ class FailureJobRate(Struct, frozen=True, kw_only=True):
     runs: int
 
 
-class FailureBeginning(Struct, frozen=True, kw_only=True):
+class FailureBeginning(
+    RowAnswer, row=Beginning, frozen=True, kw_only=True,
+    only=("repo", "job", "upstream", "branch", "last_good", "first_bad"),
+):  # fmt: skip
     """Between which two trusted commits a job began to fail that way."""
 
     repo: Annotated[str, Meta(description="of the job")]
-    job: str
     upstream: Annotated[str, Meta(description="of the commits")]
-    branch: str
-    last_good: str
-    first_bad: str
 
 
 class FailureAnswer(Answer, frozen=True, kw_only=True):

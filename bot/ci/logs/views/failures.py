@@ -171,13 +171,13 @@ async def _found(request: web.Request, tx: Transaction) -> _Several:
     since, today = tx.now // DAY - days + 1, tx.now // DAY
     ids = sorted(await job_reads.visible(request, tx, name)) if name else None
     counted = await request.app[CONTEXT].resource(failure_rates.COUNTS).of(tx, days=days)
-    found = await failure_rows.failures(
+    found = await failure_rows.failures_by_cost(
         tx, since=since, kind=_kind(request) or None, repository_ids=ids, counted=counted, limit=ROWS
     )
     by_day = await failure_rows.jobs_by_day(
         tx, [row["signature"] for row in found], days=range(since, today + 1)
     )
-    coverage = await failure_rows.coverage(tx, since=since)
+    coverage = await failure_rows.count_coverage(tx, since=since)
     until = await sums.counted_until(tx, FAILURES, [PUBLIC], first=since)
     return _Several(days, found, by_day, coverage, counted.days, until)
 
@@ -185,17 +185,17 @@ async def _found(request: web.Request, tx: Transaction) -> _Several:
 async def _one(request: web.Request, tx: Transaction) -> _One:
     signature, since = request.match_info["signature"], tx.now // DAY - parameters.MOST_DAYS
     counted = await request.app[CONTEXT].resource(failure_rates.COUNTS).of(tx, days=CHARTED)
-    found = await failure_rows.failure(tx, signature, since=since, counted=counted)
+    found = await failure_rows.find_failure(tx, signature, since=since, counted=counted)
     if found is None:
         raise Rejected(404, "not_found", "there is no failure of that signature")
-    samples = await failure_spread.newest(tx, signature)
+    samples = await failure_spread.newest_samples(tx, signature)
     return _One(
         failure=found,
-        by_day=await failure_rows.by_day(tx, signature, since=since),
+        by_day=await failure_rows.cost_by_day(tx, signature, since=since),
         samples=samples,
-        spread=failure_spread.spread(samples),
-        rates=await failure_rates.of_jobs(tx, signature, counted),
-        began=await failure_spread.beginnings(tx, request.app[CONTEXT].settings, signature),
+        spread=failure_spread.spread_of_samples(samples),
+        rates=await failure_rates.rates_of_jobs(tx, signature, counted),
+        began=await failure_spread.find_beginnings(tx, request.app[CONTEXT].settings, signature),
         counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
     )
 

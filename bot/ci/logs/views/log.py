@@ -26,9 +26,9 @@ BLOCKS = 16  # inflated at a time for a download
 async def log(request: web.Request) -> web.Response:
     """Show the lines around one: that of the query, else that of the verdict, else the end of the log."""
     context = request.app[CONTEXT]
-    job, row = await log_reads.found(request)
+    job, row = await log_reads.requested_log(request)
     async with context.store.read() as tx:
-        verdicts = await log_rows.verdicts(tx, job.repository_id, [job.job_id])
+        verdicts = await log_rows.verdicts_of_jobs(tx, job.repository_id, [job.job_id])
     marked = {one["line_num"]: one["kind"] for one in verdicts if one["line_num"]}
     likeliest = next(iter(marked), row["lines"])
     if error := row["first_error"]:
@@ -67,7 +67,7 @@ async def log(request: web.Request) -> web.Response:
 async def plain(request: web.Request) -> web.StreamResponse:
     """Send the log as it is kept, or the bytes asked for."""
     context = request.app[CONTEXT]
-    _, row = await log_reads.found(request)
+    _, row = await log_reads.requested_log(request)
     try:
         index = await log_reads.read_index(context, row)
     except BlobMissing:

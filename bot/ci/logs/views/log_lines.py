@@ -43,7 +43,7 @@ async def lines(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     first = parameters.whole(request, "from", default=1, most=NUMBER_MOST)
     last = parameters.whole(request, "to", default=min(first + LINES - 1, NUMBER_MOST), most=NUMBER_MOST)
-    _, row = await log_reads.found(request)
+    _, row = await log_reads.requested_log(request)
     last = min(last, first + LINES_MOST - 1, row["lines"])
     try:
         raw = await log_reads.raw_lines(context, row, first, last)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.logs.parse.stored import Index
-    from bot.ci.logs.store.log_rows import LogRow
+    from bot.ci.logs.tables import LogRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -41,11 +41,11 @@ class LogOf:
     name: str
 
 
-async def found(request: web.Request) -> tuple[LogOf, LogRow]:
+async def requested_log(request: web.Request) -> tuple[LogOf, LogRow]:
     """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
     async with request.app[CONTEXT].store.read() as tx:
         job = await _job(request, tx)
-        row = await log_rows.log(tx, job.repository_id, job.job_id)
+        row = await log_rows.find_log(tx, job.repository_id, job.job_id)
     if row is None or row["blob"] is None:
         raise Rejected(404, "not_found", "there is no log of this job; its page says why")
     return job, row
@@ -62,7 +62,7 @@ async def _job(request: web.Request, tx: Transaction) -> LogOf:
 
 
 @contextlib.contextmanager
-def readable() -> Iterator[None]:
+def blobs_answering() -> Iterator[None]:
     """Raise Rejected 503 where the store of logs does not answer."""
     try:
         yield
@@ -80,7 +80,7 @@ async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> lis
     blocks = index.around(first, last)
     if not blocks or last < first:
         return []
-    with readable():
+    with blobs_answering():
         part = await context.resource(BLOBS).get(row["blob"] or "", *index.part(blocks))
     text = b"".join(index.inflate(blocks, part))
     skipped = first - index.entries[blocks[0]].first_line
@@ -90,7 +90,7 @@ async def raw_lines(context: Context, row: LogRow, first: int, last: int) -> lis
 async def read_index(context: Context, row: LogRow) -> Index:
     """Read the index of a stored log; raises BlobMissing."""
     blobs, key = context.resource(BLOBS), row["blob"] or ""
-    with readable():
+    with blobs_answering():
         size = await blobs.size(key)
         tail = await blobs.get(key, max(size - TAIL, 0), TAIL)
         start = stored.index_start(tail, size)

@@ -43,16 +43,18 @@ class LogHits(Struct, frozen=True, kw_only=True):
     problem: Annotated[str | None, Meta(description="why the log was not searched, or only its beginning")]
 
 
-async def searched(request: web.Request, logs: Sequence[SearchableRow], pattern: str) -> list[FoundIn]:
+async def search_for_request(
+    request: web.Request, logs: Sequence[SearchableRow], pattern: str
+) -> list[FoundIn]:
     """Search logs in order, as many as the limits allow; raises Rejected."""
     _check(pattern)
     context = request.app[CONTEXT]
     address = client_ip(request, context.settings.trusted_proxies)
-    with context.resource(search.SEARCHES).admitted(address), log_reads.readable():
-        return await search.search(context, logs, pattern)
+    with context.resource(search.SEARCHES).admitted(address), log_reads.blobs_answering():
+        return await search.search_logs(context, logs, pattern)
 
 
-def shown(found: Sequence[FoundIn]) -> list[LogHits]:
+def logs_with_hits(found: Sequence[FoundIn]) -> list[LogHits]:
     """Return the logs in which something was found, or that could not be searched."""
     return [one for one in map(_shown, found) if one.hits or one.problem]
 
@@ -62,7 +64,7 @@ def _check(pattern: str) -> None:
     if len(pattern) > PATTERN_MOST:
         raise Rejected(400, "invalid_parameter", f"q may have at most {PATTERN_MOST} characters")
     try:
-        patterns.check(pattern)
+        patterns.check_pattern(pattern)
     except patterns.PatternError as error:
         raise Rejected(400, "invalid_parameter", str(error)) from None
 
