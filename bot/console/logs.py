@@ -160,7 +160,9 @@ def _ruleset(files: tuple[Path, ...]) -> Ruleset:
 def _as_json(found: Classified) -> dict[str, object]:
     return {
         "lines": found.lines,
-        "verdicts": [{name: verdict[name] for name in SHOWN} for verdict in found.verdicts],
+        "verdicts": [
+            {name: value for name, value in verdict.items() if name in SHOWN} for verdict in found.verdicts
+        ],
         "first_error": found.first_error,
     }
 

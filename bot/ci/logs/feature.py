@@ -9,7 +9,7 @@ FEATURE = Feature(
     tables="bot.ci.logs.tables",
     tasks={
         "log_rules": "bot.ci.logs.load_rules:load_rules",
-        "private_logs": "bot.ci.logs.store.private_failures:move_private_failures",
+        "private_logs": "bot.ci.logs.follow_changes:move_private_failures",
         "reclassify": "bot.ci.logs.reclassify:reclassify_logs",
     },
     background=frozenset({"log_rules", "reclassify"}),
@@ -19,12 +19,11 @@ FEATURE = Feature(
     commands={"logs": "bot.console.logs:logs"},
     parsers={"log": "bot.ci.logs.parse.parse_log:parse_log"},
     receivers={"log": "bot.ci.logs.store_log:RECEIVER"},
-    before_commit="bot.ci.logs.hooks:before_commit",
+    before_commit="bot.ci.logs.follow_changes:before_commit",
     prune="bot.ci.logs.prune:prune_logs",
     admin_forms={"/failures": "bot.ci.logs.admin:tie_issue"},
     metrics="bot.ci.logs.admin:measure_coverage",
-    routes="bot.ci.logs.views.log:setup",
-    openapi="bot.ci.logs.openapi:OPERATIONS",
+    views="bot.ci.logs.views.routes:VIEWS",
     sections={
         "job": "bot.ci.logs.sections:job_section",
         "job_json": "bot.ci.logs.sections:job_json",

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import sqlalchemy as sa
-
 from bot.ci.collect import job_names
 from bot.ci.collect.job_names import FAILED
-from bot.ci.logs.store import baseline_rows
+from bot.ci.logs.store import baseline_rows, failure_rows
 from bot.ci.logs.store.failure_rows import UNNAMED
-from bot.ci.logs.store.log_rows import DAY
-from bot.ci.logs.tables import FIRST, ci_verdict
 from bot.ingest import watched
 
 if TYPE_CHECKING:
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
 
 PULLS = 2  # other pull requests with the same failure, from which on it is hardly the change
 JobKey = tuple[int, int]  # repository and id
-VERDICT = ci_verdict.c
 
 
 class Word(NamedTuple):
@@ -104,15 +99,10 @@ async def _elsewhere(tx: Transaction, one: FailedJob) -> Word | None:
     """Return that other pull requests failed alike within a day, and no trusted branch ever."""
     if one["kind"] in UNNAMED or not one["signature"]:
         return None
-    alike = sa.and_(FIRST, VERDICT.signature == one["signature"], VERDICT.family == one["family"])
-    others = sa.func.count(sa.distinct(VERDICT.change)).filter(
-        VERDICT.at.between(one["at"] - DAY, one["at"] + DAY), VERDICT.change != one["change"]
-    )
-    trusted = sa.func.count().filter(VERDICT.trusted)
-    (row,) = await tx.rows(sa.select(others.label("others"), trusted.label("trusted")).where(alike))
-    if row["others"] < PULLS or row["trusted"]:
+    others, trusted = await failure_rows.count_alike(tx, one)
+    if others < PULLS or trusted:
         return None
-    where = f"on {row['others']} other pull requests within a day, on no trusted branch"
+    where = f"on {others} other pull requests within a day, on no trusted branch"
     words = f"likely flaky or infrastructure: the same failure {where}"
     return Word(words, f"/failures/{one['signature']}", "warn")
 

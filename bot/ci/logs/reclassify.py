@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PARSER = "bot.ci.logs.parse.parse_log:classify_stored"
 LOOKED_AT = 100  # verdicts in one run
 SLICE = 5.0  # seconds of reading in one run
-REST = 3.0  # as long again, and twice more: at most a quarter of a core
+PAUSE = 3.0  # as long again, and twice more: at most a quarter of a core
 MIB = 1024 * 1024
 _CLASSIFIED = msgspec.msgpack.Decoder(Classified)
 
@@ -73,7 +73,7 @@ async def reclassify_logs(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await reclassify_rows.store_progress(tx, reached)
         if reached["phase"] != reclassify_rows.DONE:
-            tx.enqueue("reclassify", task.key, delay=REST * spent)
+            tx.enqueue("reclassify", task.key, delay=PAUSE * spent)
 
 
 async def _reached(tx: Transaction, settings: Settings, repository_id: int) -> Progress:

@@ -118,7 +118,7 @@ def job_page(repo: str, job_id: int) -> str:
 
 
 async def _known(tx: Transaction, subject: JobSubject) -> list[BlockLine]:
-    """Return what is known of the failure elsewhere, with what shows it; whether that is the cause, nobody says."""
+    """Return what is known of the failure elsewhere, with what shows it; it need not be the cause."""
     failed = await failed_jobs.failure_of_job(tx, subject.repository_id, subject.job_id)
     if failed is None:
         return []

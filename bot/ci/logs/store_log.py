@@ -1,4 +1,4 @@
-"""The receiver of parsed logs: what the parser is told, and how its findings become rows."""
+"""The receiver of parsed logs: its options, and how its findings become rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RULES_CHANGED = "the rules for logs changed while it was read"
 
 
 async def parser_options(context: Context, fetched: Fetched) -> Any:
-    """Return what the parser is told: the rules for this job, and its steps. Only failed jobs are classified."""
+    """Return the options of the parser: the rules for this job, and its steps. Only failed jobs are classified."""
     async with context.store.read() as tx:
         job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
@@ -60,7 +60,7 @@ async def store_parsed(
         "day": at // log_rows.DAY,
     }
     if parsed["verdicts"][0]["ruleset"] != (await _rules(tx, context.settings, fetched, job)).digest:
-        raise RetryLater(RULES_CHANGED, after=1)  # else nobody would look at this log again
+        raise RetryLater(RULES_CHANGED, after=1)  # else this log would not be looked at again
     await _write(tx, subject, parsed["verdicts"])
     metrics.VERDICTS.labels(parsed["verdicts"][0]["kind"]).inc()
 

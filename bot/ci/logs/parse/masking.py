@@ -1,4 +1,4 @@
-"""Secrets in logs that GitHub did not mask, because nobody told it: replaced before anything is stored."""
+"""Secrets in logs that GitHub did not mask, because it does not know them: replaced before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the children that parse and search logs are told: shared by the bot, which never loads them.
+"""Options of the children that parse and search logs: shared by the bot, which never loads them.
 
 What a search answers is here, too; what the parser answers is in `bot.ci.logs.findings`.
 """
@@ -12,7 +12,7 @@ from bot.ci.logs.parse.steps import Step
 
 
 class ParserOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the parser is told about the job, which GitHub says and the log does not."""
+    """What is known of the job, which GitHub says and the log does not."""
 
     ruleset: Ruleset | None = None  # None: the log is kept, not classified, as that of a success
     steps: tuple[Step, ...] = ()

@@ -45,7 +45,7 @@ LOGS = ci_log.outerjoin(
 REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
-# put together once: every batch of reports asks
+# put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
 

@@ -71,7 +71,7 @@ class Counts:
             len(WINDOWS), COUNTED_FOR, timer=lambda: context.clock.now() / 1000
         )
 
-    async def of(self, tx: Transaction, *, days: int) -> Counted:
+    async def within(self, tx: Transaction, *, days: int) -> Counted:
         """Return the runs of the smallest window that is not shorter than so many days, or of the longest."""
         window = next((one for one in WINDOWS if one >= days), WINDOWS[-1])
         since = self._clock.now() // DAY - window + 1

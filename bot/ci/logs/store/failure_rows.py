@@ -26,6 +26,7 @@ from bot.db.rows import Text, select
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from bot.ci.logs.store.failed_jobs import FailedJob
     from bot.ci.logs.store.failure_rates import Counted
     from bot.db.rows import Query
     from bot.db.transaction import Transaction
@@ -174,8 +175,20 @@ async def count_coverage(tx: Transaction, *, since: int) -> Coverage:
     return found
 
 
+async def count_alike(tx: Transaction, failed: FailedJob) -> tuple[int, int]:
+    """Return how many other changes failed alike within a day, and how many jobs of trusted branches ever."""
+    verdict, at = ci_verdict.c, failed["at"]
+    others = sa.func.count(sa.distinct(verdict.change)).filter(
+        verdict.at.between(at - DAY, at + DAY), verdict.change != failed["change"]
+    )
+    trusted = sa.func.count().filter(verdict.trusted)
+    alike = sa.and_(FIRST, verdict.signature == failed["signature"], verdict.family == failed["family"])
+    row = (await tx.run(sa.select(others, trusted).where(alike))).one()
+    return row[0], row[1]
+
+
 async def old_sums(tx: Transaction, *, before: int, limit: int) -> list[tuple[str, str, int]]:
-    """Return sums of days before one: without their verdicts nobody could tell whose failures they count."""
+    """Return sums of days before one: without their verdicts it is not known whose failures they count."""
     days = ci_signature_day.c
     query = sa.select(days.signature, days.family, days.day).where(days.day < before).limit(limit)
     return [(row.signature, row.family, row.day) for row in await tx.run(query)]

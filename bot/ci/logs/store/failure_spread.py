@@ -59,9 +59,8 @@ class Spread(NamedTuple):
 
 
 class Commits(TypedDict):
-    """Two commits of a branch between which something changed."""
+    """Two commits between which something changed."""
 
-    branch: str
     last_good: str
     first_bad: str
 
@@ -72,6 +71,7 @@ class Beginning(Commits):
     repo: str  # of the job
     job: str
     upstream: str  # of the commits
+    branch: str
 
 
 async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:

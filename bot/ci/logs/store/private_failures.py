@@ -1,8 +1,4 @@
-"""Keeping failures of repositories that turn private out of the public counts.
-
-From the moment GitHub says so, signatures that contain their jobs are shown to nobody; a task then moves the jobs to
-counts of their own, and the rest is shown again.
-"""
+"""Which failures of private repositories still stand in public counts, and their move to counts of their own."""
 
 from __future__ import annotations
 
@@ -12,28 +8,16 @@ import sqlalchemy as sa
 
 from bot.ci.logs.store import failed_jobs, failure_counts, log_rows
 from bot.ci.logs.tables import FIRST, ci_signature, ci_verdict
-from bot.core.errors import GiveUp
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.logs.tables import SignatureTitle
-    from bot.context import Context
-    from bot.db.transaction import Changed, Transaction
-    from bot.queue.tasks import Task
+    from bot.db.transaction import Transaction
 
-QUERIED = 1_000  # repositories named in one statement: an installation may bring very many
 BATCH = 200  # jobs moved in one transaction
 REPOSITORY, VERDICT, NAMED = records["repository"].c, ci_verdict.c, ci_signature.c
-
-
-async def follow_repositories(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: have the failures of repositories that are private now moved."""
-    private = sorted({int(row["repository_id"]) for row in changed.get("repository", ()) if row["private"]})
-    for start in range(0, len(private), QUERIED):
-        for identifier in sorted(await counted_in_public(tx, private[start : start + QUERIED])):
-            tx.enqueue("private_logs", str(identifier))
 
 
 async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | None = None) -> set[int]:
@@ -49,24 +33,14 @@ async def counted_in_public(tx: Transaction, repository_ids: Collection[int] | N
     return set((await tx.run(query)).scalars())
 
 
-async def move_private_failures(context: Context, task: Task) -> None:
-    """Move the failures of a private repository to counts of their own (key: its id)."""
-    if not task.key.isdigit():
-        raise GiveUp(f"{task.key!r} is no repository's id")
-    while True:
-        async with context.store.transaction() as tx:
-            if not await is_private(tx, int(task.key)) or not await _move(tx, int(task.key)):
-                return
-
-
 async def is_private(tx: Transaction, repository_id: int) -> bool:
-    """Whether a repository is private, or nobody has said that it is not."""
+    """Whether a repository is private, or GitHub has not said that it is public."""
     query = sa.select(REPOSITORY.private).where(REPOSITORY.repository_id == repository_id)
     return (await tx.run(query)).scalar() is not False
 
 
-async def _move(tx: Transaction, repository_id: int) -> bool:
-    """Move some jobs; returns whether there were any."""
+async def move_batch(tx: Transaction, repository_id: int) -> bool:
+    """Move some jobs of a private repository to counts of their own; returns whether there were any."""
     mine = sa.and_(VERDICT.repository_id == repository_id, VERDICT.family == log_rows.PUBLIC)
     jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(BATCH))).scalars()
     if not jobs:

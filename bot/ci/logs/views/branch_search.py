@@ -14,17 +14,21 @@ from bot.ci.logs.sections import job_page, log_page
 from bot.ci.logs.store import search_rows
 from bot.ci.logs.store.log_rows import DAY
 from bot.ci.logs.views import search_answers
-from bot.ci.logs.views.search_answers import LogHits
+from bot.ci.logs.views.search_answers import NO_LOG, LogHits
 from bot.ci.trunk import rows as trunk_rows
-from bot.core.errors import Rejected
 from bot.web import html, parameters
-from bot.web.answers import Answer, send
-from bot.web.app_keys import CONTEXT
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, matching, send
+from bot.web.asked import Parameter, asking, describe
 from bot.web.page_cache import PRIVATE
+from bot.web.refusals import INVALID_PARAMETER
+from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
     from bot.ci.logs.store.search_rows import SearchableRow
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
 COMMITS, COMMITS_MOST = 20, 200
 DAYS_MOST = 90
@@ -54,6 +58,43 @@ class Cursor(NamedTuple):
         return f"{self.sha}.{self.logs}.{self.commits}"
 
 
+def parse_cursor(text: str) -> Cursor:
+    """Return where to go on; raises Rejected."""
+    found = CURSOR.fullmatch(text)
+    if not found:
+        raise INVALID_PARAMETER.because("before must be `next` of an answer")
+    return Cursor(found[1], int(found[2]), int(found[3]))
+
+
+def _commits(request: web.Request) -> int | None:
+    return parameters.whole(request, "commits", default=0, most=COMMITS_MOST) or None
+
+
+BRANCH = declare.text("branch", "the branch; left out: the default one")
+COMMITS_LOOKED_AT = Parameter(
+    "commits",
+    _commits,
+    None,
+    (
+        op.whole(
+            "commits",
+            COMMITS_MOST,
+            f"how many commits are looked at; with `days` all of them, up to {COMMITS_MOST}",
+            default=COMMITS,
+        ),
+    ),
+)
+DAYS = declare.optional_whole("days", DAYS_MOST, "only commits of so many days")
+BEFORE = declare.parsed(
+    "before",
+    Annotated[str, matching(CURSOR)],
+    "where to go on, `next` of an answer",
+    parse=parse_cursor,
+    default=Cursor(None),
+)
+PARAMETERS = (declare.REPO, BRANCH, COMMITS_LOOKED_AT, DAYS, BEFORE)
+
+
 class Range(NamedTuple):
     """Which commits of which branch are looked at."""
 
@@ -78,7 +119,7 @@ class Logs(NamedTuple):
         return not self.shas and self.of.cursor.sha is None
 
 
-async def page(request: web.Request) -> web.Response:
+async def show_page(request: web.Request) -> web.Response:
     """Show the lines that match."""
     made = await html.refused(request, _page)
     made.headers["Cache-Control"] = PRIVATE
@@ -107,11 +148,11 @@ async def _page(request: web.Request) -> web.Response:
     )
 
 
-async def as_json(request: web.Request) -> web.Response:
+async def send_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
     pattern, logs = parameters.needed(request, "q"), await _logs(request)
     if logs.unknown:
-        raise Rejected(404, "not_found", f"no commit of {logs.of.branch} is known here in that time")
+        raise NO_LOG.because(f"no commit of {logs.of.branch} is known here in that time")
     return send(await _search(request, logs, pattern))
 
 
@@ -147,11 +188,12 @@ def _after(logs: Logs, searched: int) -> Cursor | None:
 
 async def _logs(request: web.Request) -> Logs:
     """Return the logs that this request may see, as many as one search looks at; raises Rejected."""
-    async with request.app[CONTEXT].store.read() as tx:
-        own = await job_reads.visible(request, tx, parameters.repo(request))
+    async with asking(request, PARAMETERS) as asked:
+        tx = asked.tx
+        own = await job_reads.visible_to(asked, asked[declare.REPO])
         if not own:
-            raise Rejected(404, "not_found", "no log of that repository may be shown here")
-        of = await _range(request, tx, own)
+            raise NO_LOG.because("no log of that repository may be shown here")
+        of = await _range(asked, own)
         since = tx.now - of.days * DAY if of.days else 0
         left = max(of.commits - of.cursor.commits, 0)
         shas = await search_rows.commits_of_branch(
@@ -182,35 +224,36 @@ async def _gathered(request: web.Request, tx: Transaction, of: Range, own: set[i
     return Logs(of, shas, rows, len(shas))
 
 
-async def _range(request: web.Request, tx: Transaction, own: set[int]) -> Range:
-    branch = parameters.given(request, "branch")
+async def _range(asked: Asked, own: set[int]) -> Range:
+    branch = asked[BRANCH]
     if not branch:
-        record = await trunk_rows.repository(tx, own)
+        record = await trunk_rows.repository(asked.tx, own)
         branch = (record and record["default_branch"]) or ""
         if not branch:
-            raise Rejected(404, "not_found", "the default branch is not known: name one with branch=")
-    days = parameters.whole(request, "days", default=0, most=DAYS_MOST) or None
-    default = COMMITS_MOST if days else COMMITS
+            raise NO_LOG.because("the default branch is not known: name one with branch=")
+    days = asked[DAYS]
     return Range(
-        repo=parameters.repo(request),
+        repo=asked[declare.REPO],
         branch=branch,
-        commits=parameters.whole(request, "commits", default=default, most=COMMITS_MOST),
+        commits=asked[COMMITS_LOOKED_AT] or (COMMITS_MOST if days else COMMITS),
         days=days,
-        cursor=_cursor(request),
+        cursor=asked[BEFORE],
     )
 
 
-def _cursor(request: web.Request) -> Cursor:
-    text = parameters.given(request, "before")
-    if not text:
-        return Cursor(None)
-    found = CURSOR.fullmatch(text)
-    if not found:
-        raise Rejected(400, "invalid_parameter", "before must be `next` of an answer")
-    return Cursor(found[1], int(found[2]), int(found[3]))
-
-
-routes = [
-    web.get("/{owner}/{repo}/logs", page),
-    web.get("/api/ci/logs/{owner}/{repo}", as_json),
-]
+ENDPOINTS = (
+    Endpoint(web.get("/{owner}/{repo}/logs", show_page)),
+    Endpoint(
+        web.get("/api/ci/logs/{owner}/{repo}", send_json),
+        op.Operation(
+            "GET /api/ci/logs/{owner}/{repo}",
+            "ciBranchLogSearch",
+            "Lines of the logs of a branch's newest commits that match a pattern",
+            BranchLogSearch,
+            topic=op.CI,
+            callers=op.READER,
+            parameters=[*describe((declare.REPO,)), search_answers.PATTERN, *describe(PARAMETERS[1:])],
+            refusals=[op.WRONG_PARAMETER, NO_LOG, search_answers.TOO_MANY, *op.READING],
+        ),
+    ),
+)

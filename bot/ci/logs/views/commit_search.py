@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
@@ -11,18 +12,38 @@ from bot.ci.collect import job_reads
 from bot.ci.logs.sections import job_page, log_page
 from bot.ci.logs.store import search_rows
 from bot.ci.logs.views import search_answers
-from bot.ci.logs.views.search_answers import LogHits
-from bot.core.errors import Rejected
+from bot.ci.logs.views.search_answers import NO_LOG, LogHits
 from bot.web import html, parameters
+from bot.web import operations as op
+from bot.web import view_parameters as declare
 from bot.web.answers import Answer, send
-from bot.web.app_keys import CONTEXT
+from bot.web.asked import asking, describe
 from bot.web.page_cache import PRIVATE
+from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
     from bot.ci.logs.store.search_rows import SearchableRow
 
 
 RUN_MOST = 2**53  # the largest id of a run
+
+
+REPO = declare.REPO
+SHA = declare.commit("the whole SHA of the commit")
+RUN = declare.optional_whole("run", RUN_MOST, "a run; left out: all runs of the commit")
+FROM = declare.whole("from", search_rows.LOGS_MOST, "the log to go on with, `next` of an answer", default=1)
+NOTHING_HERE = "no log of that commit may be shown here; it takes the whole SHA"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The logs that a request may search."""
+
+    repo: str
+    sha: str
+    run: int | None
+    first: int  # the log to begin with, counted from 1
+    logs: list[SearchableRow]
 
 
 class LogSearch(Answer, frozen=True, kw_only=True):
@@ -34,7 +55,7 @@ class LogSearch(Answer, frozen=True, kw_only=True):
     jobs: list[LogHits]
 
 
-async def page(request: web.Request) -> web.Response:
+async def show_page(request: web.Request) -> web.Response:
     """Show the lines that match."""
     made = await html.refused(request, _page)
     made.headers["Cache-Control"] = PRIVATE
@@ -42,31 +63,38 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def _page(request: web.Request) -> web.Response:
-    pattern, first = parameters.given(request, "q"), _first(request)
-    logs = await _logs(request)
-    answer = await _search(request, logs, pattern, first) if pattern else None
+    pattern, wanted = parameters.given(request, "q"), await _wanted(request)
+    answer = await _search(request, wanted, pattern) if pattern else None
+    chosen = {
+        "q": pattern,
+        "run": parameters.given(request, "run"),
+        "from": parameters.given(request, "from"),
+    }
     return html.render(
         request,
         "log_search.html",
-        repo=parameters.repo(request),
-        sha=_sha(request),
-        run=_run(request),
-        total=len(logs),
+        repo=wanted.repo,
+        sha=wanted.sha,
+        run=wanted.run,
+        total=len(wanted.logs),
         pattern=pattern,
         answer=answer,
         job_page=job_page,
         log_page=log_page,
-        json_url=_json_url(request, pattern) if pattern else "",
+        json_url=f"/api/ci/logs/{wanted.repo}/commit/{wanted.sha}?{parameters.query(chosen)}"
+        if pattern
+        else "",
     )
 
 
-async def as_json(request: web.Request) -> web.Response:
+async def send_json(request: web.Request) -> web.Response:
     """Answer with the lines that match."""
-    pattern, first = parameters.needed(request, "q"), _first(request)
-    return send(await _search(request, await _logs(request), pattern, first))
+    pattern = parameters.needed(request, "q")
+    return send(await _search(request, await _wanted(request), pattern))
 
 
-async def _search(request: web.Request, logs: list[SearchableRow], pattern: str, first: int) -> LogSearch:
+async def _search(request: web.Request, wanted: Wanted, pattern: str) -> LogSearch:
+    logs, first = wanted.logs, wanted.first - 1
     found = await search_answers.search_for_request(request, logs[first:], pattern)
     done = min(first, len(logs)) + len(found)
     return LogSearch(
@@ -77,48 +105,37 @@ async def _search(request: web.Request, logs: list[SearchableRow], pattern: str,
     )
 
 
-def _first(request: web.Request) -> int:
-    """Return how many logs were searched before."""
-    return parameters.whole(request, "from", default=1, most=search_rows.LOGS_MOST) - 1
-
-
-async def _logs(request: web.Request) -> list[SearchableRow]:
+async def _wanted(request: web.Request) -> Wanted:
     """Return the logs of the commit in the path that this request may see; raises Rejected 404 without any."""
-    repo, sha = parameters.repo(request), _sha(request)
-    async with request.app[CONTEXT].store.read() as tx:
-        own = await job_reads.visible(request, tx, repo)
+    async with asking(request, (REPO, SHA, RUN, FROM)) as asked:
+        tx, repo, sha = asked.tx, asked[REPO], asked[SHA]
+        own = await job_reads.visible_to(asked, repo)
+        if not own:
+            raise NO_LOG.because(NOTHING_HERE)
         theirs: set[int] = set()
-        for name in sorted(await search_rows.reporting_backends(tx, repo, sha)) if own else ():
+        for name in sorted(await search_rows.reporting_backends(tx, repo, sha)):
             theirs |= await job_reads.visible(request, tx, name)
-        found = (
-            await search_rows.searchable_logs(
-                tx, repo, sha, own=own, of_backends=theirs, run_id=_run(request)
-            )
-            if own
-            else []
+        logs = await search_rows.searchable_logs(
+            tx, repo, sha, own=own, of_backends=theirs, run_id=asked[RUN]
         )
-    if not found:
-        raise Rejected(404, "not_found", "no log of that commit may be shown here; it takes the whole SHA")
-    return found
+    if not logs:
+        raise NO_LOG.because(NOTHING_HERE)
+    return Wanted(repo=repo, sha=sha, run=asked[RUN], first=asked[FROM], logs=logs)
 
 
-def _run(request: web.Request) -> int | None:
-    """Return the run whose logs are searched, None for all of the commit."""
-    return parameters.whole(request, "run", default=0, most=RUN_MOST) or None
-
-
-def _sha(request: web.Request) -> str:
-    return parameters.commit(request.match_info["sha"])
-
-
-def _json_url(request: web.Request, pattern: str) -> str:
-    query = parameters.query(
-        {"q": pattern, "run": parameters.given(request, "run"), "from": parameters.given(request, "from")}
-    )
-    return f"/api/ci/logs/{parameters.repo(request)}/commit/{_sha(request)}?{query}"
-
-
-routes = [
-    web.get("/{owner}/{repo}/commit/{sha}/logs", page),
-    web.get("/api/ci/logs/{owner}/{repo}/commit/{sha}", as_json),
-]
+ENDPOINTS = (
+    Endpoint(web.get("/{owner}/{repo}/commit/{sha}/logs", show_page)),
+    Endpoint(
+        web.get("/api/ci/logs/{owner}/{repo}/commit/{sha}", send_json),
+        op.Operation(
+            "GET /api/ci/logs/{owner}/{repo}/commit/{sha}",
+            "ciLogSearch",
+            "Lines of a commit's logs that match a pattern",
+            LogSearch,
+            topic=op.CI,
+            callers=op.READER,
+            parameters=[*describe((REPO, SHA)), search_answers.PATTERN, *describe((RUN, FROM))],
+            refusals=[op.WRONG_PARAMETER, NO_LOG, search_answers.TOO_MANY, *op.READING],
+        ),
+    ),
+)

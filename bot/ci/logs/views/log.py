@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from aiohttp import web
 
 from bot.ci.collect.blob_store import BlobMissing
@@ -13,22 +11,21 @@ from bot.ci.logs.store import log_rows
 from bot.ci.logs.views import log_reads
 from bot.ci.logs.views.coloured import Line, coloured, folds
 from bot.core.errors import Rejected
-from bot.web import html
 from bot.web.app_keys import CONTEXT
 from bot.web.html import page, render
+from bot.web.view import Endpoint
 
-TEMPLATES = Path(__file__).parent / "templates"
 AROUND, AROUND_MOST = 30, 500
 BLOCKS = 16  # inflated at a time for a download
 
 
 @page
-async def log(request: web.Request) -> web.Response:
+async def show_log(request: web.Request) -> web.Response:
     """Show the lines around one: that of the query, else that of the verdict, else the end of the log."""
     context = request.app[CONTEXT]
     job, row = await log_reads.requested_log(request)
     async with context.store.read() as tx:
-        verdicts = await log_rows.verdicts_of_jobs(tx, job.repository_id, [job.job_id])
+        verdicts = await log_rows.verdicts_of_jobs(tx, row["repository_id"], [job.job_id])
     marked = {one["line_num"]: one["kind"] for one in verdicts if one["line_num"]}
     likeliest = next(iter(marked), row["lines"])
     if error := row["first_error"]:
@@ -64,7 +61,7 @@ async def log(request: web.Request) -> web.Response:
     )
 
 
-async def plain(request: web.Request) -> web.StreamResponse:
+async def send_plain(request: web.Request) -> web.StreamResponse:
     """Send the log as it is kept, or the bytes asked for."""
     context = request.app[CONTEXT]
     _, row = await log_reads.requested_log(request)
@@ -123,20 +120,8 @@ def _range(request: web.Request, size: int) -> tuple[int, int]:
     return begin, end
 
 
-def setup(app: web.Application) -> None:
-    """Add the pages."""
-    from bot.ci.logs.views import branch_search, commit_search, failures, log_lines  # noqa: PLC0415 - one setup for all
-
-    html.add_templates(app, TEMPLATES)
-    app.add_routes(
-        [
-            *failures.routes,
-            *commit_search.routes,
-            *branch_search.routes,
-            web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", log_lines.lines),
-            web.get(r"/{owner}/{repo}/job/{id:\d+}/log", log),
-            web.get(r"/{owner}/{repo}/job/{id:\d+}/log.txt", plain),
-            web.get(r"/{owner}/{repo}/upload/{id:\d+}/log", log),
-            web.get(r"/{owner}/{repo}/upload/{id:\d+}/log.txt", plain),
-        ]
-    )
+ENDPOINTS = tuple(
+    Endpoint(web.get(rf"/{{owner}}/{{repo}}/{kind}/{{id:\d+}}/{name}", handler))
+    for kind in ("job", "upload")
+    for name, handler in (("log", show_log), (r"log.txt", send_plain))
+)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from aiohttp import web
 from msgspec import Meta, Struct
 
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.logs.parse.cleaning import clean, time_of
 from bot.ci.logs.views import log_reads
-from bot.core.errors import Rejected
-from bot.web import answers, parameters
+from bot.web import answers
+from bot.web import operations as op
+from bot.web import view_parameters as declare
 from bot.web.answers import Answer, Time, send
 from bot.web.app_keys import CONTEXT
-
-if TYPE_CHECKING:
-    from aiohttp import web
+from bot.web.asked import describe
+from bot.web.view import Endpoint
 
 LINES = 100  # unless ?to= says otherwise
 LINES_MOST = 1_000
 NUMBER_MOST = 10**9
 SHOWN = 10_000  # characters of a line
+
+
+JOB = declare.identifier("id", "GitHub's id of the job")
+FROM = declare.whole("from", NUMBER_MOST, "the first line", default=1)
+TO = declare.optional_whole("to", NUMBER_MOST, f"the last line, at most {LINES_MOST:,} later")
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
@@ -38,17 +44,17 @@ class LogLines(Answer, frozen=True, kw_only=True):
     lines: list[LogLine]
 
 
-async def lines(request: web.Request) -> web.Response:
+async def send_lines(request: web.Request) -> web.Response:
     """Answer with the lines asked for."""
     context = request.app[CONTEXT]
-    first = parameters.whole(request, "from", default=1, most=NUMBER_MOST)
-    last = parameters.whole(request, "to", default=min(first + LINES - 1, NUMBER_MOST), most=NUMBER_MOST)
+    first = FROM.read(request)
+    last = TO.read(request) or min(first + LINES - 1, NUMBER_MOST)
     _, row = await log_reads.requested_log(request)
     last = min(last, first + LINES_MOST - 1, row["lines"])
     try:
         raw = await log_reads.raw_lines(context, row, first, last)
     except BlobMissing:
-        raise Rejected(404, "not_found", "the log has been deleted") from None
+        raise log_reads.NO_LOG.because("the log has been deleted") from None
     found = [
         LogLine(
             number=number, at=answers.time(time_of(line)), text=clean(line).decode("utf-8", "replace")[:SHOWN]
@@ -56,3 +62,20 @@ async def lines(request: web.Request) -> web.Response:
         for number, line in enumerate(raw, first)
     ]
     return send(LogLines(total=row["lines"], lines=found))
+
+
+ENDPOINTS = (
+    Endpoint(
+        web.get(r"/api/ci/logs/{owner}/{repo}/{id:\d+}", send_lines),
+        op.Operation(
+            "GET /api/ci/logs/{owner}/{repo}/{id}",
+            "ciLogLines",
+            "Lines of a job's log",
+            LogLines,
+            topic=op.CI,
+            callers=op.READER,
+            parameters=describe((declare.REPO, JOB, FROM, TO)),
+            refusals=[op.WRONG_PARAMETER, log_reads.NO_LOG, *op.READING],
+        ),
+    ),
+)

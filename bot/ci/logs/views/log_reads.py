@@ -15,6 +15,7 @@ from bot.ci.logs.parse import stored
 from bot.ci.logs.store import log_rows
 from bot.core.errors import Rejected
 from bot.web.app_keys import CONTEXT
+from bot.web.refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from bot.ci.logs.parse.stored import Index
     from bot.ci.logs.tables import LogRow
     from bot.context import Context
-    from bot.db.transaction import Transaction
 
 warnings = structlog.get_logger("bot.ci.logs")
 
+NO_LOG = Refused(404, "not_found", "no such log may be shown")
 TAIL = 64 * 1024  # bytes read at once from the end of a blob
 
 
@@ -36,7 +37,6 @@ class LogOf:
     """The job that a log is of: GitHub's, or a backend's that uploaded it."""
 
     repo: str
-    repository_id: int
     job_id: int  # below 0: of an upload
     name: str
 
@@ -44,21 +44,18 @@ class LogOf:
 async def requested_log(request: web.Request) -> tuple[LogOf, LogRow]:
     """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
     async with request.app[CONTEXT].store.read() as tx:
-        job = await _job(request, tx)
-        row = await log_rows.find_log(tx, job.repository_id, job.job_id)
+        if "/upload/" in request.path:
+            upload = await job_reads.upload(request, tx)
+            repository_id = upload["repository_id"]
+            job = LogOf(repo=upload["backend"], job_id=-upload["id"], name=upload["job"])
+        else:
+            record = await job_reads.job(request, tx)
+            repository_id = record["repository_id"]
+            job = LogOf(repo=record["repo"], job_id=record["id"], name=record["name"] or "job")
+        row = await log_rows.find_log(tx, repository_id, job.job_id)
     if row is None or row["blob"] is None:
-        raise Rejected(404, "not_found", "there is no log of this job; its page says why")
+        raise NO_LOG.because("there is no log of this job; its page says why")
     return job, row
-
-
-async def _job(request: web.Request, tx: Transaction) -> LogOf:
-    if "/upload/" in request.path:
-        upload = await job_reads.upload(request, tx)
-        repo, repository_id = upload["backend"], upload["repository_id"]
-        return LogOf(repo=repo, repository_id=repository_id, job_id=-upload["id"], name=upload["job"])
-    job = await job_reads.job(request, tx)
-    repository_id = job["repository_id"]
-    return LogOf(repo=job["repo"], repository_id=repository_id, job_id=job["id"], name=job["name"] or "job")
 
 
 @contextlib.contextmanager

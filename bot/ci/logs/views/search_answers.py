@@ -10,8 +10,10 @@ from bot.ci.logs import search
 from bot.ci.logs.parse import patterns
 from bot.ci.logs.views import log_reads
 from bot.core.errors import Rejected
+from bot.web import operations as op
 from bot.web.app_keys import CONTEXT
 from bot.web.client_ip import client_ip
+from bot.web.refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from bot.ci.logs.store.search_rows import SearchableRow
 
 PATTERN_MOST = 500  # characters
+PATTERN = op.needed("q", op.Text, f"a regular expression of RE2, at most {PATTERN_MOST} characters")
+NO_LOG = Refused(404, "not_found", "no log of that commit or branch may be shown")
+TOO_MANY: op.Refusal = (
+    429,
+    "rate_limited",
+    "two searches run already, or the address has had ten in a minute",
+)
 
 
 class LogHit(Struct, frozen=True, kw_only=True):
