@@ -10,16 +10,17 @@ from msgspec import Struct
 from bot.core.settings import PULL_ACTIONS
 from bot.oot.allowlist import entry as terms
 from bot.oot.allowlist import rows as allowlists
+from bot.oot.allowlist.tables import VersionRow
 from bot.oot.pages.answers import Level
 from bot.oot.pages.backend_parameters import NOTHING, RESULTS
-from bot.web.answers import Answer, Time, fill, one_of
+from bot.web.answers import Answer, fill, one_of
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, View
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.oot.allowlist import allowlist
-    from bot.oot.allowlist.tables import AllowlistRow
     from bot.web.asked import Asked
 
 
@@ -50,13 +51,12 @@ class Entry(Struct, frozen=True):
     rate_limit: int | None
 
 
-class AllowlistVersion(Struct, frozen=True):
+class AllowlistVersion(
+    RowAnswer, row=VersionRow, only=("source", "valid", "errors", "loaded_at"), frozen=True
+):
     """A version of the allowlist."""
 
-    source: str
-    valid: bool
     errors: list[str]
-    loaded_at: Time
 
 
 class Allowlist(Answer, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Found:
     """The allowlist in force, and its newest version, which may be wrong."""
 
     in_force: allowlist.Allowlist | None
-    newest: AllowlistRow | None
+    newest: VersionRow | None
     actions: Collection[str]  # of an entry that names none
 
 

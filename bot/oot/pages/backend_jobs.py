@@ -87,7 +87,7 @@ async def _read_at_most(asked: Asked, limit: int) -> BackendJobs:
         days=asked[DAYS],
         jobs=found[:limit],
         following=parameters.following(place) if place else None,
-        unanswered=await rows.unanswered(tx, repo, since=window.since, hidden=hidden.names),
+        unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
     )
 
 

@@ -12,7 +12,7 @@ from bot.oot.pages.backend_charts import charts_of
 from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
-from bot.oot.pages.template_filters import cells
+from bot.oot.pages.template_filters import make_cells
 from bot.oot.results import jobs
 from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
@@ -113,7 +113,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         opened=await _opened(tx, grid, asked[CELL]),
         failed=await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
         latest=await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names),
-        unanswered=await rows.unanswered(tx, repo, since=window.since, hidden=hidden.names),
+        unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
         blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
         github=web_url(asked.settings.github_api_url),
     )
@@ -130,7 +130,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "tab": tab,
         "tabs": {name: label for name, (label, _) in TABS.items()},
         "matrix": found.grid,
-        "cells": cells(found.grid),
+        "cells": make_cells(found.grid),
         "wide": found.wide,
         "titles": found.titles,
         "opened": found.opened,
@@ -198,7 +198,7 @@ async def _titles(tx: Transaction, grid: Matrix) -> dict[tuple[str, int], PullTi
     return {
         (upstream, number): title
         for upstream, wanted in numbers.items()
-        for number, title in (await rows.titles(tx, upstream, wanted)).items()
+        for number, title in (await rows.titles_of_pulls(tx, upstream, wanted)).items()
     }
 
 

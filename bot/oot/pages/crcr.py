@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from bot.core.errors import Rejected
 from bot.core.json_fields import FULL_NAME
+from bot.ingest.rows import PullRow, PushRow
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.pages import rows
@@ -21,6 +22,7 @@ from bot.web import parameters
 from bot.web.answers import matching
 from bot.web.asked import Parameter, asking, describe
 from bot.web.render_thread import in_render_thread
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Endpoint
 
 MOST = 50  # pull requests or commits of one answer: the first
@@ -68,20 +70,32 @@ class ListedBackend(Struct, frozen=True):
     oncalls: list[str]
 
 
-class PullInfo(Struct, frozen=True, rename="camel"):
+class PullInfo(
+    RowAnswer,
+    row=PullRow,
+    only=("number", "title", "user_login"),
+    rename={"number": "prNumber", "user_login": "author"},
+    frozen=True,
+):
     """Title and author of a pull request; both are empty where it is unknown."""
 
-    pr_number: int
+    number: int
     title: str
-    author: str
+    user_login: str
 
 
-class CommitInfo(Struct, frozen=True):
+class CommitInfo(
+    RowAnswer,
+    row=PushRow,
+    only=("after", "head_commit_message", "pusher_name"),
+    rename={"after": "sha", "head_commit_message": "title", "pusher_name": "author"},
+    frozen=True,
+):
     """Title and author of a commit; both are empty where it is unknown."""
 
-    sha: str
-    title: str
-    author: str
+    after: str
+    head_commit_message: str
+    pusher_name: str
 
 
 async def redirect_to_overview(_request: web.Request) -> web.Response:
@@ -116,9 +130,8 @@ async def send_pulls(request: web.Request) -> web.Response:
     async with asking(request, (REPO, NUMBERS)) as asked:
         numbers = [int(text) for text in asked[NUMBERS]]
         where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
-        found = await rows.titles(asked.tx, where, numbers)
-    titles = [(number, *found.get(number, ("", ""))) for number in numbers]
-    return _send([PullInfo(pr_number=number, title=title, author=author) for number, title, author in titles])
+        found = await rows.titles_of_pulls(asked.tx, where, numbers)
+    return _send([PullInfo(number, *found.get(number, ("", ""))) for number in numbers])
 
 
 @in_render_thread
@@ -126,9 +139,8 @@ async def send_commits(request: web.Request) -> web.Response:
     """Answer with the titles of some commits, in the order asked."""
     async with asking(request, (REPO, SHAS)) as asked:
         where = NOWHERE if asked.hidden.has(asked[REPO]) else asked[REPO]
-        found = await rows.commit_titles(asked.tx, where, {sha.lower() for sha in asked[SHAS]})
-    titles = [(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]]
-    return _send([CommitInfo(sha=sha, title=title, author=author) for sha, title, author in titles])
+        found = await rows.titles_of_commits(asked.tx, where, {sha.lower() for sha in asked[SHAS]})
+    return _send([CommitInfo(sha, *found.get(sha.lower(), ("", ""))) for sha in asked[SHAS]])
 
 
 def _send(answer: object) -> web.Response:

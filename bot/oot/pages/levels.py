@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.oot.allowlist.allowlist import Allowlist
     from bot.oot.allowlist.entry import Entry
-    from bot.oot.allowlist.tables import AllowlistRow
+    from bot.oot.allowlist.tables import VersionRow
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.oot.statistics.days import Day
     from bot.oot.statistics.readiness import Sums
@@ -101,7 +101,7 @@ class Found:
     words: str
     backends: list[BackendReadiness]
     in_force: Allowlist | None
-    newest: AllowlistRow | None
+    newest: VersionRow | None
     settings: Settings
 
 

@@ -20,7 +20,7 @@ from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
     from bot.oot.allowlist.allowlist import Allowlist
-    from bot.oot.allowlist.tables import AllowlistRow
+    from bot.oot.allowlist.tables import VersionRow
     from bot.oot.pages.health import Health
     from bot.web.asked import Asked
 
@@ -46,7 +46,7 @@ class Overview:
     event: str  # comma-separated; empty: any
     backends: list[Health]  # that match
     known: int  # whether they match or not
-    newest: AllowlistRow | None
+    newest: VersionRow | None
     in_force: Allowlist | None
     github: str
     now: int

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from bot.ingest.rows import PullRow
 from bot.oot.pages.answers import Job, Level, Source, job_answer
 from bot.oot.publish import check_run_text
+from bot.oot.results.tables import JobRow
 from bot.oot.verdict.gate import GateState
 from bot.oot.verdict.verdict import State
 from bot.oot.verdict.view import History, Role
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.oot.pages.pulls import BackendSection, HeadLine, PullPage
-    from bot.oot.results.tables import JobRow
 
 SHOWN_OF_PULL = (
     "title", "state", "draft", "merged", "user_login", "author_association", "base_ref", "labels", "html_url",
@@ -62,13 +62,11 @@ class Head(Struct, frozen=True):
     backends: dict[Annotated[str, one_of(map(str, State))], int] | None
 
 
-class FailingJob(Struct, frozen=True):
+class FailingJob(
+    RowAnswer, row=JobRow, only=("workflow_name", "job_name", "run_id", "run_attempt"), frozen=True
+):
     """How a failing job compares with the same job elsewhere, and the run that shows it."""
 
-    workflow_name: str
-    job_name: str
-    run_id: str
-    run_attempt: int
     history: History | None
     evidence_url: str | None
     evidence_elsewhere: bool
@@ -136,7 +134,7 @@ def _gate(page: PullPage, *, prefix: str) -> Gate | None:
         return None
     found = page.gate.gate
     return Gate(
-        name=check_run_text.gate(prefix),
+        name=check_run_text.gate_name(prefix),
         state=found.state,
         title=found.title,
         sentence=found.sentence(open_=page.decisive),

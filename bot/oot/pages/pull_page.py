@@ -77,7 +77,7 @@ async def show_pull(request: web.Request) -> web.Response:
     return render(
         request,
         "pull.html",
-        gate_name=check_run_text.gate(settings.check_prefix),
+        gate_name=check_run_text.gate_name(settings.check_prefix),
         gate_url=_gate_url(settings, found),
         fresh=parameters.of(request, default=RUNNING if unfinished else 0),
         shown=found,

@@ -135,7 +135,7 @@ async def _gated(tx: Transaction, settings: Settings, state: PullState, found: P
         *state.heads[:MOST_HEADS],
         *(head for head in state.heads[MOST_HEADS:] if head.view.head_sha == found.sha),
     ]
-    written = await gates.shown(tx, settings, state, [head for head in chosen if head.judged])
+    written = await gates.read_shown_gates(tx, settings, state, [head for head in chosen if head.judged])
     lines = tuple(replace(line, gate=_gate_state(state, line, written.get(line.sha))) for line in found.heads)
     shown = written.get(found.sha or "")
     if shown and shown.number == found.number:
