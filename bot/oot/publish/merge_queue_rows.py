@@ -47,7 +47,7 @@ class Chain:
     unknown: MergeGroupRow | None = None
 
 
-async def begin(
+async def record_group(
     tx: Transaction, repo: str, head_sha: str, *, base_sha: str | None, base_ref: str | None, number: int
 ) -> None:
     """Record that a queue waits for the gate on one of its commits; one that has already ended stays ended."""
@@ -63,7 +63,9 @@ async def begin(
     await tx.run(insert.on_conflict_do_update(index_elements=KEY, set_=known))
 
 
-async def end(tx: Transaction, repo: str, head_sha: str, *, number: int, merged: bool) -> None:
+async def record_end_of_group(
+    tx: Transaction, repo: str, head_sha: str, *, number: int, merged: bool
+) -> None:
     """Record that a commit was merged or left the queue; this event can arrive before the one that adds it."""
     insert = tx.insert(oot_merge_group).values(
         upstream_repo=repo,
@@ -77,22 +79,22 @@ async def end(tx: Transaction, repo: str, head_sha: str, *, number: int, merged:
     await tx.run(insert.on_conflict_do_update(index_elements=KEY, set_=over))
 
 
-async def waiting(tx: Transaction, repo: str) -> list[MergeGroupRow]:
+async def waiting_groups(tx: Transaction, repo: str) -> list[MergeGroupRow]:
     """Return the commits on which the queues of a repository wait, oldest first."""
     return await tx.fetch(WAITING, {"of_repo": repo})
 
 
-async def of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:
+async def groups_of_pull(tx: Transaction, repo: str, number: int) -> list[MergeGroupRow]:
     """Return the commits on which queues wait for a pull request."""
     return await tx.fetch(OF_PULL, {"of_repo": repo, "of_number": number})
 
 
-async def building_on(tx: Transaction, repo: str, sha: str) -> set[int]:
+async def pulls_building_on(tx: Transaction, repo: str, sha: str) -> set[int]:
     """Return the pull requests whose commits in a queue build directly on a commit."""
-    return {group["pr_number"] for group in await waiting(tx, repo) if group["base_sha"] == sha}
+    return {group["pr_number"] for group in await waiting_groups(tx, repo) if group["base_sha"] == sha}
 
 
-async def chain(tx: Transaction, group: MergeGroupRow) -> Chain:
+async def read_chain(tx: Transaction, group: MergeGroupRow) -> Chain:
     """Return the pull requests in a commit of a queue, down to the base branch."""
     numbers: list[int] = []
     seen: set[str] = set()
@@ -112,7 +114,7 @@ async def chain(tx: Transaction, group: MergeGroupRow) -> Chain:
 
 async def unknown_bases(tx: Transaction, groups: Sequence[MergeGroupRow]) -> list[MergeGroupRow]:
     """Return the groups at the ends of these ones' chains about which GitHub is to be asked, each once."""
-    ends = [(await chain(tx, group)).unknown for group in groups]
+    ends = [(await read_chain(tx, group)).unknown for group in groups]
     return list({group["head_sha"]: group for group in ends if group is not None}.values())
 
 
@@ -143,13 +145,13 @@ async def _is_base_on_branch(tx: Transaction, group: MergeGroupRow) -> bool:
     return any([await tx.row(query) is not None for query in found])
 
 
-def behind(groups: Sequence[MergeGroupRow], number: int) -> set[int]:
+def pulls_behind(groups: Sequence[MergeGroupRow], number: int) -> set[int]:
     """Return the pull requests whose commits build directly on one of this pull request's."""
     mine = {group["head_sha"] for group in groups if group["pr_number"] == number}
     return {group["pr_number"] for group in groups if group["base_sha"] in mine} - {number}
 
 
-async def prune(context: Context) -> dict[str, int]:
+async def prune_groups(context: Context) -> dict[str, int]:
     """Delete groups that are too old for any queue to wait for."""
     find = functools.partial(_old, before=context.clock.now() - RETENTION, limit=BATCH)
     return {"merge_groups": await in_batches(context, find, _delete)}

@@ -1,36 +1,65 @@
-"""GET /oot/levels and /api/oot/levels: readiness of backends, the allowlist, and what levels and states mean."""
+"""GET /oot/levels and its JSON: readiness of backends, the allowlist, and what levels and states mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from bot.core.links import web_url
 from bot.oot.allowlist import rows as allowlists
-from bot.oot.pages import answers
+from bot.oot.pages.answers import Level
+from bot.oot.pages.backend_parameters import NOTHING, RESULTS, WORDS
 from bot.oot.statistics import readiness
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.readiness import HIGHEST, Thresholds, Word
-from bot.web import access, parameters
-from bot.web.answers import fill, send, time
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.render_thread import in_render_thread
+from bot.web.answers import Answer, Time, fill, time
+from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aiohttp import web
-
     from bot.core.settings import Settings
-    from bot.db.transaction import Transaction
-    from bot.oot.allowlist.allowlist import Entry
+    from bot.oot.allowlist.allowlist import Allowlist
+    from bot.oot.allowlist.entry import Entry
+    from bot.oot.allowlist.tables import VersionRow
     from bot.oot.statistics.day_sums_cache import DaySumsCache
     from bot.oot.statistics.days import Day
-    from bot.oot.statistics.readiness import Measure, Readiness, Sums
-    from bot.web.access import Hidden
+    from bot.oot.statistics.readiness import Sums
+    from bot.web.asked import Asked
+
+
+class Measure(Struct, frozen=True):
+    """One measure of a backend, and how it compares with its threshold."""
+
+    name: str
+    value: float | None
+    shown: str
+    threshold: str
+    word: Word
+
+
+class Readiness(Struct, frozen=True):
+    """What a backend's numbers suggest about its level."""
+
+    repo: str
+    level: Level
+    device: str | None
+    since: Time | None
+    advice: str
+    promotion: Word
+    demotion: Word
+    measures: list[Measure]
+    demotion_measures: list[Measure]
+
+
+class Levels(Answer, frozen=True, kw_only=True):
+    """Listed backends that report, with their measures and thresholds"""
+
+    backends: list[Readiness]
+
 
 _ORDER = {Word.MISSES: 0, Word.MEETS: 1, Word.UNKNOWN: 2}
 
@@ -41,7 +70,7 @@ class BackendReadiness:
 
     entry: Entry
     since: int | None  # epoch milliseconds
-    readiness: Readiness
+    readiness: readiness.Readiness
 
     @property
     def advice(self) -> str:
@@ -65,41 +94,46 @@ class BackendReadiness:
         return "good" if self.readiness.promote is Word.MEETS and self.entry.level < HIGHEST else "idle"
 
 
-@page
-async def levels(request: web.Request) -> web.Response:
-    """Show readiness, what levels and states mean, and the allowlist."""
-    context = request.app[CONTEXT]
-    words = parameters.words(request)
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        hidden.check_upstream(context.settings)
-        in_force = await allowlists.in_force(tx)
-        newest = await allowlists.newest(tx)
-        judged = await _judged(tx, hidden, context.settings, request.app[DAY_SUMS])
-    return render(
-        request,
-        "levels.html",
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The backends that the request selects, and the allowlist."""
+
+    words: str
+    backends: list[BackendReadiness]
+    in_force: Allowlist | None
+    newest: VersionRow | None
+    settings: Settings
+
+
+async def read_levels(asked: Asked) -> Found:
+    """Read the readiness of backends."""
+    in_force = await allowlists.in_force(asked.tx)
+    judged = await _judge_backends(asked, in_force, asked.request.app[DAY_SUMS])
+    return Found(
+        words=asked[WORDS],
+        backends=[one for one in judged if _matches(one, asked[WORDS])],
         in_force=in_force,
-        newest=newest,
-        judged=[one for one in judged if _matches(one, words)],
-        query=words,
-        limits=thresholds(context.settings),
-        label_prefixes=context.settings.label_prefixes,
-        github=web_url(context.settings.github_api_url),
-        json_url="/api/oot/levels?" + urlencode({"q": words}) if words else "/api/oot/levels",
+        newest=await allowlists.newest(asked.tx) if asked.for_page else None,
+        settings=asked.settings,
     )
 
 
-@in_render_thread
-async def as_json(request: web.Request) -> web.Response:
-    """Answer with every listed backend's readiness; `q` narrows the list."""
-    context = request.app[CONTEXT]
-    words = parameters.words(request)
-    async with context.store.read() as tx:
-        hidden = await access.hidden_from(request, tx)
-        hidden.check_upstream(context.settings)
-        judged = await _judged(tx, hidden, context.settings, request.app[DAY_SUMS])
-    return send(answers.Levels(backends=[_shown(one) for one in judged if _matches(one, words)]))
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {
+        "in_force": found.in_force,
+        "newest": found.newest,
+        "judged": found.backends,
+        "query": found.words,
+        "limits": thresholds(found.settings),
+        "label_prefixes": found.settings.label_prefixes,
+        "github": web_url(found.settings.github_api_url),
+    }
+
+
+def answer(found: Found) -> Levels:
+    """Return every backend's readiness."""
+    return Levels(backends=[_readiness(one) for one in found.backends])
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -119,11 +153,11 @@ def thresholds(settings: Settings) -> Thresholds:
     )
 
 
-async def _judged(
-    tx: Transaction, hidden: Hidden, settings: Settings, cache: DaySumsCache
+async def _judge_backends(
+    asked: Asked, in_force: Allowlist | None, cache: DaySumsCache
 ) -> list[BackendReadiness]:
     """Return every listed backend that reports: those due for demotion first."""
-    in_force = await allowlists.in_force(tx)
+    tx, hidden, settings = asked.tx, asked.hidden, asked.settings
     entries = [entry for entry in in_force.entries if entry.level > 1] if in_force else []
     today, limits = tx.now // DAY, thresholds(settings)
     span = (today - max(readiness.WINDOW, settings.demotion_days), today)
@@ -135,7 +169,7 @@ async def _judged(
     sums = await cache.of_days(tx, ("readiness", hidden.names), span, add_up)
     since = await allowlists.levels(tx)
     found = [
-        _judge(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)
+        _judge_backend(entry, sums.get(entry.key) or add_up([]), since.get(entry.key), limits, tx.now)
         for entry in entries
     ]
     return sorted(
@@ -149,7 +183,7 @@ async def _judged(
     )
 
 
-def _judge(
+def _judge_backend(
     entry: Entry, sums: Sums, known: tuple[int, int] | None, limits: Thresholds, now: int
 ) -> BackendReadiness:
     level = int(entry.level)
@@ -166,8 +200,8 @@ def _matches(one: BackendReadiness, words: str) -> bool:
     return all(word in names for word in words.casefold().split())
 
 
-def _shown(one: BackendReadiness) -> answers.Readiness:
-    return answers.Readiness(
+def _readiness(one: BackendReadiness) -> Readiness:
+    return Readiness(
         repo=one.entry.repo,
         level=one.entry.level,
         device=one.entry.device,
@@ -180,5 +214,23 @@ def _shown(one: BackendReadiness) -> answers.Readiness:
     )
 
 
-def _measure(one: Measure) -> answers.Measure:
-    return fill(answers.Measure, one, value=one.number, shown=one.value)
+def _measure(one: readiness.Measure) -> Measure:
+    return fill(Measure, one, value=one.number, shown=one.value)
+
+
+VIEW = View(
+    read=read_levels,
+    of_upstream=True,
+    parameters=(WORDS,),
+    page=Page(path="/oot/levels", template="levels.html", values=show, refresh=None),
+    json=Json(
+        path="/api/oot/levels",
+        answer=answer,
+        content=Levels,
+        name="levels",
+        summary="Readiness of backends for promotion or demotion",
+        topic=RESULTS,
+        refusals=(NOTHING,),
+        link=lambda found: {"q": found.words},
+    ),
+)
