@@ -124,13 +124,13 @@ REQUESTS = Histogram(
 
 
 @cache
-def _requests(door: str, kind: int) -> Histogram:
-    return REQUESTS.labels(door, f"{kind}xx")
+def _requests(endpoint: str, kind: int) -> Histogram:
+    return REQUESTS.labels(endpoint, f"{kind}xx")
 
 
-def count_request(door: str, status: int, seconds: float) -> None:
+def count_request(endpoint: str, status: int, seconds: float) -> None:
     """Count a request by its endpoint and the first digit of its status."""
-    _requests(door, status // 100).observe(seconds)
+    _requests(endpoint, status // 100).observe(seconds)
 
 
 def count_applied(taken: Sequence[ReceivedDelivery], *, events: frozenset[str], now: int) -> None:

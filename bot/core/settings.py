@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AWAITED_ACTIONS = ("opened", "reopened", "synchronize")  # without them a gate would wait for nobody
+AWAITED_ACTIONS = (
+    "opened",
+    "reopened",
+    "synchronize",
+)  # without them a gate would wait for runs that never start
 PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review")
 
 

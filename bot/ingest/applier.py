@@ -1,6 +1,6 @@
 """The applier: handles deliveries as they arrive and as they are due, a batch in one transaction.
 
-Where one of a batch fails, each is tried alone, so that it holds nobody up. What a handler raises is logged and kept
+Where one of a batch fails, each is tried alone, so that it does not hold up the others. What a handler raises is logged and kept
 with the delivery, which is tried again later; one that cannot be read, or has failed too often, is parked.
 """
 
@@ -97,7 +97,7 @@ class Applier:
                 tx.replaying = True
                 for one in known:
                     await self._handle(tx, one)
-                await inbox.settle(tx, [one for one in known if one.state in UNHANDLED], "handled")
+                await inbox.mark(tx, [one for one in known if one.state in UNHANDLED], "handled")
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
@@ -122,8 +122,8 @@ class Applier:
         known = [one for one in taken if one.event in self._events]
         for one in known:
             await self._handle(tx, one)
-        await inbox.settle(tx, known, "handled")
-        await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
+        await inbox.mark(tx, known, "handled")
+        await inbox.mark(tx, [one for one in taken if one.event not in self._events], "ignored")
 
     async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
         data = await asyncio.to_thread(self._payload, one) if one.size > LARGE else self._payload(one)

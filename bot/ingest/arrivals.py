@@ -28,7 +28,7 @@ KNOWN = Statement(
         delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
     )
 )
-INSERT_SETTLED = (
+INSERT_MARKED = (
     f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
 )
 
@@ -58,7 +58,7 @@ async def store(
             )
             taken.append(received)
     if settled:
-        await tx.conn.exec_driver_sql(INSERT_SETTLED, settled)
+        await tx.conn.exec_driver_sql(INSERT_MARKED, settled)
     await _replace(tx, again)
     return taken
 

@@ -90,7 +90,7 @@ ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of t
     "body": "bytea",
 }
 COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
-SETTLE = Statement(
+MARK = Statement(
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
@@ -207,13 +207,13 @@ async def _add_large_bodies(tx: Transaction, rows: Sequence[DeliveryRow]) -> Non
         size += len(body)
 
 
-async def settle(
+async def mark(
     tx: Transaction, claimed: Sequence[StoredDelivery], state: str, error: str | None = None
 ) -> None:
     """Mark deliveries handled, ignored or parked."""
     ids = [one.id for one in claimed]
     if ids:
-        await tx.run(SETTLE, {"ids": ids, "settled_as": state, "because": error})
+        await tx.run(MARK, {"ids": ids, "settled_as": state, "because": error})
 
 
 async def park(tx: Transaction, claimed: StoredDelivery, error: str) -> bool:

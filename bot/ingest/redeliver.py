@@ -52,7 +52,7 @@ class SweepResult:
     requested: int  # of these, or of earlier ones, requested or fetched now
 
 
-async def run(context: Context, _task: Task) -> None:
+async def sweep_logs(context: Context, _task: Task) -> None:
     """Sweep the log of each App, unless deliveries are pulled: pull sweeps it then."""
     if context.settings.pulls:
         return
@@ -62,7 +62,7 @@ async def run(context: Context, _task: Task) -> None:
     await delivery_log.for_each_app(context, sweep)
 
 
-async def pull(context: Context, _task: Task) -> None:
+async def pull_deliveries(context: Context, _task: Task) -> None:
     """Fetch what is new in the log of each App; does nothing where deliveries come by webhook."""
     if context.settings.pulls:
         await delivery_log.for_each_app(context, _fetch_new)

@@ -110,7 +110,7 @@ async def to_request(
     """Return the missing deliveries to be requested now: those whose last request is longest ago, then the oldest.
 
     First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
-    anybody may install a public App and have thousands sent.
+    strangers may install a public App and have thousands sent.
     """
     query = select(MissedDeliveryRow, missed_delivery).where(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before

@@ -32,7 +32,7 @@ async def dead(tx: Transaction) -> list[int]:
 
 
 async def dismiss(tx: Transaction, identifier: int) -> TaskRow | None:
-    """Settle a dead task; returns it as it was, None when there is none."""
+    """Close a dead task; returns it as it was, None when there is none."""
     found = await _locked(tx, identifier)
     if found is not None and found["state"] == "dead":
         await tx.run(sa.update(task).where(task.c.id == identifier).values(state="done"))
@@ -42,7 +42,7 @@ async def dismiss(tx: Transaction, identifier: int) -> TaskRow | None:
 async def retry(tx: Transaction, identifier: int) -> TaskRow | None:
     """Make a dead or waiting task due at once; returns it as it was, None when there is none.
 
-    A dead task whose key waits already is settled: the waiting one takes its place.
+    A dead task whose key waits already is closed: the waiting one takes its place.
     """
     found = await _locked(tx, identifier)
     if found is None or found["state"] not in RETRYABLE:

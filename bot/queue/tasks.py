@@ -66,7 +66,7 @@ WAITING_OF_KEY = (
 JOIN_WAITING = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN))
 EARLIER = sa.case((task.c.due_at < DUE, task.c.due_at), else_=DUE)
 JOIN_UNDELAYED = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN | {"due_at": EARLIER}))
-SETTLE_DEAD = Statement(
+CLOSE_DEAD = Statement(
     sa.update(task)
     .where(
         task.c.state == literal_word("dead"),
@@ -164,17 +164,17 @@ async def claim(
     limit: int,
     kinds: Iterable[str],
     background: bool = False,
-    resting: Sequence[str] = (),
+    paused: Sequence[str] = (),
 ) -> list[Task]:
     """Claim up to `limit` due tasks of these kinds whose key is not running, of the background or the others.
 
-    Other kinds are left to the newer version that knows them: two versions may share a database. Those `resting`, by
-    name, are left for later.
+    Other kinds are left to the newer version that knows them: two versions may share a database. Those
+    `paused`, by name, are left for later.
     """
     values = {
         "now": tx.now,
         "kinds": sorted(kinds),
-        "resting": [*resting],
+        "paused": [*paused],
         "most": limit,
         "by": owner,
         "until": tx.now + LEASE,
@@ -199,7 +199,7 @@ def _claiming(*, sqlite: bool, background: bool) -> Statement:
             task.c.background == (sa.true() if background else sa.false()),
             task.c.due_at <= sa.bindparam("now"),
             unindexed(task.c.kind).in_(sa.bindparam("kinds", expanding=True)),
-            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("resting", expanding=True)),
+            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("paused", expanding=True)),
             ~running,
         )
         .order_by(task.c.due_at, task.c.id)
@@ -225,7 +225,7 @@ def _claiming(*, sqlite: bool, background: bool) -> Statement:
 async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
     """Mark tasks as done; returns the ids without those whose lease had expired and that another process took over.
 
-    Their success also settles dead tasks of the same keys: nobody needs to look at them any more.
+    Their success also closes dead tasks of the same keys: the operator need not look at them any more.
     """
     runs = {one.id: one for one in done}
     if not runs:
@@ -235,7 +235,7 @@ async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
     both = sorted({(runs[number].kind, runs[number].key) for number in ended})
     if both:
         kinds, keys = zip(*both, strict=True)
-        await tx.run(SETTLE_DEAD, {"kinds": sorted({*kinds}), "keys": sorted({*keys}), "both": both})
+        await tx.run(CLOSE_DEAD, {"kinds": sorted({*kinds}), "keys": sorted({*keys}), "both": both})
     return ended
 
 

@@ -45,7 +45,7 @@ async def all_in_parts(store, part):
 async def handled(store):
     async with store.transaction() as tx:
         taken = await inbox.claim(tx, limit=100)
-        await inbox.settle(tx, taken, "handled")
+        await inbox.mark(tx, taken, "handled")
         return {one.guid: one.body for one in taken}
 
 
