@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.ingest.inbox import MOST_BYTES, StoredDelivery
+from bot.ingest.inbox import MOST_BYTES, body_size
 from bot.ingest.tables import DeliveryRow, delivery, records
 from bot.ingest.watched import is_known
 from bot.queue import sums
@@ -32,13 +32,6 @@ KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArchivedDelivery(StoredDelivery):
-    """A delivery of the archive."""
-
-    state: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Selection:
     """Which deliveries are to be replayed; what is None does not restrict them."""
 
@@ -47,7 +40,7 @@ class Selection:
     repo: str | None = None
 
 
-async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[ArchivedDelivery]:
+async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[DeliveryRow]:
     """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen.
 
     At most `limit`, and no more than MOST_BYTES of bodies, inflated, plus the one that exceeds it.
@@ -57,20 +50,7 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
     listed = [tuple(row) for row in await tx.run(sizes.order_by(delivery.c.id).limit(limit))]
     ids = [identifier for identifier, _ in _until_full(listed, lambda row: int(row[1]))]
     query = select(DeliveryRow, delivery).where(delivery.c.id.in_(ids)).order_by(delivery.c.id)
-    found = [
-        ArchivedDelivery(
-            id=row["id"],
-            guid=row["guid"],
-            event=row["event"],
-            received_at=row["received_at"],
-            attempts=row["attempts"],
-            stored=row["body"],
-            codec=row["codec"],
-            state=row["state"],
-        )
-        for row in await tx.fetch(query)
-    ]
-    return _until_full(found, lambda one: one.size)
+    return _until_full(await tx.fetch(query), body_size)
 
 
 def _until_full(found: Sequence[T], size: Callable[[T], int]) -> list[T]:

@@ -97,7 +97,15 @@ def guid(content: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, content))
 
 
-def as_incoming(guid: str, event: str, payload: dict[str, Any], *, source: str, **known: Any) -> Incoming:
+def as_incoming(
+    guid: str,
+    event: str,
+    payload: dict[str, Any],
+    *,
+    source: str,
+    app_id: int | None = None,
+    headers: str | None = None,
+) -> Incoming:
     """Return a body that was not received as a webhook as the delivery it would have been."""
     return Incoming(
         guid=guid,
@@ -107,6 +115,7 @@ def as_incoming(guid: str, event: str, payload: dict[str, Any], *, source: str, 
         repo=read_member(payload, ("repository", "full_name"), Kind.TEXT),
         repository_id=read_member(payload, ("repository", "id"), Kind.INT),
         installation_id=read_member(payload, ("installation", "id"), Kind.INT),
+        app_id=app_id,
+        headers=headers,
         body=msgspec.json.encode(payload),
-        **known,
     )

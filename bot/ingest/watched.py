@@ -147,7 +147,7 @@ async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
 
 
 async def names_of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
-    """Return those of these names (case folded) of which GitHub has not said yet whether their repository is private."""
+    """Return those of these names (case folded) of which GitHub has not said whether the repository is private."""
     folded = {name.casefold() for name in wanted}
     return folded - set((await tx.run(OF_KNOWN_VISIBILITY, {"names": sorted(folded)})).scalars())
 

@@ -7,7 +7,6 @@ process leaves `running` rows behind; when their lease expires they wait again.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,9 +14,10 @@ import sqlalchemy as sa
 from bot.core.clock import JITTER
 from bot.core.errors import GITHUB_UNAVAILABLE
 from bot.db.columns import unindexed
+from bot.db.rows import select
 from bot.db.statements import Statement, literal_word
 from bot.db.transaction import TaskRequest, insert_into
-from bot.queue.tables import task
+from bot.queue.tables import ClaimedTask, task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -76,19 +76,41 @@ CLOSE_DEAD = Statement(
     )
     .values(state="done")
 )
-CLAIMED = (task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
+CLAIMED = select(ClaimedTask, task)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Task:
     """A claimed task."""
 
-    id: int
-    kind: str
-    key: str
-    attempts: int  # this run included
-    created_at: int
-    cause: str | None
+    __slots__ = ("_row",)
+
+    def __init__(self, row: ClaimedTask) -> None:
+        self._row = row
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return self._row["id"]
+
+    @property
+    def kind(self) -> str:
+        """What is to be done."""
+        return self._row["kind"]
+
+    @property
+    def key(self) -> str:
+        """What it is done to."""
+        return self._row["key"]
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried, this run included."""
+        return self._row["attempts"]
+
+    @property
+    def cause(self) -> str | None:
+        """The delivery or request that first asked for it."""
+        return self._row["cause"]
 
 
 async def write_requests(
@@ -179,8 +201,8 @@ async def claim(
         "by": owner,
         "until": tx.now + LEASE,
     }
-    rows = (await tx.run(_claiming(sqlite=tx.sqlite, background=background), values)).mappings()
-    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
+    rows = await tx.rows_as(ClaimedTask, _claiming(sqlite=tx.sqlite, background=background), values)
+    return [Task(row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 @functools.cache
@@ -218,7 +240,7 @@ def _claiming(*, sqlite: bool, background: bool) -> Statement:
             attempts=task.c.attempts + 1,
             error=None,
         )
-        .returning(*CLAIMED)
+        .returning(*CLAIMED.selected_columns)
     )
 
 
@@ -275,9 +297,9 @@ async def release_all(tx: Transaction) -> int:
 
 
 async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
-    lost = (await tx.run(sa.select(*CLAIMED).where(task.c.state == "running", mine))).mappings()
+    lost = await tx.fetch(CLAIMED.where(task.c.state == "running", mine))
     for row in lost:
-        await retry(tx, Task(**row), due_at=tx.now, error="the process that ran it ended")
+        await retry(tx, Task(row), due_at=tx.now, error="the process that ran it ended")
     return len(lost)
 
 
