@@ -74,7 +74,7 @@ class Settings:
     )
     preset: str | None = option(
         "Options set together for clients written for something else: crcr; one that is set by its own name wins.",
-        presets.known,
+        presets.parse_preset,
         default=None,
     )
     upstream_repo: tuple[str, ...] = option(
