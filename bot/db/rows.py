@@ -76,8 +76,8 @@ class Field:
         kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
         if kind is None:
             raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
-        default = next((note.sql for note in self.notes if isinstance(note, Default)), None)
-        default = sa.text(f"'{default}'") if isinstance(default, str) else default
+        written = next((note.sql for note in self.notes if isinstance(note, Default)), None)
+        default = sa.text(f"'{written}'") if isinstance(written, str) else written
         declared = {"field": self}
         return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
 

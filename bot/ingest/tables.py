@@ -13,7 +13,7 @@ from bot.ingest.rows import RecordEnd
 
 
 class DeliveryId(TypedDict):
-    """Its place in the inbox."""
+    """Its id in the inbox."""
 
     id: Big
 
@@ -43,7 +43,7 @@ class DeliveryTime(TypedDict):
 
 
 class DeliveryState(TypedDict):
-    """What has become of it."""
+    """Its state, and when it is tried next."""
 
     state: Text  # stored | handled | ignored | foreign | parked
     attempts: Annotated[Int, Default("0")]

@@ -80,8 +80,8 @@ def _private_near() -> sa.Select[Any]:
 def _known_visibility_query() -> sa.Select[Any]:
     meant = sa.func.coalesce(pinned_repository.c.repository_id, NAME.repository_id)
     named = repository_name.outerjoin(pinned_repository, pinned_repository.c.name == NAME.name)
-    told = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
-    query = sa.select(NAME.name).select_from(told)
+    public_known = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
+    query = sa.select(NAME.name).select_from(public_known)
     return query.where(NAME.name.in_(NAMES), NAME.repository_id == meant, REPOSITORY.private.is_not(None))
 
 

@@ -11,7 +11,7 @@ from bot.db.rows import Big, Bool, Default, Int, Millis, Text, table
 
 
 class TaskName(TypedDict):
-    """What it does, and of what."""
+    """Its id, kind and key."""
 
     id: Big
     kind: Text
@@ -19,7 +19,7 @@ class TaskName(TypedDict):
 
 
 class TaskState(TypedDict):
-    """What has become of it."""
+    """Its state, and when it runs next."""
 
     state: Text  # waiting | running | done | dead
     created_at: Millis  # time of the first of the merged requests
@@ -42,7 +42,7 @@ class TaskRun(TypedDict):
 
 
 class TaskCause(TypedDict):
-    """Why there is one."""
+    """What requested it."""
 
     cause: Text | None  # the delivery or request that first asked for it
 
