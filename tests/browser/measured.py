@@ -33,7 +33,7 @@ async def tell(bot, github):
     now = bot.clock.now()
     read = [
         await _read(
-            bot, number, usage_logs.of_job(name, start_at=now // 1000 - 7_800, seed=number, peak=peak)
+            bot, number, usage_logs.usage_log(name, start_at=now // 1000 - 7_800, seed=number, peak=peak)
         )
         for number, (name, peak) in enumerate(zip(JOBS, (97.4, 60.0, 71.0, 55.0), strict=True))
     ]

@@ -70,8 +70,6 @@ NOT_YET = {
     "bot/ci/utilization/usage_log.py": 5,
     "bot/ci/utilization/views/job_series.py": 11,
     "bot/ci/utilization/views/run.py": 32,
-    "bot/ingest/delivery_log.py": 4,
-    "bot/ingest/inbox.py": 13,
     "bot/oot/dispatch/plan_dispatches.py": 8,
     "bot/oot/dispatch/reconcile_pulls.py": 7,
     "bot/oot/dispatch/rows.py": 28,
@@ -91,8 +89,6 @@ NOT_YET = {
     "bot/oot/verdict/upstream_checks.py": 21,
     "bot/ops/admin_api.py": 33,
     "bot/ops/overview_reads.py": 9,
-    "bot/queue/tables.py": 13,
-    "bot/queue/tasks.py": 6,
 }
 
 

@@ -26,7 +26,7 @@ OPERATIONS = (
         "Upload a job's log, test reports or usage log",
         uploads.Uploaded,
         status=202,
-        topic=op.DOORS,
+        topic=op.RECEIVING,
         callers=[BACKEND],
         description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
         "as for reports. The file is stored before the answer and read later.",

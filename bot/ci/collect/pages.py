@@ -13,7 +13,7 @@ from bot.oot.results import dispatches
 from bot.web import access, blocks, html, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import RunSubject
-from bot.web.bodies import door
+from bot.web.bodies import post_routes
 from bot.web.html import page, render
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _by_urgency(jobs: list[WorkflowJobRow], attempt: int) -> list[WorkflowJobRow
 def setup(app: web.Application) -> None:
     """Add the pages and their JSON."""
     app[uploads.UNDER_WAY] = set()
-    app.add_routes(door("/api/oot/uploads", uploads.upload))
+    app.add_routes(post_routes("/api/oot/uploads", uploads.upload))
     html.add_templates(app, TEMPLATES)
     app.add_routes(
         [

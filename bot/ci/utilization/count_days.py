@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DAY_SPAN, WEEK_SPAN = SPANS
 SLICE = 500  # rows read at a time
-REST = 10.0  # seconds between two counts of a day
+PAUSE = 10.0  # seconds between two counts of a day
 J, D = utilization_job.c, utilization_day.c
 UTILIZATION = Sum(
     name="utilization",
@@ -30,7 +30,7 @@ UTILIZATION = Sum(
     group=("repository_id", "span"),
     count="bot.ci.utilization.count_days:count",
     after="bot.ci.utilization.count_days:request_week",
-    rest=REST,
+    pause=PAUSE,
 )
 JOBS = sa.select(
     J.base_name, J.workflow_name, J.runner_label, J.trusted, J.records, J.histograms, J.totals, J.idle_gpu_s, J.gpu_s,

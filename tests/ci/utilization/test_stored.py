@@ -253,11 +253,11 @@ async def test_rows_and_sums_go_with_the_records_and_series_earlier(bot, usage):
     await usage.arrives(busy())
     blobs = bot.context.resource(BLOBS)
     bot.clock.advance(91 * 86_400)
-    await prune.run(bot.context, None)
+    await prune.prune_expired(bot.context, None)
     assert [one.key async for one in blobs.list()] == []
     assert len(await bot.rows("utilization_job")) == 1
     bot.clock.advance(320 * 86_400)
-    await prune.run(bot.context, None)
+    await prune.prune_expired(bot.context, None)
     assert await bot.rows("utilization_job") == await bot.rows("utilization_day") == []
 
 

@@ -11,7 +11,7 @@ from bot.ci.utilization.job_reads import ATTEMPT
 from bot.ci.utilization.segments import in_background
 from bot.core.feature import sections
 from bot.core.json_fields import Kind
-from bot.core.json_fields import read as read_field
+from bot.core.json_fields import read_member as read_field
 from bot.web import view_parameters as declare
 from bot.web.view import Page, View
 from bot.web.view_parameters import REPO

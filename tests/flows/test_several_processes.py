@@ -36,7 +36,7 @@ def clock():
     return SystemClock()
 
 
-class Family:
+class Processes:
     """Three processes, seen from outside."""
 
     def __init__(self, process, http):
@@ -74,7 +74,7 @@ class Family:
 
     def priorities(self):
         """How nice each is to others, by name."""
-        pids = {"door": self.process.pid, **self.others()}
+        pids = {"listening": self.process.pid, **self.others()}
         return {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items()}
 
     async def kill(self, name):
@@ -103,90 +103,90 @@ async def running(folder, app_key, **options):
     try:
         await asyncio.wait_for(answers.wait(), PATIENCE)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
-            family = Family(process, http)
-            await eventually(family.ready, "three that answer")
-            yield family
+            served = Processes(process, http)
+            await eventually(served.ready, "three that answer")
+            yield served
     finally:
         process.kill()
         await process.ended()
 
 
 async def test_whoever_listens_comes_before_those_that_work(tmp_path, app_key):
-    async with running(tmp_path, app_key) as family:
-        await family.kill("worker")
+    async with running(tmp_path, app_key) as served:
+        await served.kill("worker")
         usual = os.getpriority(os.PRIO_PROCESS, 0)
-        assert family.priorities() == {"door": usual, "worker": usual + 5, "pages": usual + 5}
+        assert served.priorities() == {"listening": usual, "worker": usual + 5, "pages": usual + 5}
 
 
 async def test_one_connection_is_answered_by_whoever_does_the_work(tmp_path, app_key):
-    async with running(tmp_path, app_key) as family:
+    async with running(tmp_path, app_key) as served:
         for turn in range(3):
-            assert await family.deliver(f"turn-{turn}") == 202
-            assert (await family.get("/admin"))[0] == 401
-            assert (await family.get("/healthz"))[0] == 200
-            async with family.http.post(f"{family.process.url}/api/oot/callback", json={}) as answer:
+            assert await served.deliver(f"turn-{turn}") == 202
+            assert (await served.get("/admin"))[0] == 401
+            assert (await served.get("/healthz"))[0] == 200
+            async with served.http.post(f"{served.process.url}/api/oot/callback", json={}) as answer:
                 assert (answer.status, (await answer.json())["error"]) == (401, "invalid_token")
-            await eventually(lambda turn=turn: family.handled(f"turn-{turn}"), "its handling")
-        _, text = await family.get("/metrics", **ADMIN)
+            await eventually(lambda turn=turn: served.handled(f"turn-{turn}"), "its handling")
+        _, text = await served.get("/metrics", **ADMIN)
         assert 'ootbot_deliveries_total{outcome="stored"} 3.0' in text, "counted by the one that listens"
-        await eventually(lambda: family.counts(f"{APPLIED} 3.0"), "the worker's count, made after its commit")
+        await eventually(lambda: served.counts(f"{APPLIED} 3.0"), "the worker's count, made after its commit")
         assert 'ootbot_request_seconds_count{door="page",status="4xx"} 3.0' in text, (
             "by the one with the pages"
         )
         assert "ootbot_build_info" in text
-        await family.kill("worker")
-        await eventually(family.ready, "another worker")
-        assert await family.deliver("later") == 202
-        await eventually(lambda: family.handled("later"), "its handling")
-        await eventually(lambda: family.counts(f"{APPLIED} 4.0"), "what the dead one counted, too")
+        await served.kill("worker")
+        await eventually(served.ready, "another worker")
+        assert await served.deliver("later") == 202
+        await eventually(lambda: served.handled("later"), "its handling")
+        await eventually(lambda: served.counts(f"{APPLIED} 4.0"), "what the dead one counted, too")
 
 
 async def test_whatever_is_killed_is_started_again_and_nothing_waits_for_it(tmp_path, app_key):
-    async with running(tmp_path, app_key) as family:
-        os.kill(family.others()["pages"], signal.SIGSTOP)  # alive, but mute
-        assert await family.deliver("beside-the-mute") == 202
-        await family.kill("pages")
-        assert (await family.get("/admin"))[0] == 401, "answered by somebody"
+    async with running(tmp_path, app_key) as served:
+        os.kill(served.others()["pages"], signal.SIGSTOP)  # alive, but mute
+        assert await served.deliver("beside-the-mute") == 202
+        await served.kill("pages")
+        assert (await served.get("/admin"))[0] == 401, "answered by somebody"
         for number in range(3):
-            await family.kill("worker")
-            assert await family.deliver(f"kill-{number}") == 202
-            assert any(line.startswith("worker: ") for line in await family.missing()) or await family.ready()
+            await served.kill("worker")
+            assert await served.deliver(f"kill-{number}") == 202
+            assert any(line.startswith("worker: ") for line in await served.missing()) or await served.ready()
         missing = []
 
         async def told():
-            missing[:] = [line for line in await family.missing() if "killed by signal 9" in line]
-            if not missing and (worker := family.others().get("worker")):
+            missing[:] = [line for line in await served.missing() if "killed by signal 9" in line]
+            if not missing and (worker := served.others().get("worker")):
                 os.kill(worker, signal.SIGKILL)
             return bool(missing)
 
         await eventually(told, "word of one that dies again and again")
-        assert await family.deliver("meanwhile") == 202
-        await eventually(family.ready, "three that answer")
+        assert await served.deliver("meanwhile") == 202
+        await eventually(served.ready, "three that answer")
         for guid in ("beside-the-mute", "kill-0", "kill-1", "kill-2", "meanwhile"):
-            await eventually(lambda guid=guid: family.handled(guid), guid)
-        os.kill(family.process.pid, signal.SIGTERM)
-        assert await asyncio.wait_for(family.process.ended(), PATIENCE) == 0
-        assert not any("Traceback" in line for line in family.process.said)
+            await eventually(lambda guid=guid: served.handled(guid), guid)
+        os.kill(served.process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(served.process.ended(), PATIENCE) == 0
+        assert not any("Traceback" in line for line in served.process.said)
 
 
 async def test_none_outlives_the_one_that_listens_and_the_next_starts_at_once(tmp_path, app_key):
-    async with running(tmp_path, app_key) as family:
-        others = family.others()
+    async with running(tmp_path, app_key) as served:
+        others = served.others()
         assert sorted(others) == ["pages", "worker"]
-        family.process.kill()
-        await family.process.ended()
-        ready = await family.process.start()
+        served.process.kill()
+        await served.process.ended()
+        ready = await served.process.start()
         await asyncio.wait_for(ready.wait(), PATIENCE)
         assert not any(map(processes.name, others.values()))
-        assert await family.deliver("after") == 202
-        await eventually(lambda: family.handled("after"), "its handling")
+        assert await served.deliver("after") == 202
+        await eventually(lambda: served.handled("after"), "its handling")
 
 
 async def test_a_body_that_comes_in_pieces_arrives_whole_where_it_belongs(tmp_path, app_key):
-    async with running(tmp_path, app_key) as family:
+    async with running(tmp_path, app_key) as served:
         head = b"POST /api/oot/callback HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         body = b'{"delivery_id": "' + b"x" * 300_000 + b'"}'
         whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
         for pieces in ([whole], [whole[:10], whole[10:50_000], whole[50_000:]], [whole[:-1], whole[-1:]]):
-            status, answer = await converse(family.process.url, *pieces, pause=0.05)
+            status, answer = await converse(served.process.url, *pieces, pause=0.05)
             assert (status, answer["error"]) == (401, "invalid_token")

@@ -13,7 +13,7 @@ from ipaddress import ip_network
 import pytest
 
 from bot.app import make_app
-from bot.web.bodies import STRANGERS, BodyRooms
+from bot.web.bodies import STRANGERS, BodyCapacities
 from tests.harness import L2, SECRET, UPSTREAM, sign
 from tests.process import PATIENCE, Process, options_for
 from tests.serving import SQLITE, converse, request_head, serving
@@ -80,12 +80,12 @@ async def status_of(reader):
 
 
 @contextlib.asynccontextmanager
-async def with_room(bot, *, listed=False, seconds=10.0, **strangers):
+async def with_capacity(bot, *, listed=False, seconds=10.0, **strangers):
     """Serve the bot with other limits for strangers; `listed`: the proxy before it is a trusted one."""
     proxies = (ip_network("127.0.0.1"),) if listed else ()
     context = replace(bot.context, settings=replace(bot.context.settings, trusted_proxies=proxies))
-    rooms = BodyRooms(replace(NEVER_SLOW, **strangers))
-    async with serving(bot, make_app(context, body_rooms=rooms, body_seconds=seconds)) as served:
+    capacities = BodyCapacities(replace(NEVER_SLOW, **strangers))
+    async with serving(bot, make_app(context, body_capacities=capacities, body_seconds=seconds)) as served:
         yield served
 
 
@@ -93,7 +93,7 @@ async def with_room(bot, *, listed=False, seconds=10.0, **strangers):
 @SQLITE
 async def test_strangers_who_stall_keep_no_delivery_waiting(bot, begin, listed):
     limits = {name: getattr(STRANGERS, name) for name in ("least_rate", "most_bytes")}
-    async with with_room(bot, listed=listed, **limits) as served:
+    async with with_capacity(bot, listed=listed, **limits) as served:
         for number in range(60):
             await begin(served, f"stalled-{number}", 25 * MIB, 70 * KIB, via=f"203.0.113.{number // 2}")
         await arrived(served)
@@ -106,7 +106,7 @@ async def test_strangers_who_stall_keep_no_delivery_waiting(bot, begin, listed):
 
 @SQLITE
 async def test_a_large_body_that_stops_coming_is_cut_off(bot, begin):
-    async with with_room(bot, least_rate=MIB, grace=0.1) as served:
+    async with with_capacity(bot, least_rate=MIB, grace=0.1) as served:
         reader, _, _ = await begin(served, "stalled", 25 * MIB, 70 * KIB)
         answer = (await reader.readuntil(b"}")).decode()
         assert " 408 " in answer.splitlines()[0]
@@ -118,8 +118,8 @@ async def test_a_large_body_that_stops_coming_is_cut_off(bot, begin):
 
 
 @SQLITE
-async def test_where_room_is_short_the_slowest_body_goes_first(bot, begin):
-    async with with_room(bot, most_bodies=2, least_rate=400 * KIB, grace=60, seconds=60) as served:
+async def test_where_capacity_is_short_the_slowest_body_goes_first(bot, begin):
+    async with with_capacity(bot, most_bodies=2, least_rate=400 * KIB, grace=60, seconds=60) as served:
         fast, writer, rest = await begin(served, "fast", 12 * MIB, 10 * MIB)
         slow, _, _ = await begin(served, "slow", 25 * MIB, 70 * KIB)
         await arrived(served)
@@ -131,7 +131,7 @@ async def test_where_room_is_short_the_slowest_body_goes_first(bot, begin):
 
 @SQLITE
 async def test_an_address_has_its_share_and_the_others_have_theirs(bot, begin):
-    async with with_room(bot, listed=True, most_each=1, patience=0.3) as served:
+    async with with_capacity(bot, listed=True, most_each=1, patience=0.3) as served:
         await begin(served, "first", 25 * MIB, 70 * KIB, via="203.0.113.1")
         await arrived(served)
         assert (await arriving(served, "second", 200 * KIB, via="203.0.113.1"))[0] == 503
@@ -140,7 +140,7 @@ async def test_an_address_has_its_share_and_the_others_have_theirs(bot, begin):
 
 @SQLITE
 async def test_behind_an_unlisted_proxy_nobody_has_a_share(bot, begin):
-    async with with_room(bot, most_each=1) as served:
+    async with with_capacity(bot, most_each=1) as served:
         await begin(served, "first", 25 * MIB, 70 * KIB, via="203.0.113.1")
         await arrived(served)
         assert (await arriving(served, "second", 200 * KIB, via="203.0.113.1"))[0] == 202
@@ -148,7 +148,7 @@ async def test_behind_an_unlisted_proxy_nobody_has_a_share(bot, begin):
 
 @SQLITE
 async def test_who_only_says_that_it_is_a_proxy_gives_way_to_others(bot, begin):
-    async with with_room(bot, listed=True, most_each=1, most_bodies=2) as served:
+    async with with_capacity(bot, listed=True, most_each=1, most_bodies=2) as served:
         proxied = [await begin(served, f"p-{n}", 25 * MIB, 70 * KIB, via="x, 203.0.113.1") for n in range(2)]
         await arrived(served)
         assert (await arriving(served, "other", 200 * KIB, via="203.0.113.2"))[0] == 202
@@ -160,14 +160,14 @@ async def test_who_only_says_that_it_is_a_proxy_gives_way_to_others(bot, begin):
 
 @SQLITE
 async def test_bodies_that_do_not_fit_together_come_in_one_after_the_other(bot):
-    async with with_room(bot, most_bytes=150 * KIB) as served:
+    async with with_capacity(bot, most_bytes=150 * KIB) as served:
         answers = await asyncio.gather(*(arriving(served, f"g-{number}", 400 * KIB) for number in range(6)))
     assert {status for status, _ in answers} == {202}
 
 
 @SQLITE
 async def test_what_has_come_in_whole_and_small_bodies_pass_those_that_wait(bot, begin):
-    async with with_room(bot, most_bodies=1) as served:
+    async with with_capacity(bot, most_bodies=1) as served:
         reader, writer, rest = await begin(served, "first", 300 * KIB, 200 * KIB)
         await arrived(served)
         second = asyncio.create_task(arriving(served, "second", 300 * KIB))
@@ -182,20 +182,20 @@ async def test_what_has_come_in_whole_and_small_bodies_pass_those_that_wait(bot,
 @pytest.mark.parametrize("limits", [{"most_bytes": 200 * KIB}, {"most_bodies": 1}], ids=["bytes", "bodies"])
 @SQLITE
 async def test_a_body_that_finds_no_room_in_time_is_told_to_come_back(bot, begin, limits):
-    async with with_room(bot, **limits, patience=0.2) as served:
+    async with with_capacity(bot, **limits, patience=0.2) as served:
         reader, writer, rest = await begin(served, "with spaces", 180 * KIB, 170 * KIB)
         await arrived(served)
         async with served.http.post(served.url + PATH, data=b"x" * 300 * KIB) as answer:
             assert (answer.status, (await answer.json())["error"]) == (503, "busy")
             assert int(answer.headers["Retry-After"]) > 0
         writer.write(rest)
-        assert await status_of(reader) == 400  # a GUID has no spaces; its room is free again
+        assert await status_of(reader) == 400  # a GUID has no spaces; its capacity is free again
         assert (await arriving(served, "next", 100 * KIB))[0] == 202
 
 
 @SQLITE
 async def test_a_sender_that_hangs_up_gives_its_room_back(bot, begin):
-    async with with_room(bot, most_bytes=100 * KIB, most_bodies=1) as served:
+    async with with_capacity(bot, most_bytes=100 * KIB, most_bodies=1) as served:
         _, writer, _ = await begin(served, "gone", 90 * KIB, 80 * KIB)
         await arrived(served)
         writer.close()
@@ -204,7 +204,7 @@ async def test_a_sender_that_hangs_up_gives_its_room_back(bot, begin):
 
 @SQLITE
 async def test_a_refused_body_gives_its_room_back(bot):
-    async with with_room(bot, most_bytes=100 * KIB, most_bodies=1, patience=0.2) as served:
+    async with with_capacity(bot, most_bytes=100 * KIB, most_bodies=1, patience=0.2) as served:
         for _ in range(3):
             status, answer = await served.send("star", None, body=b"x" * 90 * KIB)
             assert (status, answer["error"]) == (400, "invalid_json")
@@ -228,7 +228,7 @@ async def test_whoever_is_cut_off_while_others_come_and_go_is_told_so(bot):
             told[await status_of(reader)] += 1
             writer.close()
 
-    async with with_room(bot, most_bodies=3, least_rate=1500 * KIB, grace=0.05, patience=0.3) as served:
+    async with with_capacity(bot, most_bodies=3, least_rate=1500 * KIB, grace=0.05, patience=0.3) as served:
         await asyncio.gather(*(stall(served, number) for number in range(40)))
         assert (await arriving(served, "last", 90 * KIB))[0] == 202
     assert told.keys() <= {408, 503}, told
@@ -239,7 +239,7 @@ async def test_whoever_is_cut_off_while_others_come_and_go_is_told_so(bot):
 async def test_authenticated_callers_never_wait_for_strangers(bot, begin):
     await bot.github.open_pull(UPSTREAM)
     await bot.settle()
-    async with with_room(bot, most_bytes=70 * KIB, most_bodies=1, patience=0.2) as served:
+    async with with_capacity(bot, most_bytes=70 * KIB, most_bodies=1, patience=0.2) as served:
         await begin(served, "stranger", 25 * MIB, 70 * KIB)
         await arrived(served)
         assert (await arriving(served, "webhook", 300 * KIB))[0] == 503

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from bot.core.clock import SystemClock
 from tests import processes
-from tests.flows.test_family import ADMIN, Family, eventually, running
+from tests.flows.test_several_processes import ADMIN, Processes, eventually, running
 from tests.process import PATIENCE, ROOT, Process, options_for, until
 from tests.serving import POSTGRES
 
@@ -86,7 +86,7 @@ async def start(tmp_path, app_key):
             process = OnThatMachine(tmp_path, lines, **options, PROCESSES="auto")
             started.append(process)
             await asyncio.wait_for((await process.start()).wait(), PATIENCE)
-            return Family(process, http)
+            return Processes(process, http)
 
         yield begin
         for process in started:
@@ -95,58 +95,58 @@ async def start(tmp_path, app_key):
 
 
 async def test_on_one_core_one_process_does_everything(start):
-    family = await start(ONE_CORE)
-    assert processes.children(family.process.pid) == []
-    assert await family.ready()
-    assert await family.deliver("alone") == 202
-    await eventually(lambda: family.handled("alone"), "its handling")
+    served = await start(ONE_CORE)
+    assert processes.children(served.process.pid) == []
+    assert await served.ready()
+    assert await served.deliver("alone") == 202
+    await eventually(lambda: served.handled("alone"), "its handling")
 
 
 async def test_where_no_process_can_be_started_one_does_everything(start):
-    family = await start(TWO_CORES + NO_FORK)
-    assert processes.children(family.process.pid) == []
-    assert any("more processes cannot be started" in line for line in family.process.said)
-    assert await family.ready()
-    assert await family.deliver("alone") == 202
-    await eventually(lambda: family.handled("alone"), "its handling")
+    served = await start(TWO_CORES + NO_FORK)
+    assert processes.children(served.process.pid) == []
+    assert any("more processes cannot be started" in line for line in served.process.said)
+    assert await served.ready()
+    assert await served.deliver("alone") == 202
+    await eventually(lambda: served.handled("alone"), "its handling")
 
 
 async def test_nothing_needs_a_temporary_folder_that_can_be_written(start):
-    family = await start(TWO_CORES + NO_TMP)
-    assert len(processes.children(family.process.pid)) == 2
-    assert await family.deliver("stored") == 202
-    await eventually(lambda: family.handled("stored"), "its handling")
-    assert (await family.get("/oot", **ADMIN))[0] == 200
+    served = await start(TWO_CORES + NO_TMP)
+    assert len(processes.children(served.process.pid)) == 2
+    assert await served.deliver("stored") == 202
+    await eventually(lambda: served.handled("stored"), "its handling")
+    assert (await served.get("/oot", **ADMIN))[0] == 200
 
 
-async def test_one_that_dies_at_once_is_waited_for_ever_longer_while_the_doors_stay_open(start, tmp_path):
+async def test_one_that_dies_at_once_is_waited_for_ever_longer_while_requests_are_answered(start, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(DIES)
-    family = await start(TWO_CORES)
+    served = await start(TWO_CORES)
 
     def waits(name):
-        text = "\n".join(line for line in family.process.said if f"process={name}" in line)
+        text = "\n".join(line for line in served.process.said if f"process={name}" in line)
         return [float(wait) for wait in re.findall(r"again_in=([0-9.]+)", text)]
 
     await until(lambda: min(len(waits("worker")), len(waits("pages"))) >= 4, what="some ends")
     for name in ("worker", "pages"):
         assert waits(name)[:4] == [0.1, 0.2, 0.4, 0.8]
-        (why,) = [line for line in await family.missing() if line.startswith(f"{name}: ")]
+        (why,) = [line for line in await served.missing() if line.startswith(f"{name}: ")]
         assert "ended with code 3" in why
-    assert await family.deliver("meanwhile") == 202
-    assert (await family.get("/admin"))[0] == 401, "answered by the one that listens"
+    assert await served.deliver("meanwhile") == 202
+    assert (await served.get("/admin"))[0] == 401, "answered by the one that listens"
     (tmp_path / "sitecustomize.py").write_text("")
-    await eventually(lambda: family.handled("meanwhile"), "its handling once a worker lives")
+    await eventually(lambda: served.handled("meanwhile"), "its handling once a worker lives")
 
 
 @POSTGRES
 async def test_three_on_one_postgresql_share_the_work(tmp_path, app_key, database_url):
-    async with running(tmp_path, app_key, DATABASE_URL=database_url) as family:
-        assert sorted(family.others()) == ["pages", "worker"]
-        assert await family.deliver("first") == 202
-        await eventually(lambda: family.handled("first"), "its handling")
-        await family.kill("worker")
-        assert await family.deliver("second") == 202
-        await eventually(lambda: family.handled("second"), "its handling by another worker")
+    async with running(tmp_path, app_key, DATABASE_URL=database_url) as served:
+        assert sorted(served.others()) == ["pages", "worker"]
+        assert await served.deliver("first") == 202
+        await eventually(lambda: served.handled("first"), "its handling")
+        await served.kill("worker")
+        assert await served.deliver("second") == 202
+        await eventually(lambda: served.handled("second"), "its handling by another worker")
 
 
 async def test_it_ends_at_once_beside_a_postgresql_that_does_not_answer_its_first_connection(

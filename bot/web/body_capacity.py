@@ -1,6 +1,6 @@
-"""Room for large bodies while they arrive: how many at once, how much memory they take, how slow they may be.
+"""Limits of large bodies while they arrive: how many at once, how much memory they take, how slow they may be.
 
-A body is charged for the bytes that have come, whatever length it declares. Where room is short, the slowest body
+A body is charged for the bytes that have come, whatever length it declares. Where capacity is short, the slowest body
 below the least rate is cut off, and the next one is read.
 """
 
@@ -20,29 +20,29 @@ OVERDRAFT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoomLimits:
-    """What the bodies in one room may take together."""
+class CapacityLimits:
+    """What the bodies of one kind of callers may take together."""
 
     most_bytes: int  # from their arrival to their answer
     most_bodies: int = 64  # arriving at once
     most_each: int = 8  # arriving at once from one caller
     least_rate: int = 64 * 1024  # bytes a second
-    grace: float = 2.0  # seconds until a body that is in nobody's way may be called slow
-    patience: float = 5.0  # seconds a body waits for room in all: GitHub hangs up after ten
+    grace: float = 2.0  # seconds until a body that keeps no other waiting may be called slow
+    patience: float = 5.0  # seconds a body waits for capacity in all: GitHub hangs up after ten
 
 
 class Body:
     """A body that is being read, or was read and is not answered yet."""
 
     def __init__(
-        self, room: BodyRoom, deadline: asyncio.Timeout, seconds: float, *, caller: str, shared: bool
+        self, capacity: BodyCapacity, deadline: asyncio.Timeout, seconds: float, *, caller: str, shared: bool
     ) -> None:
-        self.room = room
+        self.capacity = capacity
         self.caller = caller  # an address, or who was authenticated
         self.shared = shared  # the address is a proxy's: its bodies are many people's
         self.size = 0  # bytes it is charged for
         self.whole = False  # all of it has come
-        self.waits = False  # for room: meanwhile its rate says nothing
+        self.waits = False  # for capacity: meanwhile its rate says nothing
         self.slow = False  # its rate is what ends its time
         self._deadline = deadline
         self._ends = deadline.when() or 0.0  # the latest it may come in, `seconds` after it began
@@ -51,20 +51,20 @@ class Body:
 
     @property
     def patience(self) -> float:
-        """The seconds it may still wait for room."""
-        return max(self.room.limits.patience - self._waited, 0)
+        """The seconds it may still wait for capacity."""
+        return max(self.capacity.limits.patience - self._waited, 0)
 
     @property
     def behind_at(self) -> float:
         """When it falls below the least rate, unless more of it comes."""
-        return self._began + self._waited + self.size / self.room.limits.least_rate
+        return self._began + self._waited + self.size / self.capacity.limits.least_rate
 
     def rate(self, now: float) -> float:
         """Return its bytes a second, as its sender is to answer for."""
         return self.size / max(now - self._began - self._waited, 0.001)
 
     def stop_clock(self) -> float:
-        """Let it wait for room at no cost to its sender; returns when."""
+        """Let it wait for capacity at no cost to its sender; returns when."""
         self.waits = True
         self._deadline.reschedule(None)
         return asyncio.get_running_loop().time()
@@ -79,7 +79,7 @@ class Body:
         if self.whole:
             self._deadline.reschedule(None)
             return
-        slow_at = max(self.behind_at, self._began + self._waited + self.room.limits.grace)
+        slow_at = max(self.behind_at, self._began + self._waited + self.capacity.limits.grace)
         ends = self._ends + self._waited
         self.slow = slow_at < ends
         self._deadline.reschedule(min(slow_at, ends))
@@ -101,10 +101,10 @@ class _Waiter(NamedTuple):
     granted: asyncio.Future[None]
 
 
-class BodyRoom:
+class BodyCapacity:
     """The large bodies of one kind of callers."""
 
-    def __init__(self, limits: RoomLimits) -> None:
+    def __init__(self, limits: CapacityLimits) -> None:
         self.limits = limits
         self._bytes = 0
         self._arriving: dict[Body, None] = {}  # oldest first
@@ -114,7 +114,7 @@ class BodyRoom:
         self._look_again: asyncio.TimerHandle | None = None
 
     async def take(self, body: Body, size: int) -> None:
-        """Charge a body for bytes that have come, once there is room.
+        """Charge a body for bytes that have come, once there is capacity.
 
         Raises Rejected 503 if that takes too long, TimeoutError when the body was cut off.
         """
@@ -183,7 +183,7 @@ class BodyRoom:
             self._each[body.caller] += 1
 
     def _look(self) -> None:
-        """Admit whoever fits; where somebody still waits, cut off who is too slow, or look again once one is."""
+        """Admit the bodies that fit; where one still waits, cut off one that is too slow, or look again once it is."""
         if self._look_again is not None:
             self._look_again.cancel()
             self._look_again = None
@@ -195,10 +195,10 @@ class BodyRoom:
             else:
                 self._waiting.append(waiter)
         if self._leaving is None and not any(body.is_ending for body in self._arriving):
-            self._make_room()
+            self._cut_off_slowest()
 
-    def _make_room(self) -> None:
-        """Cut off the slowest body that is too slow and in somebody's way: one, and only then perhaps another."""
+    def _cut_off_slowest(self) -> None:
+        """Cut off the slowest body that is too slow and keeps others waiting: one, and only then perhaps another."""
         loop = asyncio.get_running_loop()
         now, rivals = loop.time(), self._in_the_way()
         if victims := [body for body in rivals if body.behind_at <= now] or self._above_their_share():
@@ -210,8 +210,8 @@ class BodyRoom:
     def _in_the_way(self) -> list[Body]:
         """Return the bodies whose end might let a waiting sender in."""
         own = {waiter.body.caller for waiter in self._waiting if self._waits_for_its_own(waiter.body)}
-        everybody = any(not self._waits_for_its_own(waiter.body) for waiter in self._waiting)
-        return [body for body in self._arriving if not body.waits and (everybody or body.caller in own)]
+        for_all = any(not self._waits_for_its_own(waiter.body) for waiter in self._waiting)
+        return [body for body in self._arriving if not body.waits and (for_all or body.caller in own)]
 
     def _above_their_share(self) -> list[Body]:
         """Return the bodies of addresses that are shared, or said to be, once they keep out a caller that has less."""

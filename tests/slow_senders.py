@@ -1,6 +1,6 @@
 """Who makes it hard for a bot? A thousand slow senders and twenty with the largest bodies, a process of their own.
 
-Run as `crowd.py PORT`: prints what the large bodies were answered as JSON; the slow ones go on until it is ended.
+Run as `slow_senders.py PORT`: prints what the large bodies were answered as JSON; the slow ones go on until it is ended.
 """
 
 from __future__ import annotations

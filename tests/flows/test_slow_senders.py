@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests import crowd
+from tests import slow_senders
 from tests.chaos.scenario import percentile
 from tests.process import PATIENCE, Process, options_for, until
 
@@ -23,7 +23,8 @@ PATH = "/api/github/webhooks"
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.skipif(
-        FILES < crowd.SLOW + 500, reason=f"{FILES} open files are too few for {crowd.SLOW} connections"
+        FILES < slow_senders.SLOW + 500,
+        reason=f"{FILES} open files are too few for {slow_senders.SLOW} connections",
     ),
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read out of /proc"),
 ]
@@ -41,9 +42,9 @@ async def process(tmp_path, app_key):
 
 @pytest.fixture
 async def hard_times(process):
-    """The crowd, at work; what the large bodies are answered comes on its standard output."""
+    """The slow senders, at work; what the large bodies are answered comes on its standard output."""
     made = await asyncio.create_subprocess_exec(
-        sys.executable, crowd.__file__, str(process.port), stdout=asyncio.subprocess.PIPE
+        sys.executable, slow_senders.__file__, str(process.port), stdout=asyncio.subprocess.PIPE
     )
     yield made
     made.kill()
@@ -61,7 +62,7 @@ class Visitors:
 
     async def are_let_in(self):
         """Upstream's pages are for everybody once a delivery has said that it is public."""
-        body = crowd.issue(9_000)
+        body = slow_senders.issue(9_000)
         while await self._timed("GET", "/oot") == 404:
             assert await self._timed("POST", PATH, data=body, headers=headers(body)) == 202
 
@@ -70,7 +71,7 @@ class Visitors:
             assert await self._timed("GET", path) == 200
 
     async def deliver(self):
-        body = crowd.issue(9_000)
+        body = slow_senders.issue(9_000)
         while not self.over.is_set():
             self.taken.append(await self._timed("POST", PATH, data=body, headers=headers(body)) == 202)
 
@@ -85,7 +86,7 @@ class Visitors:
 
 def headers(body):
     """A delivery's headers, with a GUID of its own."""
-    lines = crowd.head(body).decode().splitlines()[2:-1]
+    lines = slow_senders.head(body).decode().splitlines()[2:-1]
     return dict(line.split(": ", 1) for line in lines)
 
 
@@ -105,12 +106,12 @@ async def test_a_thousand_slow_senders_and_twenty_large_bodies_hold_nobody_up(pr
         statuses = json.loads(await asyncio.wait_for(hard_times.stdout.readline(), PATIENCE))
         visitors.over.set()
         await asyncio.gather(*visiting)
-    assert statuses == [202] * crowd.LARGE
+    assert statuses == [202] * slow_senders.LARGE
     assert sum(visitors.taken) >= 0.9 * len(visitors.taken)  # disks may be slow
     took = time.perf_counter() - began
     most = {path: percentile(seconds, 90) for path, seconds in visitors.seconds.items()}
     # nobody waits for as much as one of the bodies
-    assert most["/healthz"] < took / crowd.LARGE, (most, took)
-    assert most["/oot"] < took / crowd.LARGE, (most, took)
+    assert most["/healthz"] < took / slow_senders.LARGE, (most, took)
+    assert most["/oot"] < took / slow_senders.LARGE, (most, took)
     assert most[PATH] < took / 4, (most, took)  # commits are shared with large ones
     assert peak_memory(process) < MOST_MEMORY

@@ -21,8 +21,8 @@ async def run(trial):
         for bot in stage.bots:
             bot.start()
             await bot.up()
-        stage.doors = [bot for bot, role in zip(stage.bots, ROLES, strict=True) if role == "web"]
-        stage.town.address = lambda: trial.chance.choice(stage.doors).url
+        stage.listeners = [bot for bot, role in zip(stage.bots, ROLES, strict=True) if role == "web"]
+        stage.town.address = lambda: trial.chance.choice(stage.listeners).url
         works = [balance(trial, stage), *(repeat(trial, stage) for _ in range(REPEATERS))]
         sending = [asyncio.create_task(work) for work in works]
         stage.town.live(authors=5, talkers=3)
@@ -40,7 +40,7 @@ async def run(trial):
 async def balance(trial, stage):
     """Send what comes next to another process, as whatever stands before them would."""
     while True:
-        stage.github.app.webhook_url = f"{trial.chance.choice(stage.doors).url}/api/github/webhooks"
+        stage.github.app.webhook_url = f"{trial.chance.choice(stage.listeners).url}/api/github/webhooks"
         await asyncio.sleep(0.01)  # a few deliveries
 
 
@@ -57,7 +57,7 @@ async def repeat(trial, stage):
 
 SCENARIOS = (
     Scenario(
-        id="crowd-postgres", breaks="four web and four worker processes, 30 % of deliveries twice, to any of them", run=run,
+        id="many-postgres", breaks="four web and four worker processes, 30 % of deliveries twice, to any of them", run=run,
         measures="a delivery to its answer, s", times=(4, 60), database="postgres",
     ),
 )  # fmt: skip

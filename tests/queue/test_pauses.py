@@ -1,4 +1,4 @@
-"""A task that says so rests, and one that failed: requests for its key gather for a moment, others do not wait."""
+"""A task that says so pauses, and one that failed: requests for its key gather for a moment, others do not wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bot.core.errors import NotYet, RetryLater
 runs = []
 
 
-async def resting(context, task):
+async def pausing(context, task):
     runs.append((task.key, asyncio.get_running_loop().time()))
     if task.key == "fails":
         raise RetryLater("GitHub is away")
@@ -34,23 +34,23 @@ async def resting(context, task):
 
 
 @pytest.fixture
-def resting_tasks(tmp_path, monkeypatch):
+def pausing_tasks(tmp_path, monkeypatch):
     folder = tmp_path / "packages"
     folder.mkdir()
-    (folder / "resting_tasks.py").write_text(TASKS)
+    (folder / "pausing_tasks.py").write_text(TASKS)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "resting_tasks", raising=False)  # of the other database
-    return Feature(name="resting", tasks={"resting": "resting_tasks:resting"})
+    monkeypatch.delitem(sys.modules, "pausing_tasks", raising=False)  # of the other database
+    return Feature(name="pausing", tasks={"pausing": "pausing_tasks:pausing"})
 
 
 @pytest.fixture
-async def working(resting_tasks, settings, github, issuer, clock):
+async def working(pausing_tasks, settings, github, issuer, clock):
     """A bot whose worker runs, and the runs of its tasks."""
-    features = (*FEATURES, resting_tasks)
+    features = (*FEATURES, pausing_tasks)
     async with harness.running(
         settings, github=github, issuer=issuer, app=github.app, clock=clock, features=features
     ) as bot:
-        import resting_tasks as module
+        import pausing_tasks as module
 
         worker = make_worker(bot.context, poll=NEVER)
         running = asyncio.create_task(worker.run())
@@ -61,8 +61,8 @@ async def working(resting_tasks, settings, github, issuer, clock):
             await running
 
 
-@pytest.mark.parametrize(("key", "rest"), [("a", 1.5), ("fails", 1.0), ("breaks", 1.0)])
-async def test_requests_gather_while_a_task_rests(working, key, rest):
+@pytest.mark.parametrize(("key", "pause"), [("a", 1.5), ("fails", 1.0), ("breaks", 1.0)])
+async def test_requests_gather_while_a_task_pauses(working, key, pause):
     bot, module = working
     await asked(bot, key)
     await eventually(lambda: ran_and_ended(bot, module, 1), "the first run")
@@ -72,7 +72,7 @@ async def test_requests_gather_while_a_task_rests(working, key, rest):
     await eventually(lambda: ran(module, 3), "the others")
     (first, began), (other, _), (again, ended) = module.runs[:3]
     assert (first, other, again) == (key, "b", key)
-    assert ended - began >= rest
+    assert ended - began >= pause
 
 
 async def test_what_waits_for_something_runs_as_soon_as_it_is_asked_for(working):
@@ -87,7 +87,7 @@ async def test_what_waits_for_something_runs_as_soon_as_it_is_asked_for(working)
 
 async def asked(bot, key):
     async with bot.store.transaction() as tx:
-        tx.enqueue("resting", key)
+        tx.enqueue("pausing", key)
 
 
 async def ran(module, times):
@@ -96,5 +96,5 @@ async def ran(module, times):
 
 async def ran_and_ended(bot, module, times):
     return await ran(module, times) and not [
-        row for row in await bot.rows("task") if (row["kind"], row["state"]) == ("resting", "running")
+        row for row in await bot.rows("task") if (row["kind"], row["state"]) == ("pausing", "running")
     ]
