@@ -8,7 +8,8 @@ from pathlib import Path
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parsing import Given
 from bot.ci.collect.receiving import Fetched
-from bot.ci.utilization import parse_usage, store_usage
+from bot.ci.utilization import store_usage
+from bot.ci.utilization.parse import parse_usage
 from bot.core.json_fields import iso_time
 from bot.demo import usage_logs
 from tests.harness import L4, UPSTREAM
@@ -88,4 +89,4 @@ async def _stored(bot, github, repo, job, run, read, *, trusted):
         sha256="",
     )  # fmt: skip
     async with bot.context.store.transaction() as tx:
-        await store_usage.store(tx, bot.context, fetched, *read)
+        await store_usage.store_log(tx, bot.context, fetched, *read)

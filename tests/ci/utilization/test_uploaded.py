@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect import uploads
-from bot.ci.utilization.origin import ELSEWHERE
+from bot.ci.utilization.log_attribution import ELSEWHERE
 from bot.ingest.tables import records
 from tests.ci.utilization.test_stored import busy
 from tests.harness import L3, UPSTREAM
