@@ -98,7 +98,7 @@ from bot.ci.utilization.parse import parse_usage
 import msgspec
 path = pathlib.Path(sys.argv[2])
 began = time.process_time()
-answer = parse_usage.parse(Given(path=path, blob=path.with_name("series"), members=(), options=None))
+answer = parse_usage.parse_log(Given(path=path, blob=path.with_name("series"), members=(), options=None))
 path.with_name("answer").write_bytes(msgspec.msgpack.encode(answer))
 took = time.process_time() - began
 (most,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -37,7 +37,7 @@ def utilization() -> None:
     """Say what a machine did while a job ran, by the job's usage log."""
 
 
-@utilization.command()
+@utilization.command("read")
 @click.argument("file", type=click.File("rb"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option(
@@ -55,7 +55,7 @@ def utilization() -> None:
     help="Write the files metadata and time_series, as other stores get them, into DIR.",
 )
 @click.option("--force", is_flag=True, help="Read on if the metadata are broken or of another version.")
-def read(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, force: bool) -> None:
+def read_file(file: IO[bytes], *, as_json: bool, gap: int, export: Path | None, force: bool) -> None:
     """Say what a usage log FILE (- reads standard input) holds: what ran when, how busy the machine was, what it idled.
 
     Exit code 0: the log holds records; 1: it holds none, is of an older model or is refused; 2: it cannot be read or

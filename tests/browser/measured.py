@@ -58,7 +58,7 @@ async def _read(bot, number, log):
     with tempfile.TemporaryDirectory() as folder:
         path, series = Path(folder) / "log", Path(folder) / "series"
         path.write_bytes(log)
-        answer = parse_usage.parse(Given(path=path, blob=series, members=(), options=None))
+        answer = parse_usage.parse_log(Given(path=path, blob=series, members=(), options=None))
         key = f"util/{number}" if series.exists() else None
         if key:
             await bot.context.resource(BLOBS).put(key, series.read_bytes())

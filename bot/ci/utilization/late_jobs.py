@@ -1,4 +1,4 @@
-"""Jobs that GitHub tells of after their logs were read: whose a log is, and when its job ended, is looked at again."""
+"""Jobs that GitHub announces after their logs were read: whose a log is, and when its job ended, is looked at again."""
 
 from __future__ import annotations
 

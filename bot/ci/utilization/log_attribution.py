@@ -98,7 +98,7 @@ async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
 
 
 def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner:
-    """Return a job of GitHub's; the others of its run tell which numbers in its name are shards."""
+    """Return a job of GitHub's; the others of its run show which numbers in its name are shards."""
     attempt = job["run_attempt"] or 1
     beside = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
     names = job_names.resolve(job_names.parse(one["workflow_name"], one["name"] or "") for one in beside)

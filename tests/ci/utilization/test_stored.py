@@ -286,7 +286,7 @@ def test_a_log_of_200_megabytes_is_thinned(tmp_path):
                 ).encode()
             )
     assert path.stat().st_size > 200_000_000
-    found = parse_usage.parse(Given(path=path, blob=tmp_path / "blob", members=(), options=None))
+    found = parse_usage.parse_log(Given(path=path, blob=tmp_path / "blob", members=(), options=None))
     assert tuple(found["row"][name] for name in ("status", "records", "flags")) == ("ok", 20_200, ["thinned"])
     assert (
         Histogram.of(at % 100 for at in range(0, 20_200, 2)).bins

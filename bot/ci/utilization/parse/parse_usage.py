@@ -33,7 +33,7 @@ PEAK_COMMANDS = 20
 SEGMENTS_MOST = 2_000
 
 
-def parse(given: Given) -> ParsedLog | None:
+def parse_log(given: Given) -> ParsedLog | None:
     """Store the series beside the answer, and return what they come to; None where there is no usage log."""
     if not zipfile.is_zipfile(given.path):
         with given.path.open("rb") as file:

@@ -47,7 +47,7 @@ TO = declare.whole("to", LATEST, "its last second", default=0)
 SERIES = declare.text("series", "the series of the chart", most=SERIES_MOST)
 
 
-async def read(asked: Asked) -> JobFound:
+async def read_job(asked: Asked) -> JobFound:
     """Read a job, and the verdicts on its log."""
     found = await job_reads.find_job(asked, asked[JOB], asked[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
@@ -112,7 +112,7 @@ def steps(of: WorkflowJobRow | None) -> list[job_chart.Step]:
 
 
 VIEW = View(
-    read=read,
+    read=read_job,
     complete=load_series,
     parameters=(REPO, JOB, ATTEMPT, ALL, FROM, TO, SERIES),
     page=Page(path=r"/{owner}/{repo}/job/{id:\d+}/utilization", template="utilization_job.html", values=show),

@@ -161,7 +161,7 @@ def _encoded(row: JobRow, stored: Stored, *, with_raw: bool) -> bytes:
 
 
 def metadata_of_job(row: JobRow) -> UsageMetadata:
-    """Return what upstream's tools are told of a job."""
+    """Return the metadata of a job as upstream's tools read them."""
     return fill(
         UsageMetadata,
         row,

@@ -98,7 +98,7 @@ GROUP = declare.text("group", "the group of the charts")
 PARENT = declare.text("parent", "of a job: its workflow")
 
 
-async def read(asked: Asked) -> Found:
+async def read_report(asked: Asked) -> Found:
     """Read the groups of a repository's jobs."""
     tx, money, chosen = asked.tx, report_reads.runner_costs(asked.settings), _chosen(asked)
     repo, owners = await report_reads.visible_owners(asked)
@@ -224,7 +224,7 @@ def _charts(trend: list[tuple[Period, Numbers]]) -> list[Chart]:
 
 
 VIEW = View(
-    read=read,
+    read=read_report,
     parameters=(REPO, BY, DAYS, GRANULARITY, RUNS, SORT, GROUP, PARENT),
     page=Page(path="/{owner}/{repo}/utilization", template="utilization_report.html", values=show),
 )

@@ -86,7 +86,7 @@ class Found:
     jobs: int
 
 
-async def read(asked: Asked) -> Found:
+async def read_report(asked: Asked) -> Found:
     """Read the groups of a repository's jobs."""
     tx, money = asked.tx, report_reads.runner_costs(asked.settings)
     first, last = _days(asked, today=tx.now // DAY)
@@ -139,7 +139,7 @@ def _days(asked: Asked, *, today: int) -> tuple[int, int]:
 
 
 VIEW = View(
-    read=read,
+    read=read_report,
     parameters=(REPO, GROUP_BY, PARENT, START, END, GRANULARITY, RUNS),
     json=Json(
         path="/api/ci/utilization/{owner}/{repo}/report",
