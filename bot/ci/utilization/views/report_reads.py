@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.ci.collect import job_reads
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.utilization import day_rows, report
+from bot.ci.utilization import report
 from bot.ci.utilization.periods import Period, Piece, periods, pieces
 from bot.ci.utilization.report import Group, Numbers
+from bot.ci.utilization.store import day_rows
+from bot.ci.utilization.sums import Sums
 from bot.web import view_parameters as declare
 from bot.web.refusals import Refused
 from bot.web.view_parameters import REPO
@@ -17,6 +19,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from bot.ci.utilization.tables import PeriodRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.web.asked import Asked
@@ -37,7 +40,7 @@ class Window:
     trusted: bool
 
 
-async def owners(asked: Asked) -> tuple[str, set[int]]:
+async def visible_owners(asked: Asked) -> tuple[str, set[int]]:
     """Return the repository in the path and its ids; raises Rejected 404 where it may not be shown."""
     repo = asked[REPO]
     found = await job_reads.visible_to(asked, repo)
@@ -46,19 +49,21 @@ async def owners(asked: Asked) -> tuple[str, set[int]]:
     return repo, found
 
 
-def costs(settings: Settings) -> report.Costs:
+def runner_costs(settings: Settings) -> report.Costs:
     """Return what runners cost."""
     return settings.of(TrunkSettings).ci_runner_cost
 
 
-async def whole(tx: Transaction, window: Window, kind: str, money: report.Costs) -> dict[Group, Numbers]:
+async def read_groups(
+    tx: Transaction, window: Window, kind: str, money: report.Costs
+) -> dict[Group, Numbers]:
     """Return the numbers of every group over the whole window."""
-    rows = await _read(tx, window, kind, periods(window.first, window.last, "all"))
-    sums = report.totals(rows, lambda row: Group(row["group_key"], row["parent"]))
-    return {group: total.numbers(money) for group, total in sums.items()}
+    rows = await _read_rows(tx, window, kind, periods(window.first, window.last, "all"))
+    sums = report.add_up(rows, lambda row: Group(row["group_key"], row["parent"]))
+    return {group: report.numbers_of(total, money) for group, total in sums.items()}
 
 
-async def over_time(
+async def read_trend(
     tx: Transaction,
     window: Window,
     granularity: str,
@@ -69,14 +74,14 @@ async def over_time(
 ) -> list[tuple[Period, Numbers]]:
     """Return the numbers of each period, of one group or of everything."""
     chosen = periods(window.first, window.last, granularity)
-    rows = await _read(tx, window, kind, chosen, group=group)
+    rows = await _read_rows(tx, window, kind, chosen, group=group)
     period_of = _period_of(chosen)
-    sums = report.totals(rows, lambda row: period_of[Piece(row["span"], row["day"])])
-    nothing = report.Total()
-    return [(each, sums.get(each, nothing).numbers(money)) for each in chosen]
+    sums = report.add_up(rows, lambda row: period_of[Piece(row["span"], row["day"])])
+    nothing = Sums()
+    return [(each, report.numbers_of(sums.get(each, nothing), money)) for each in chosen]
 
 
-async def by_group(
+async def read_groups_over_time(
     tx: Transaction,
     window: Window,
     kind: str,
@@ -87,9 +92,9 @@ async def by_group(
 ) -> dict[Group, list[tuple[Period, Numbers]]]:
     """Return the numbers of every group and period; periods without a job are left out."""
     chosen = periods(window.first, window.last, granularity)
-    rows = await _read(tx, window, kind, chosen, parent=parent)
+    rows = await _read_rows(tx, window, kind, chosen, parent=parent)
     period_of = _period_of(chosen)
-    sums = report.totals(
+    sums = report.add_up(
         rows,
         lambda row: (
             Group(row["group_key"], row["parent"]),
@@ -98,7 +103,7 @@ async def by_group(
     )
     found: dict[Group, list[tuple[Period, Numbers]]] = {}
     for group, period in sorted(sums):
-        found.setdefault(group, []).append((period, sums[group, period].numbers(money)))
+        found.setdefault(group, []).append((period, report.numbers_of(sums[group, period], money)))
     return found
 
 
@@ -106,7 +111,7 @@ def _period_of(chosen: Collection[Period]) -> dict[Piece, Period]:
     return {piece: each for each in chosen for piece in pieces(each)}
 
 
-async def _read(
+async def _read_rows(
     tx: Transaction,
     window: Window,
     kind: str,
@@ -114,8 +119,8 @@ async def _read(
     *,
     group: Group | None = None,
     parent: str | None = None,
-) -> list[dict[str, Any]]:
-    return await day_rows.read(
+) -> list[PeriodRow]:
+    return await day_rows.period_rows(
         tx,
         window.owners,
         kind,

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.usage_log import UsageLog
 
 LEVEL = "CMD_PYTHON"
 GAP = 60  # seconds; a longer one splits
@@ -36,7 +36,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
         return self.end_at - self.start_at
 
 
-def segments(log: UsageLog, gap: int = GAP) -> list[Segment]:
+def find_segments(log: UsageLog, gap: int = GAP) -> list[Segment]:
     """Return the segments of every Python command, commands in the order they were first seen."""
     seen: dict[int, list[int]] = {}
     for at, running in zip(log.timestamps, log.running, strict=True):

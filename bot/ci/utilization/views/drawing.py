@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 WIDTH, HEIGHT = 720, 240  # of the plot
 HOLE = 3  # usual intervals; from there on nothing is known
 TICKS_MOST = 7
+LANES_MOST = 12  # of commands under the chart
+PACKED_MOST = 150  # pieces, the longest
 NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400)
+
+Piece = tuple[str, int, int]  # name, start, end
 
 
 class Band(NamedTuple):
@@ -142,6 +146,30 @@ class _Pen:
 
     def text(self) -> str:
         return "".join(self._parts) + ("h1" if len(self._parts) == 1 else "")
+
+
+class Placed(NamedTuple):
+    """A piece and its lane, counted from 0."""
+
+    lane: int
+    piece: Piece
+
+
+def pack_lanes(pieces: Iterable[Piece]) -> tuple[list[Placed], int]:
+    """Return the pieces that have a place, by start, and how many others there are."""
+    # each piece goes into the first lane that is free: there are as few as are needed
+    longest = sorted(pieces, key=lambda one: one[1] - one[2])
+    free: list[int] = []  # when each lane is free again
+    placed = []
+    for piece in sorted(longest[:PACKED_MOST], key=lambda one: (one[1], one[2], one[0])):
+        lane = next((at for at, end in enumerate(free) if end <= piece[1]), len(free))
+        if lane == LANES_MOST:
+            continue
+        if lane == len(free):
+            free.append(0)
+        free[lane] = max(piece[2], piece[1] + 1)
+        placed.append(Placed(lane, piece))
+    return placed, len(longest) - len(placed)
 
 
 def usual_interval(timestamps: Sequence[int]) -> float:

@@ -6,14 +6,14 @@ import json
 import math
 from typing import IO, TYPE_CHECKING, Any
 
-from bot.ci.utilization.columns import MEBIBYTES, PERCENT_MOST, VALUE_MOST
-from bot.ci.utilization.usage_log import decoded, is_error, valid_record
+from bot.ci.utilization.parse.columns import MEBIBYTES, PERCENT_MOST, VALUE_MOST
+from bot.ci.utilization.parse.usage_log import decoded, is_error, valid_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from bot.ci.utilization.segments import Segment
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.segments import Segment
+    from bot.ci.utilization.parse.usage_log import UsageLog
 
 COMPACT = (",", ":")
 

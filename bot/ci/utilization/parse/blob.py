@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.utilization.columns import RECORDS_MOST, SERIES_MOST, unit
+from bot.ci.utilization.parse.columns import RECORDS_MOST, SERIES_MOST, unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.usage_log import UsageLog
 
 FORMAT = 1
 NULL = 65_535

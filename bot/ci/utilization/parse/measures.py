@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from bot.ci.utilization.histogram import Histogram
-from bot.ci.utilization.parsed import METRICS, Measure
-from bot.ci.utilization.summary import mean, percentile, weights
+from bot.ci.utilization.parse.histogram import COLUMNS, METRICS, Histogram
+from bot.ci.utilization.parse.summary import mean, percentile, weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.usage_log import UsageLog
+    from bot.ci.utilization.tables import Measures
 
 FIELDS = {"gpu": "util_percent", "gpu_mem": "mem_util_percent", "gpu_alloc": "allocated_mem_percent"}
+
+
+class Measure(NamedTuple):
+    """What a metric comes to: its mean over time, a percentile and the most of the records' maxima."""
+
+    avg: float | None
+    p90: float
+    max: float
 
 
 class Measured(NamedTuple):
@@ -24,10 +32,21 @@ class Measured(NamedTuple):
     histogram: Histogram
 
 
-def of(log: UsageLog) -> dict[str, Measured]:
+def measure_log(log: UsageLog) -> dict[str, Measured]:
     """Return every metric; of accelerators, the busiest one of a record counts, and their mean in averages."""
     weight = weights(log.timestamps)[0]
     return {metric: _measured(*_columns(log, metric), weight) for metric in METRICS}
+
+
+def as_columns(measured: Mapping[str, Measured]) -> Measures:
+    """Return the columns of metrics in a job's row, null where nothing was measured."""
+    measures = {COLUMNS[metric]: one.measure for metric, one in measured.items()}
+    found = {
+        f"{name}_{part}": getattr(each, part, None)
+        for name, each in measures.items()
+        for part in Measure._fields
+    }
+    return cast("Measures", found)
 
 
 def _columns(log: UsageLog, metric: str) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
@@ -44,10 +63,10 @@ def _columns(log: UsageLog, metric: str) -> tuple[Sequence[float], Sequence[floa
         ]
         for kind, end in ends.items()
     }
-    return _across(columns["max"], most=True), _across(columns["max"]), _across(columns["avg"])
+    return _combine(columns["max"], most=True), _combine(columns["max"]), _combine(columns["avg"])
 
 
-def _across(columns: Sequence[Sequence[float]], *, most: bool = False) -> Sequence[float]:
+def _combine(columns: Sequence[Sequence[float]], *, most: bool = False) -> Sequence[float]:
     """Return the mean of every record over some columns, or the most."""
     if len(columns) < 2:
         return columns[0] if columns else ()

@@ -11,40 +11,42 @@ import msgspec
 
 from bot.ci.collect import zip_members
 from bot.ci.collect.parsing import Broken
-from bot.ci.utilization import blob, measures, overlap, segments, summary, usage_log
-from bot.ci.utilization.histogram import encoded, packed
-from bot.ci.utilization.metadata import NotReadable, metadata_of
-from bot.ci.utilization.parsed import METRICS, SEGMENTS_MOST, ParsedUsage, PeakFound
+from bot.ci.utilization.parse import blob, measures, overlap, segments, summary, usage_log
+from bot.ci.utilization.parse.histogram import METRICS, encoded, packed
+from bot.ci.utilization.parse.metadata import NotReadable, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.collect.parsing import Given
     from bot.ci.collect.zip_members import Member
-    from bot.ci.utilization.segments import Segment
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.segments import Segment
+    from bot.ci.utilization.parse.usage_log import UsageLog
+    from bot.ci.utilization.parsed import ParsedLog
+    from bot.ci.utilization.tables import LogRow, Peak
 
 NAME = "usage_log.txt"
 SUFFIXES = (".jsonl", ".txt")
 CANDIDATES = 200  # members whose first line is looked at
 COMMANDS_SHOWN = 500  # of which the times alone and beside others are kept
 PEAK_COMMANDS = 20
+SEGMENTS_MOST = 2_000
 
 
-def parse(given: Given) -> ParsedUsage:
-    """Store the series beside the answer, and return what they come to."""
+def parse_log(given: Given) -> ParsedLog | None:
+    """Store the series beside the answer, and return what they come to; None where there is no usage log."""
     if not zipfile.is_zipfile(given.path):
         with given.path.open("rb") as file:
-            return _kept(usage_log.read(file), given)
+            return _keep(usage_log.read_log(file), given)
     with zip_members.open_archive(given.path) as archive:
         member = _member(archive)
         if member is None:
-            return ParsedUsage(status="absent", reason="the artifact holds no usage log")
-        with opened(member) as file:
-            return _kept(usage_log.read(file), given)
+            return None
+        with _open_member(member) as file:
+            return _keep(usage_log.read_log(file), given)
 
 
-def opened(member: Member) -> IO[bytes]:
+def _open_member(member: Member) -> IO[bytes]:
     """Return a member as a file."""
     return io.BufferedReader(_Pieces(member.pieces()), zip_members.PIECE)
 
@@ -79,72 +81,58 @@ def _member(archive: zipfile.ZipFile) -> Member | None:
 
 def _begins_as_log(member: Member) -> bool:
     try:
-        with opened(member) as file:
+        with _open_member(member) as file:
             metadata_of(next(usage_log.decoded(file, set()), None))
     except (NotReadable, Broken):  # of a large archive, only the bytes of the named member were fetched
         return False
     return True
 
 
-def _kept(log: UsageLog, given: Given) -> ParsedUsage:
+def _keep(log: UsageLog, given: Given) -> ParsedLog:
     """Return what a log comes to; one with records leaves its series as a blob."""
-    common = _common(log)
-    if log.status != "ok":
-        return ParsedUsage(**common)
-    pieces = segments.segments(log)
+    pieces = segments.find_segments(log) if log.charted else []
     chosen = _longest(pieces)
+    outcome = log.outcome
     if len(chosen) < len(pieces):
-        common["flags"] = sorted({*log.flags, "segments_left_out"})
-    times, most = summary.times(log), summary.peak(log)
-    together = overlap.overlap(log, pieces)
-    details = {
-        "pairs": msgspec.to_builtins(together.pairs),
-        "most_at_once": together.most_at_once,
-        "usages": msgspec.to_builtins(_used_most(together.commands)),
-        "summaries": msgspec.to_builtins(summary.summaries(log, ends="|max")),
-    }
-    series = blob.encode(log, details)
-    given.blob.write_bytes(series)
-    measured = measures.of(log)
-    return ParsedUsage(
-        **common,
-        first_at=log.timestamps[0],
-        digest=hashlib.sha256(series).hexdigest(),
-        measures={name: one.measure for name, one in measured.items() if one.measure},
-        peak=_peak(most) if most else None,
-        observed_s=times.observed_s,
-        no_data_s=times.no_data_s,
-        saturated_s=times.saturated_s,
-        idle_gpu_s=times.idle_gpu_s,
-        gpu_s=times.gpu_s,
-        segments=[(one.name, one.start_at, one.end_at) for one in chosen],
-        histograms=encoded(packed([measured[name].histogram for name in METRICS]), len(METRICS)),
-        totals=[measured[name].histogram.total for name in METRICS],
-    )
-
-
-def _common(log: UsageLog) -> dict[str, Any]:
-    said = log.metadata
-    return {
-        "status": log.status,
-        "reason": log.reason,
-        "flags": log.flags,
-        "workflow_id": said.workflow_id if said else "",
-        "job_id": said.job_id if said else "",
+        outcome = {**outcome, "flags": sorted([*outcome["flags"], "segments_left_out"])}
+    series = blob.encode(log, _details(log, pieces)) if log.charted else b""
+    if series:
+        given.blob.write_bytes(series)
+    said, measured, peak = log.metadata, measures.measure_log(log), summary.peak(log)
+    row: LogRow = {
+        **outcome,
+        "digest": hashlib.sha256(series).hexdigest() if series else "",
         "collect_interval": said.usage_collect_interval if said else None,
         "model_version": f"{said.data_model_version:g}" if said else None,
         "gpu_count": said.gpu_count if said else None,
         "cpu_count": said.cpu_count if said else None,
         "gpu_type": said.gpu_type if said else None,
-        "start_at": log.start_at,
-        "end_at": log.end_at,
-        "records": log.records,
-        "error_records": log.error_records,
+        **log.extent,
+        **measures.as_columns(measured),
+        **summary.times(log).durations,
+        "oom_risk": bool(peak and peak.oom_risk),
+        "peak": _shown_peak(peak) if peak else None,
+        "segments": [(one.name, one.start_at, one.end_at) for one in chosen],
+        "histograms": encoded(packed([measured[name].histogram for name in METRICS]), len(METRICS)),
+        "totals": [measured[name].histogram.total for name in METRICS],
+    }
+    claims = (said.workflow_id, said.job_id) if said else ("", "")
+    return {"row": row, "claims": claims, "first_at": log.timestamps[0] if log.charted else None}
+
+
+def _details(log: UsageLog, pieces: list[Segment]) -> dict[str, Any]:
+    """Return what is kept of a log beside its series."""
+    together = overlap.find_overlap(log, pieces)
+    return {
+        "pairs": msgspec.to_builtins(together.pairs),
+        "most_at_once": together.most_at_once,
+        "usages": msgspec.to_builtins(_used_most(together.commands)),
+        "summaries": msgspec.to_builtins(summary.summaries(log, ends="|max")),
     }
 
 
-def _peak(most: summary.Peak) -> PeakFound:
-    return PeakFound(at=most.at, percent=most.percent, commands=most.commands[:PEAK_COMMANDS])
+def _shown_peak(peak: summary.Peak) -> Peak:
+    return {"at": peak.at, "percent": peak.percent, "commands": peak.commands[:PEAK_COMMANDS]}
 
 
 def _longest(pieces: list[Segment]) -> list[Segment]:

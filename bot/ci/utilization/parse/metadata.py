@@ -65,8 +65,8 @@ def metadata_of(line: Any) -> Metadata:
         usage_collect_interval=1.0 if interval is None else interval,
         data_model_version=version,
         start_at=(moment(line.get("start_at")) or (0, False))[0],
-        gpu_count=count(line.get("gpu_count")),
-        cpu_count=count(line.get("cpu_count")),
+        gpu_count=whole_number(line.get("gpu_count")),
+        cpu_count=whole_number(line.get("cpu_count")),
         gpu_type=text(line.get("gpu_type")) if line.get("gpu_type") is not None else None,
         error=text(line.get("error")) or None,
         extra=extra if len(json.dumps(extra)) <= EXTRA_MOST else {},
@@ -121,7 +121,7 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) and found >= 0 else None
 
 
-def count(value: Any) -> int | None:
+def whole_number(value: Any) -> int | None:
     """Return a whole number of things, else None: unknown."""
     found = number(value)
     return int(found) if found is not None and found <= 1_000_000 else None

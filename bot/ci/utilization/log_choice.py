@@ -5,33 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bot.ci.utilization.parsed import ParsedUsage
-    from bot.ci.utilization.rows import JobRow
+    from bot.ci.utilization.log_attribution import LogOwner
+    from bot.ci.utilization.parsed import ParsedLog
+    from bot.ci.utilization.tables import JobRow
 
 AROUND = 3600  # seconds before and after the run in which a record may still belong to it
 SEVERAL = "several_logs"
 
 
-def flags(
-    log: ParsedUsage, *, run_id: str, job_id: str, started_at: int | None, completed_at: int | None
-) -> list[str]:
-    """Return what of a log does not fit its run; times in seconds. The run's own ids are used all the same.
-
-    An id that is not known is empty.
-    """
+def find_contradictions(log: ParsedLog, owner: LogOwner) -> list[str]:
+    """Return flags for what of a log does not fit its run; the run's own ids are used all the same."""
     found = []
-    claimed = ((log.workflow_id, run_id), (log.job_id, job_id))
-    if any(theirs and ours and theirs != ours for theirs, ours in claimed):
+    if any(
+        theirs and ours and theirs != ours for theirs, ours in zip(log["claims"], owner.claims, strict=True)
+    ):
         found.append("foreign_ids")
-    if log.first_at is not None:
-        early = started_at is not None and log.first_at < started_at - AROUND
-        late = completed_at is not None and log.end_at > completed_at + AROUND
+    first, last = log["first_at"], log["row"]["end_at"]
+    if first is not None:
+        early = owner.started_at is not None and first < owner.started_at // 1000 - AROUND
+        late = owner.completed_at is not None and last > owner.completed_at // 1000 + AROUND
         if early or late:
             found.append("outside_run")
     return found
 
 
-def preferred(before: JobRow | None, found: JobRow) -> JobRow:
+def prefer(before: JobRow | None, found: JobRow) -> JobRow:
     """Return the log of a job that is used: the one with more valid records, then the later artifact.
 
     That there are several is a flag of the one that is used. The same file twice is one.

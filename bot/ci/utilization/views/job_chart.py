@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from bot.ci.utilization import lanes, series_names
-from bot.ci.utilization.drawing import Band, Line, Tick, Window
-from bot.ci.utilization.segments import in_background
-from bot.ci.utilization.summary import MEMORY, Summary, mean, summary, weights
+from bot.ci.utilization.parse.segments import in_background
+from bot.ci.utilization.parse.summary import MEMORY, Summary, mean, summary, weights
+from bot.ci.utilization.views import drawing, series_names
+from bot.ci.utilization.views.drawing import Band, Line, Piece, Tick, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.utilization.blob import Stored
-    from bot.ci.utilization.lanes import Piece
-    from bot.ci.utilization.rows import JobRow
-    from bot.ci.utilization.series_names import Shown
+    from bot.ci.utilization.parse.blob import Stored
+    from bot.ci.utilization.tables import JobRow
+    from bot.ci.utilization.views.series_names import Shown
 
 STEPS_DRAWN, STEPS_LISTED, COMMANDS_LISTED, PAIRS_LISTED, SERIES_LISTED = 60, 60, 50, 20, 100
 LANE = 11  # units of the drawing
@@ -124,7 +123,7 @@ class Asked:
         return self.path + (f"?{query}" if query else "")
 
 
-def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> View:
+def draw_job(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> View:
     """Return a job's page."""
     known = series_names.charted(stored.series)
     summaries = stored.details.get("summaries", {})
@@ -143,7 +142,7 @@ def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> Vi
         if asked.everything or not in_background(str(name))
     ]
     inside = [one for one in pieces if one[2] >= start and one[1] <= end]
-    placed, more = lanes.pack(inside)
+    placed, more = drawing.pack_lanes(inside)
     bars = [_bar(window, one.piece, one.lane, asked) for one in placed]
     drawn = [
         _drawn(number, one, stored, window, _without(one, shown, asked))

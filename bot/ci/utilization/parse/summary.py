@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.utilization.columns import unit
+from bot.ci.utilization.parse.columns import unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.usage_log import UsageLog
+    from bot.ci.utilization.tables import Durations
 
 SPIKE = 90  # percent
 SATURATED = 95
@@ -36,17 +38,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     spike_share: float | None  # of points of at least 90 percent; None for what is not in percent
 
 
-class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log covers, in seconds, and means weighted by time."""
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """What a log covers, and means weighted by time."""
 
-    observed_s: float
-    no_data_s: float
-    saturated_s: float
+    durations: Durations
     cpu_avg: float | None
     memory_avg: float | None
-    idle_gpu_s: float  # of all accelerators together
     gpus: int  # that were seen
-    gpu_s: float  # observed, of all accelerators together, also of those that were not seen
     idle_share: float | None
 
 
@@ -124,14 +123,16 @@ def times(log: UsageLog) -> Times:
     count = max(len(accelerators), (log.metadata and log.metadata.gpu_count) or 0)
     cpu = log.series.get(CPU, ())
     return Times(
-        observed_s=observed,
-        no_data_s=no_data,
-        saturated_s=sum(w for value, w in zip(cpu, weight, strict=False) if value >= SATURATED),
+        durations={
+            "observed_s": observed,
+            "idle_gpu_s": idle,
+            "gpu_s": count * observed if accelerators else 0.0,
+            "no_data_s": no_data,
+            "saturated_s": sum(w for value, w in zip(cpu, weight, strict=False) if value >= SATURATED),
+        },
         cpu_avg=mean(log.series.get("cpu|avg"), weight),
         memory_avg=mean(log.series.get("memory|avg"), weight),
-        idle_gpu_s=idle,
         gpus=len(accelerators),
-        gpu_s=count * observed if accelerators else 0.0,
         idle_share=idle / (count * observed) if count and observed and accelerators else None,
     )
 

@@ -3,51 +3,54 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.utilization.columns import Columns
-from bot.ci.utilization.commands import Commands
-from bot.ci.utilization.metadata import Metadata, NotReadable, metadata_of, moment
+from bot.ci.utilization.parse.columns import Columns
+from bot.ci.utilization.parse.commands import Commands
+from bot.ci.utilization.parse.metadata import Metadata, NotReadable, metadata_of, moment
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
+    from bot.ci.utilization.tables import Extent, Outcome
+
 LINE_MOST = 1024 * 1024  # bytes; a longer line is broken
 BROKEN = object()  # what a line that is no JSON is read as
 
 
-class UsageLog(msgspec.Struct, kw_only=True):
-    """A usage log as read. `status` is ok, no_records, legacy or refused; `reason` says why it is not ok."""
+@dataclass(frozen=True, kw_only=True)
+class UsageLog:
+    """A usage log as read. Its status is ok, no_records, legacy or refused; the reason says why it is not ok."""
 
-    status: str = "ok"
-    reason: str = ""
-    metadata: Metadata | None = None
-    records: int = 0  # valid ones, before thinning
-    error_records: int = 0
-    flags: list[str] = []
-    columns: Any = None
-    commands: list[str] = []
+    outcome: Outcome
+    metadata: Metadata | None
+    columns: Columns
+    commands: list[str]
+    errors: int  # records that hold an error
+
+    @property
+    def charted(self) -> bool:
+        """Whether it holds records."""
+        return self.outcome["status"] == "ok"
 
     @property
     def timestamps(self) -> array[int]:
         """Return the times of the records, in order."""
-        found: array[int] = self.columns.timestamps
-        return found
+        return self.columns.timestamps
 
     @property
     def series(self) -> dict[str, array[float]]:
         """Return a column of numbers by series, NaN where there is none."""
-        found: dict[str, array[float]] = self.columns.series
-        return found
+        return self.columns.series
 
     @property
     def running(self) -> list[tuple[int, ...]]:
         """Return the numbers of the commands of every record."""
-        found: list[tuple[int, ...]] = self.columns.running
-        return found
+        return self.columns.running
 
     @property
     def start_at(self) -> int:
@@ -61,8 +64,18 @@ class UsageLog(msgspec.Struct, kw_only=True):
         """Return the time of the last valid record, or the beginning of a log without one."""
         return self.timestamps[-1] if self.timestamps else self.start_at
 
+    @property
+    def extent(self) -> Extent:
+        """Return from when to when it reaches, and how many records it holds, before thinning."""
+        return {
+            "start_at": self.start_at,
+            "end_at": self.end_at,
+            "records": self.columns.added,
+            "error_records": self.errors,
+        }
 
-class Reader:
+
+class _Reader:
     """Reads one log."""
 
     def __init__(self, *, force: bool = False) -> None:
@@ -115,29 +128,26 @@ class Reader:
         self._columns.add(timestamp, data, self._commands.of_record(line.get("cmd_names")))
 
     def _unread(self, error: NotReadable, lines: Iterator[Any]) -> UsageLog:
-        log = self._log(error.status, error.reason, None)
-        log.records = sum(1 for line in lines if isinstance(line, dict))
+        self._columns.added = sum(1 for line in lines if isinstance(line, dict))
         if error.reason == "model of 2022":  # it has no metadata: the first line is a record
-            log.records += 1
-        return log
+            self._columns.added += 1
+        return self._log(error.status, error.reason, None)
 
     def _log(self, status: str, reason: str, metadata: Metadata | None) -> UsageLog:
         self._columns.finish()
+        flags = sorted(self._flags | self._columns.flags | self._commands.flags)
         return UsageLog(
-            status=status,
-            reason=reason,
+            outcome={"status": status, "reason": reason, "flags": flags},
             metadata=metadata,
-            records=self._columns.added,
-            error_records=self._errors,
-            flags=sorted(self._flags | self._columns.flags | self._commands.flags),
             columns=self._columns,
             commands=self._commands.names,
+            errors=self._errors,
         )
 
 
-def read(file: IO[bytes], *, force: bool = False) -> UsageLog:
+def read_log(file: IO[bytes], *, force: bool = False) -> UsageLog:
     """Read a usage log; with `force` also one whose metadata are missing or of another version."""
-    return Reader(force=force).read(file)
+    return _Reader(force=force).read(file)
 
 
 def decoded(file: IO[bytes], flags: set[str]) -> Iterator[Any]:

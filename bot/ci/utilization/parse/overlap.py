@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bot.ci.utilization.segments import in_background
-from bot.ci.utilization.summary import MEMORY, weights
+from bot.ci.utilization.parse.segments import in_background
+from bot.ci.utilization.parse.summary import MEMORY, weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.utilization.segments import Segment
-    from bot.ci.utilization.usage_log import UsageLog
+    from bot.ci.utilization.parse.segments import Segment
+    from bot.ci.utilization.parse.usage_log import UsageLog
 
 PAIR_SECONDS = 30  # a shorter overlap is not worth a line
 PAIRS_MOST = 50
@@ -45,7 +45,7 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
     commands: list[Usage]
 
 
-def overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
+def find_overlap(log: UsageLog, segments: Sequence[Segment]) -> Overlap:
     """Return what of a log's segments ran at the same time; without what runs beside every job."""
     counted = [one for one in segments if not in_background(one.name)]
     return Overlap(most_at_once=most_at_once(counted), pairs=pairs(counted), commands=usages(log))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 BINS = 101  # bin b holds what rounds down to b; the last one holds 100 and everything above
+COLUMNS = {"cpu": "cpu", "memory": "mem", "gpu": "gpu", "gpu_mem": "gpu_bw", "gpu_alloc": "gpu_alloc"}
+METRICS = tuple(COLUMNS)  # in this order in packed histograms; their columns begin with other names
 LANE = 8  # bytes of a bin: no sum of any number of jobs overflows it
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ingest.tables import SweepRow, delivery, sweep
+from bot.db.rows import select
+from bot.ingest.tables import DeliveryRow, SweepRow, delivery, sweep
 from bot.oot.results.tables import DispatchRow, oot_dispatch
 from bot.queue.tables import TaskRow, task
 
@@ -14,91 +15,57 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 HELD = delivery.c
-LISTED = (
-    HELD.id,
-    HELD.guid,
-    HELD.event,
-    HELD.action,
-    HELD.repo,
-    HELD.source,
-    HELD.received_at,
-    HELD.state,
-    HELD.error,
-)
 STATES = ("stored", "handled", "ignored", "foreign", "parked")
 MOST_COUNTED = 100_000  # newest deliveries
-
-
-class ListedDelivery(TypedDict):
-    """A delivery without its headers and body."""
-
-    id: int
-    guid: str
-    event: str
-    action: str | None
-    repo: str | None
-    source: str
-    received_at: int
-    state: str
-    error: str | None
-
-
-class StateCount(TypedDict):
-    """How many deliveries or tasks are in a state."""
-
-    state: str
-    count: int
 
 
 async def delivery_counts(tx: Transaction, *, since: int) -> dict[str, int]:
     """Return how many deliveries of some time are in each state."""
     newest = sa.select(HELD.state).where(HELD.received_at >= since)
     part = newest.order_by(HELD.received_at.desc()).limit(MOST_COUNTED).subquery()
-    query = sa.select(part.c.state, sa.func.count().label("count")).group_by(part.c.state)
-    return {row["state"]: row["count"] for row in await tx.rows_as(StateCount, query)}
+    query = sa.select(part.c.state, sa.func.count()).group_by(part.c.state)
+    return {state: count for state, count in await tx.run(query)}  # noqa: C416 - rows are no pairs
 
 
-async def deliveries(
+async def list_deliveries(
     tx: Transaction, *, state: str | None, event: str | None, before: int | None, limit: int
-) -> list[ListedDelivery]:
+) -> list[DeliveryRow]:
     """Return deliveries without their bodies, newest first; `before` is the id of the last one of the page before."""
-    query = sa.select(*LISTED)
+    query = select(DeliveryRow, delivery, headers=sa.null(), body=sa.null())
     if state:
         query = query.where(HELD.state == state)
     if event:
         query = query.where(HELD.event == event)
     if before is not None:
         query = query.where(HELD.id < before)
-    return await tx.rows_as(ListedDelivery, query.order_by(HELD.id.desc()).limit(limit))
+    return await tx.fetch(query.order_by(HELD.id.desc()).limit(limit))
 
 
 async def task_counts(tx: Transaction) -> dict[str, int]:
     """Return how many tasks are in each state; finished ones are left out."""
-    query = sa.select(task.c.state, sa.func.count().label("count")).where(task.c.state != "done")
-    return {row["state"]: row["count"] for row in await tx.rows_as(StateCount, query.group_by(task.c.state))}
+    query = sa.select(task.c.state, sa.func.count()).where(task.c.state != "done")
+    return {state: count for state, count in await tx.run(query.group_by(task.c.state))}  # noqa: C416 - as above
 
 
 async def failing_tasks(tx: Transaction, *, late: int, limit: int) -> list[TaskRow]:
     """Return the tasks that wait after a failure, or were due before `late`, newest first."""
     troubled = (task.c.attempts > 0) | (task.c.due_at < late)
-    query = sa.select(task).where(task.c.state == "waiting", troubled)
-    return await tx.rows_as(TaskRow, query.order_by(task.c.id.desc()).limit(limit))
+    query = select(TaskRow, task).where(task.c.state == "waiting", troubled)
+    return await tx.fetch(query.order_by(task.c.id.desc()).limit(limit))
 
 
 async def caused_tasks(tx: Transaction, guid: str, *, limit: int) -> list[TaskRow]:
     """Return the tasks that a delivery asked for first."""
-    query = sa.select(task).where(task.c.cause == guid)
-    return await tx.rows_as(TaskRow, query.order_by(task.c.id).limit(limit))
+    query = select(TaskRow, task).where(task.c.cause == guid)
+    return await tx.fetch(query.order_by(task.c.id).limit(limit))
 
 
 async def caused_dispatches(tx: Transaction, guid: str, *, limit: int) -> list[DispatchRow]:
     """Return the dispatches of a delivery."""
-    query = sa.select(oot_dispatch).where(oot_dispatch.c.source_guid == guid)
-    return await tx.rows_as(
-        DispatchRow, query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(limit)
-    )
+    query = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.source_guid == guid)
+    return await tx.fetch(query.order_by(oot_dispatch.c.created_at, oot_dispatch.c.id).limit(limit))
 
 
-async def sweeps(tx: Transaction) -> list[SweepRow]:
+async def list_sweeps(tx: Transaction) -> list[SweepRow]:
     """Return what is known of every sweep."""
-    return await tx.rows_as(SweepRow, sa.select(sweep).order_by(sweep.c.name, sweep.c.app_id))
+    return await tx.fetch(select(SweepRow, sweep).order_by(sweep.c.name, sweep.c.app_id))
