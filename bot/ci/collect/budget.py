@@ -12,16 +12,15 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING
 
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.collect.tables import ci_budget
+from bot.ci.collect.store import budgets
 from bot.core.errors import OverBudget, StoreUnavailable
 from bot.core.resources import Resource
 
 if TYPE_CHECKING:
+    from bot.ci.collect.tables import BudgetRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -75,19 +74,6 @@ class Bucket:
 def capacity(limits: CollectSettings) -> tuple[float, float]:
     """Return how many calls and bytes a bucket holds."""
     return max(limits.ci_calls_per_hour / BURST, 1), limits.ci_bytes_per_hour / BURST
-
-
-OF_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
-LOCKED = sa.select(ci_budget).where(OF_ACCOUNT).with_for_update()
-STORE = sa.update(ci_budget).where(OF_ACCOUNT)
-
-
-class _BudgetRow(TypedDict):
-    account: str
-    calls: float
-    bytes: float
-    at: int
-    minutes: dict[str, list[float]]
 
 
 @dataclass(kw_only=True)
@@ -173,7 +159,7 @@ async def spend_bytes(context: Context, repo: str, size: int) -> None:
 
 async def last_hour(tx: Transaction) -> dict[str, tuple[int, int]]:
     """Return the calls and bytes of the last hour, by account."""
-    rows = await tx.rows_as(_BudgetRow, sa.select(ci_budget))
+    rows = await budgets.all_budgets(tx)
     since = (tx.now - HOUR) // MINUTE
     return {
         row["account"]: (
@@ -189,18 +175,20 @@ def _account(repo: str) -> str:
 
 
 async def _locked(tx: Transaction, account: str, limits: CollectSettings) -> Bucket:
-    row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
-    if row is None:
-        calls, size = capacity(limits)
-        full = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
-        await tx.upsert(ci_budget, [full])
-        row = await tx.row_as(_BudgetRow, LOCKED, {"of_account": account})
-    assert row is not None
+    calls, size = capacity(limits)
+    full: BudgetRow = {"account": account, "calls": calls, "bytes": size, "at": tx.now, "minutes": {}}
+    row = await budgets.lock_budget(tx, full)
     bucket = Bucket(calls=row["calls"], bytes=row["bytes"], at=row["at"], minutes=dict(row["minutes"]))
     bucket.fill(tx.now, limits)
     return bucket
 
 
 async def _store(tx: Transaction, account: str, bucket: Bucket) -> None:
-    values = {"calls": bucket.calls, "bytes": bucket.bytes, "at": bucket.at, "minutes": bucket.minutes}
-    await tx.run(STORE, values | {"of_account": account})
+    row: BudgetRow = {
+        "account": account,
+        "calls": bucket.calls,
+        "bytes": bucket.bytes,
+        "at": bucket.at,
+        "minutes": bucket.minutes,
+    }
+    await budgets.store_budget(tx, row)

@@ -82,7 +82,7 @@ async def newest(tx: Transaction, signature: str) -> list[Sample]:
 
 def spread(samples: Sequence[Sample]) -> Spread:
     """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
-    names = [job_names.parse(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
+    names = [job_names.parse_name(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
     labels = [", ".join(one["labels"] or []) or "not known" for one in samples]
     repos = [one["repo"] for one in samples]
     return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
@@ -93,7 +93,7 @@ async def beginnings(tx: Transaction, settings: Settings, signature: str) -> lis
     query = _jobs(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
     for one in await tx.rows_as(Sample, query.limit(FIRSTS)):
-        name = job_names.parse(one["workflow_name"], one["name"] or "").shard_free
+        name = job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
         firsts.setdefault((one["repo"], name), one)
     found = [await _began(tx, settings, one, name) for (_, name), one in list(firsts.items())[:BEGINNINGS]]
     return [one for one in found if one]
@@ -127,7 +127,7 @@ async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) 
 async def _pasts(tx: Transaction, settings: Settings, head: Head, base: Base, first: Sample) -> list[Past]:
     if first["repository_id"] not in base.ids:
         return await baseline_rows.of_backends(tx, head.repo, {first["repo"].lower()}, base.shas)
-    parsed = job_names.parse(first["workflow_name"], first["name"] or "")
+    parsed = job_names.parse_name(first["workflow_name"], first["name"] or "")
     return await baseline_rows.of_upstream(tx, settings, base, [(parsed.workflow, parsed.job)])
 
 

@@ -13,6 +13,7 @@ from bot.ci.collect.blob_store import BlobsUnavailable
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs import rows, stored
 from bot.core.errors import Rejected
+from bot.web import parameters
 from bot.web.app_keys import CONTEXT
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ async def found(request: web.Request) -> tuple[LogOf, LogRow]:
 
 
 async def _job(request: web.Request, tx: Transaction) -> LogOf:
+    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
+    owners = await job_reads.visible(request, tx, repo)
     if "/upload/" in request.path:
-        upload = await job_reads.upload(request, tx)
+        upload = await job_reads.shown_upload(request, tx, owners, repo, identifier)
         repo, repository_id = upload["backend"], upload["repository_id"]
         return LogOf(repo=repo, repository_id=repository_id, job_id=-upload["id"], name=upload["job"])
-    job = await job_reads.job(request, tx)
+    job = await job_reads.shown_job(tx, owners, identifier)
     repository_id = job["repository_id"]
     return LogOf(repo=job["repo"], repository_id=repository_id, job_id=job["id"], name=job["name"] or "job")
 

@@ -18,7 +18,7 @@ from bot.ci.logs.steps import step_of
 from bot.ci.logs.stored import StoredLog, Writer
 
 if TYPE_CHECKING:
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.logs.parsed import FirstError
 
 NONE = "none"  # the kind of a log in which no rule matches

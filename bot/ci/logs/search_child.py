@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken
+from bot.ci.collect.parse.contract import Broken
 from bot.ci.logs import patterns
 from bot.ci.logs.cleaning import BOM, clean_block, valid, without_escapes
 from bot.ci.logs.searched import Options, Searched, SearchHit
@@ -16,7 +16,7 @@ from bot.ci.logs.stored import Damaged, StoredLog
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
 
 LINE_MOST = 300  # characters of a line
 SECONDS = 2.0  # of processor time for one log

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_reads
-from bot.ci.collect import rows as collected
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.states import State, reason
+from bot.ci.collect.store import runs as collected
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing
 from bot.ci.utilization import blob, rows
 from bot.web import view_parameters as declare
@@ -41,7 +41,7 @@ async def found(asked: Asked, identifier: int, attempt: int | None) -> Found:
     """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
     tx, owners = asked.tx, await job_reads.visible_to(asked, asked[REPO])
     row = await rows.job(tx, owners, identifier, attempt)
-    job = await collected.job_of(tx, owners, identifier)
+    job = await collected.find_job(tx, owners, identifier)
     if row is None and job is None:
         raise job_reads.not_known("job")
     return Found(job, row, await absence(tx, job) if row is None and job is not None else "")

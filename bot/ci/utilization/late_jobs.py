@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.collect import rows as collected
-from bot.ci.collect.attribution import Job, attribute
+from bot.ci.collect.attribution import Job, attribute_artifact
+from bot.ci.collect.store import runs as collected
 from bot.ci.utilization import claims, day_rows, origin, rows
 from bot.core.errors import GiveUp
 
@@ -47,7 +47,7 @@ async def run(context: Context, task: Task) -> None:
 
 
 async def _again(tx: Transaction, key: Sequence[int]) -> None:
-    jobs = await collected.jobs(tx, key[0], key[1])
+    jobs = await collected.jobs_of_run(tx, key[0], key[1])
     before = await rows.held(tx, key)
     whose = before and _origin(before, jobs)
     if before is None or whose is None:
@@ -70,7 +70,9 @@ def _origin(row: JobRow, jobs: Sequence[WorkflowJobRow]) -> Origin | None:
     job_id: int | None = row["job_id"]
     if row["job_id"] < 0:  # its name is the artifact's
         named = [Job(one["id"], one["name"] or "", one["run_attempt"] or 1) for one in jobs]
-        job_id = attribute(row["job_name"], named, attempt=row["run_attempt"], run_id=row["run_id"]).job_id
+        job_id = attribute_artifact(
+            row["job_name"], named, attempt=row["run_attempt"], run_id=row["run_id"]
+        ).job_id
     job = next((one for one in jobs if one["id"] == job_id), None)
     return origin.of_job(job, jobs) if job else None
 

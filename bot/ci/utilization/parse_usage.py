@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.collect import zip_members
-from bot.ci.collect.parsing import Broken
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken
 from bot.ci.utilization import blob, measures, overlap, segments, summary, usage_log
 from bot.ci.utilization.histogram import encoded, packed
 from bot.ci.utilization.metadata import NotReadable, metadata_of
@@ -19,8 +19,8 @@ from bot.ci.utilization.parsed import METRICS, SEGMENTS_MOST, ParsedUsage, PeakF
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bot.ci.collect.parsing import Given
-    from bot.ci.collect.zip_members import Member
+    from bot.ci.collect.parse.contract import Given
+    from bot.ci.collect.parse.zip_members import Member
     from bot.ci.utilization.segments import Segment
     from bot.ci.utilization.usage_log import UsageLog
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.collect import rows as collected
-from bot.ci.collect import upload_rows
+from bot.ci.collect.store import runs as collected
+from bot.ci.collect.store import uploads
 from bot.ci.utilization import job_reads, origin, rows, words
 from bot.core import escaping
 from bot.ingest import watched
@@ -44,7 +44,7 @@ async def of_job(tx: Transaction, subject: JobSubject) -> list[Block]:
         return [
             Block(heading=HEADING, lines=(BlockLine(text=words.line(row), url=page, tone=words.tone(row)),))
         ]
-    job = await collected.job_of(tx, [subject.repository_id], subject.job_id)
+    job = await collected.find_job(tx, [subject.repository_id], subject.job_id)
     if job is None or subject.conclusion is None:
         return []
     text = f"not measured: {await job_reads.absence(tx, job)}"
@@ -56,7 +56,7 @@ async def _row(tx: Transaction, subject: JobSubject) -> JobRow | None:
     """Return what is known of a job; one below 0 is that of an upload."""
     if subject.job_id > 0:
         return await rows.job(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
-    upload = await upload_rows.get(tx, -subject.job_id)
+    upload = await uploads.find_upload(tx, -subject.job_id)
     if upload is None or upload["kind"] != KIND:
         return None
     repository_id, _, attempt, job_id = (await origin.of_upload(tx, upload)).key
@@ -107,7 +107,7 @@ async def of_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLine]
 
 async def _public(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:
     private = {
-        owner: (await collected.repository(tx, owner))["private"]
+        owner: (await collected.repository_facts(tx, owner)).private
         for owner in {one["repository_id"] for one in found}
     }
     return [one for one in found if private[one["repository_id"]] is False]

@@ -51,7 +51,7 @@ async def read(asked: Asked) -> JobFound:
     found = await job_reads.found(asked, asked[JOB], asked[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
     if found.job is not None:
-        subject = ci_jobs.subject(asked.request, found.job)
+        subject = ci_jobs.job_subject(asked.request, found.job)
         for add in sections(asked.context.features, "job_json"):
             verdicts += (await add(asked.tx, subject)).get("verdicts", [])
     chosen = job_view.Asked(
@@ -101,7 +101,7 @@ def show(one: JobFound) -> dict[str, Any]:
 def steps(of: WorkflowJobRow | None) -> list[job_view.Step]:
     """Return the steps of a job that began, in order."""
     found = []
-    for at, one in enumerate(ci_jobs.steps(of) if of else ()):
+    for at, one in enumerate(ci_jobs.steps_of_job(of) if of else ()):
         raw = of["steps"][at] if of and of["steps"] else {}
         started = read_field(raw, ("started_at",), Kind.TIME)
         ended = read_field(raw, ("completed_at",), Kind.TIME)

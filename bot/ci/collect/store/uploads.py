@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.ci.collect.job_names import FAILED
-from bot.ci.collect.tables import ci_fetch, ci_upload
+from bot.ci.collect.tables import UploadRow, ci_fetch, ci_upload
+from bot.db.rows import select
 from bot.ingest import watched
 from bot.oot.results.tables import oot_workflow_job
 
@@ -20,40 +21,9 @@ REPORTS_MOST = 500  # of one run
 UPLOAD, REPORTED, FETCH = ci_upload.c, oot_workflow_job.c, ci_fetch.c
 
 
-class UploadRow(TypedDict):
-    """An uploaded file; identity is the token's and our dispatch's, names are the backend's."""
-
-    id: int
-    backend: str
-    backend_key: str
-    repository_id: int
-    dispatch_id: str  # empty: nobody dispatched the run
-    event_type: str | None
-    commit_sha: str | None
-    kind: str
-    run_id: str
-    run_attempt: int
-    workflow: str
-    job: str
-    name: str
-    size: int
-    sha256: str
-    blob: str
-    received_at: int
-
-
-class ReportedRow(TypedDict):
-    """A job that a backend reported."""
-
-    job_name: str
-    workflow_name: str
-    status: str
-    conclusion: str | None
-
-
-async def get(tx: Transaction, identifier: int) -> UploadRow | None:
+async def find_upload(tx: Transaction, identifier: int) -> UploadRow | None:
     """Return an upload."""
-    return await tx.row_as(UploadRow, sa.select(ci_upload).where(UPLOAD.id == identifier))
+    return await tx.fetch_first(select(UploadRow, ci_upload).where(UPLOAD.id == identifier))
 
 
 async def bytes_since(tx: Transaction, backend_key: str, since: int) -> int:
@@ -64,7 +34,7 @@ async def bytes_since(tx: Transaction, backend_key: str, since: int) -> int:
     return int((await tx.run(query)).scalar_one())
 
 
-async def repository_of(tx: Transaction, backend: str, claimed: str | None) -> int:
+async def repository_of_backend(tx: Transaction, backend: str, claimed: str | None) -> int:
     """Return a backend's repository on GitHub; 0, which is private, where the name alone does not tell.
 
     The id in a token is GitHub's only if it is one of those that had this name: other issuers count their own.
@@ -75,30 +45,30 @@ async def repository_of(tx: Transaction, backend: str, claimed: str | None) -> i
     return next(iter(known)) if len(known) == 1 else 0
 
 
-async def failed(tx: Transaction, upload: UploadRow) -> bool | None:
+async def job_failed(tx: Transaction, upload: UploadRow) -> bool | None:
     """Return whether the job of an upload failed as its backend reported it, None where it has not said so yet.
 
     Where no job of that name is reported, all of the run decide.
     """
-    asked = REPORTED.dispatch_id == upload["dispatch_id"]
-    unasked = sa.and_(
+    dispatched = REPORTED.dispatch_id == upload["dispatch_id"]
+    own = sa.and_(
         REPORTED.dispatch_id.is_(None),
         sa.func.lower(REPORTED.downstream_repo) == upload["backend"].lower(),
         REPORTED.delivery_id == upload["commit_sha"],
     )
     same_run = sa.select(
-        REPORTED.job_name, REPORTED.workflow_name, REPORTED.status, REPORTED.conclusion
+        REPORTED.workflow_name, REPORTED.job_name, REPORTED.status, REPORTED.conclusion
     ).where(
-        asked if upload["dispatch_id"] else unasked,
+        dispatched if upload["dispatch_id"] else own,
         REPORTED.run_id == upload["run_id"],
         REPORTED.run_attempt == upload["run_attempt"],
     )
-    reported = await tx.rows_as(ReportedRow, same_run.limit(REPORTS_MOST))
+    reported = (await tx.run(same_run.limit(REPORTS_MOST))).all()
     name = (upload["workflow"], upload["job"])
-    named = [one for one in reported if (one["workflow_name"], one["job_name"]) == name] or reported
-    if any(one["conclusion"] in FAILED for one in named):
+    named = [one for one in reported if (one.workflow_name, one.job_name) == name] or reported
+    if any(one.conclusion in FAILED for one in named):
         return True
-    ended = named and all(one["status"] == "completed" for one in named)
+    ended = named and all(one.status == "completed" for one in named)
     return False if ended else None
 
 
@@ -114,6 +84,11 @@ WAITING = (
 )
 
 
-async def waiting_for(tx: Transaction, dispatch_ids: Collection[str]) -> list[int]:
+async def uploads_waiting_for(tx: Transaction, dispatch_ids: Collection[str]) -> list[int]:
     """Return the uploads for some dispatches that have not been read."""
     return list((await tx.run(WAITING, {"dispatches": sorted(dispatch_ids)})).scalars())
+
+
+async def record_upload(tx: Transaction, row: dict[str, Any]) -> int:
+    """Store an upload; returns its id."""
+    return int((await tx.run(sa.insert(ci_upload).values(row).returning(UPLOAD.id))).scalar_one())

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.collect import artifact_kinds, budget, fetching, keys, rows, scope
-from bot.ci.collect.attribution import Job, attempt_of, attribute
+from bot.ci.collect import artifact_kinds, budget, collection_scope, keys
+from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
-from bot.ci.collect.trusted_runs import is_trusted_run
+from bot.ci.collect.store import artifacts, fetches, runs
+from bot.ci.collect.store.trusted_runs import is_trusted_run
+from bot.ci.collect.tasks import fetch_file
 from bot.core.errors import GitHubRefused, NotInstalled
 from bot.core.json_fields import Kind, read
 from bot.ingest import delivery, inbox
@@ -20,7 +22,7 @@ from bot.ingest import delivery, inbox
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bot.ci.collect.rows import ArtifactRow
+    from bot.ci.collect.tables import ArtifactRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.github.client import Client
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 PAGE, MOST_PAGES = 100, 100
 BATCH = 200  # rows of one transaction
-BREATH = 0.02  # seconds between two of them
+PAUSE = 0.02  # seconds between two of them
 AGAIN = (60.0, 600.0)  # seconds until the second and third pass: uploads may show late
 DIGEST_LENGTH = 100
 
@@ -44,19 +46,19 @@ class _Run:
     trusted: bool
 
 
-async def run(context: Context, task: Task) -> None:
+async def list_artifacts(context: Context, task: Task) -> None:
     """List the artifacts of a run; a second and third time where there may be more."""
-    repo, run_id, attempt = keys.parse_run(task.key)
+    repo, run_id, attempt = keys.parse_run_key(task.key)
     async with context.store.read() as tx:
-        row = await rows.run(tx, run_id, attempt)
+        row = await runs.find_attempt(tx, run_id, attempt)
         if row is None or row["repo"].lower() != repo.lower():
             return
-        refused = await scope.refusal(
+        refused = await collection_scope.run_refusal(
             tx, context.settings, row["repo"], workflow=row["name"], path=row["path"]
         )
-        if refused and not await scope.whose(tx, context.settings):
+        if refused and not await collection_scope.collected_sides(tx, context.settings):
             return  # once collecting is switched on, the sweep finds the runs of the last days
-        before = await rows.listing(tx, row)
+        before = await fetches.find_listing(tx, row)
     if refused:
         await _record(context, row, "skipped", error=refused)
         return
@@ -75,16 +77,16 @@ async def run(context: Context, task: Task) -> None:
     grew = before is not None and len(found) > before["artifacts"]
     late = not found and any("test" in (job["name"] or "").lower() for job in known)
 
-    async def listed(tx: Transaction) -> None:
-        passes = await rows.record_listing(tx, row, "listed", artifacts=len(found))
+    async def record_pass(tx: Transaction) -> None:
+        passes = await fetches.record_listing(tx, row, "listed", artifacts=len(found))
         if (grew or late) and passes <= len(AGAIN):
             tx.enqueue("artifacts", task.key, delay=AGAIN[passes - 1])
 
-    await context.store.write(listed)
+    await context.store.write(record_pass)
 
 
 async def _pages(context: Context, client: Client, repo: str, path: str, name: str) -> list[dict[str, Any]]:
-    """Return all pages of a list; each is a call that is paid for."""
+    """Return all pages of a list; each counts as a call of the budget."""
     found: list[dict[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
         await budget.spend_call(context, repo)
@@ -99,7 +101,7 @@ async def _pages(context: Context, client: Client, repo: str, path: str, name: s
 
 async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefused) -> None:
     missing = error.status == 404 and not isinstance(error, NotInstalled)
-    words = fetching.forbidden_words(row["repo"], installed=not isinstance(error, NotInstalled))
+    words = fetch_file.describe_forbidden(row["repo"], installed=not isinstance(error, NotInstalled))
     if missing:
         await _record(context, row, "absent", error="GitHub no longer knows the run")
     else:
@@ -108,7 +110,7 @@ async def _cannot_list(context: Context, row: WorkflowRunRow, error: GitHubRefus
 
 async def _record(context: Context, row: WorkflowRunRow, state: str, *, error: str) -> None:
     async with context.store.transaction() as tx:
-        await rows.record_listing(tx, row, state, error=error)
+        await fetches.record_listing(tx, row, state, error=error)
 
 
 async def _store_missed(
@@ -117,7 +119,7 @@ async def _store_missed(
     listed: Sequence[dict[str, Any]],
     known: Sequence[WorkflowJobRow],
 ) -> None:
-    """Store jobs whose deliveries were lost, as if they had come."""
+    """Store jobs whose deliveries were lost, as if these had arrived."""
     ended = {job["id"] for job in known if job["status"] == "completed"}
     missed = [job for job in listed if job.get("status") == "completed" and job.get("id") not in ended]
     if not missed:
@@ -131,9 +133,9 @@ async def _store_missed(
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_Run, list[WorkflowJobRow]]:
     """Return what is known around a run, and its jobs."""
     async with context.store.read() as tx:
-        known = await rows.jobs(tx, row["repository_id"], row["id"])
+        known = await runs.jobs_of_run(tx, row["repository_id"], row["id"])
         trusted = await is_trusted_run(tx, context.settings, row)
-        started = await rows.attempts(tx, row["repository_id"], row["id"])
+        started = await runs.attempt_starts(tx, row["repository_id"], row["id"])
     jobs = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in known]
     return _Run(row=row, started=started, jobs=jobs, trusted=trusted), known
 
@@ -145,26 +147,28 @@ async def _store(context: Context, of_run: _Run, found: Sequence[dict[str, Any]]
     for start in range(0, len(made), BATCH):
         batch = made[start : start + BATCH]
         async with context.store.transaction() as tx:
-            await rows.record_artifacts(tx, batch, workflow=of_run.row["name"] or "")
+            await artifacts.record_artifacts(tx, batch, workflow=of_run.row["name"] or "")
             await _want(tx, context, of_run.row["repo"], batch)
-        await context.clock.sleep(BREATH)
+        await context.clock.sleep(PAUSE)
 
 
 async def _want(tx: Transaction, context: Context, repo: str, batch: Sequence[ArtifactRow]) -> None:
     """Have artifacts of a kind that a feature reads fetched; another head's is refused."""
     for artifact in batch:
-        if fetching.reader_of(context, artifact["kind"]) is None:
+        if fetch_file.reader_of(context, artifact["kind"]) is None:
             continue
         key = ("repository_id", "run_id", "run_attempt", "job_id")
         intent = {name: artifact[name] for name in key} | {"kind": "artifact", "object_id": artifact["id"]}  # type: ignore[literal-required]
-        await rows.want(tx, [intent])
-        row = await rows.fetch(tx, artifact["repository_id"], "artifact", artifact["id"])
+        await fetches.want_fetches(tx, [intent])
+        row = await fetches.find_fetch(tx, artifact["repository_id"], "artifact", artifact["id"])
         if row is None or row["state"] != State.WANTED:
             continue
         if "foreign_head" in artifact["flags"]:
-            await rows.settle(tx, row, State.REFUSED, error="it is of another repository than its run")
+            await fetches.settle_fetch(
+                tx, row, State.REFUSED, error="it is of another repository than its run"
+            )
         else:
-            tx.enqueue("collect", keys.of_object(repo, artifact["id"]))
+            tx.enqueue("collect", keys.object_key(repo, artifact["id"]))
 
 
 def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) -> ArtifactRow | None:
@@ -175,7 +179,7 @@ def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) 
         return None
     created_at = read(found, ("created_at",), Kind.TIME)
     attempt = attempt_of(created_at, of_run.started)
-    attribution = attribute(name, of_run.jobs, attempt=attempt, run_id=row["id"])
+    attribution = attribute_artifact(name, of_run.jobs, attempt=attempt, run_id=row["id"])
     head = read(found, ("workflow_run", "head_repository_id"), Kind.INT)
     foreign = row["head_repository_id"] is not None and head not in {None, row["head_repository_id"]}
     digest = read(found, ("digest",), Kind.TEXT)
@@ -206,5 +210,5 @@ async def _logs(context: Context, known: Sequence[WorkflowJobRow], attempt: int)
     ended = [job for job in known if job["run_attempt"] == attempt and job["status"] == "completed"]
     async with context.store.transaction() as tx:
         for job in ended:
-            if not scope.never_started(job):
-                tx.enqueue("log", keys.of_object(job["repo"], job["id"]))
+            if not collection_scope.never_started(job):
+                tx.enqueue("log", keys.object_key(job["repo"], job["id"]))

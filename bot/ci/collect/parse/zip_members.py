@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import IO, TYPE_CHECKING
 
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,14 +60,14 @@ class Member:
                     check_sizes(self.name, read, self._info.compress_size, self._totals.inflated)
                     yield piece
         except BAD_MEMBER as error:
-            raise Broken(f"member {shown(self.name)} ended at byte {read:,}: {error}") from error
+            raise Broken(f"member {printable(self.name)} ended at byte {read:,}: {error}") from error
 
     def content(self) -> bytes:
         """Return the whole content."""
         return b"".join(self.pieces())
 
 
-def read(path: Path, wanted: Sequence[str] = ()) -> Iterator[Member]:
+def read_members(path: Path, wanted: Sequence[str] = ()) -> Iterator[Member]:
     """Yield the members that may be read and match one of the globs, in the order of the directory.
 
     Read each before you ask for the next: the archive is closed with the last one. Encrypted ones, those packed in an
@@ -115,7 +115,7 @@ def refusal(info: zipfile.ZipInfo) -> str | None:
 def check_sizes(name: str, inflated: int, packed: int, in_all: int) -> None:
     """Raise Refused when a member is too large, or too large for what it is packed in."""
     if inflated > MOST_INFLATED:
-        raise Refused(f"member {shown(name)} has over {MOST_INFLATED // MIB} MiB")
+        raise Refused(f"member {printable(name)} has over {MOST_INFLATED // MIB} MiB")
     if in_all > MOST_INFLATED_IN_ALL:
         raise Refused(f"over {MOST_INFLATED_IN_ALL // MIB:,} MiB in all")
     if inflated > RATIO_FROM and inflated > MOST_RATIO * max(packed, 1):
@@ -167,7 +167,7 @@ def _zip64(file: IO[bytes], end: int) -> tuple[int, int, int]:
     return members, directory, start
 
 
-def shown(name: str) -> str:
+def printable(name: str) -> str:
     """Return a member's name for a message: short, on one line, visible."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name

@@ -5,11 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.settings import BACKENDS, UPSTREAM, CollectSettings
-from bot.ci.collect.tables import ci_default
+from bot.ci.collect.store import defaults
 from bot.oot.allowlist import rows as allowlists
 from bot.web.blocks import AdminSection
 
@@ -20,22 +18,23 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
 
-DEFAULT = sa.select(ci_default.c.value).where(ci_default.c.name == "ci")
 LEAST_LEVEL = 2  # of a backend: results of L1 are shown nowhere
 
 
-async def whose(tx: Transaction, settings: Settings) -> tuple[str, ...]:
+async def collected_sides(tx: Transaction, settings: Settings) -> tuple[str, ...]:
     """Return whose CI is collected: as set, or what unset means on this database."""
     chosen = settings.of(CollectSettings).ci
     return await _default(tx) if chosen is None else chosen
 
 
-async def for_admin(tx: Transaction, settings: Settings) -> AdminSection:
+async def admin_section(tx: Transaction, settings: Settings) -> AdminSection:
     """Return what the administrator's page says of collecting."""
-    return AdminSection(template="admin_collecting.html", values={"collecting": await in_words(tx, settings)})
+    return AdminSection(
+        template="admin_collecting.html", values={"collecting": await describe_scope(tx, settings)}
+    )
 
 
-async def in_words(tx: Transaction, settings: Settings) -> str:
+async def describe_scope(tx: Transaction, settings: Settings) -> str:
     """Return whose CI is collected, whether that was set or is the database's default, and how to change it."""
     chosen, default = settings.of(CollectSettings).ci, await _default(tx)
     unset = "on for a new database" if default else "off for one that was in use before there was collecting"
@@ -55,15 +54,15 @@ def _named(chosen: Sequence[str]) -> str:
 
 async def _default(tx: Transaction) -> tuple[str, ...]:
     """Return what an unset CI means on this database."""
-    stored = await tx.run(DEFAULT)
-    return () if stored.scalar() == "off" else (UPSTREAM, BACKENDS)
+    stored = await defaults.stored_default(tx, "ci")
+    return () if stored == "off" else (UPSTREAM, BACKENDS)
 
 
-async def refusal(
+async def run_refusal(
     tx: Transaction, settings: Settings, repo: str, *, workflow: str | None, path: str | None = None
 ) -> str | None:
     """Return why a run of a repository is not collected, None where it is."""
-    chosen = await whose(tx, settings)
+    chosen = await collected_sides(tx, settings)
     side = UPSTREAM if settings.is_upstream(repo) else BACKENDS
     if side not in chosen or not (side == UPSTREAM or await _is_backend(tx, repo)):
         return f"CI={','.join(chosen) or 'off'}"

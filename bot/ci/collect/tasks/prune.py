@@ -8,26 +8,23 @@ import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.settings import CollectSettings
-from bot.ci.collect.states import State
+from bot.ci.collect.store import fetches
 from bot.ci.collect.tables import ci_artifact, ci_fetch, ci_listing, ci_storage_day
 from bot.core import metrics
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bot.ci.collect.blob_store import BlobInfo
     from bot.context import Context
-    from bot.db.transaction import Transaction
 
 DAY = 86_400_000  # milliseconds
 BATCH = 200
+PAUSE = 0.02  # seconds between two batches
 LOG_PREFIX = "log/"
-F = ci_fetch.c
 
 
-async def prune(context: Context) -> dict[str, int]:
-    """Delete what is past its retention, then the oldest logs where blobs still take too much room."""
+async def prune_collected(context: Context) -> dict[str, int]:
+    """Delete what is past its retention, then the oldest logs where blobs still are over the limit."""
     limits, now = context.settings.of(CollectSettings), context.clock.now()
     kept = {
         LOG_PREFIX: limits.ci_log_retention_days,
@@ -48,26 +45,14 @@ async def _past(context: Context, prefix: str, *, before: int, words: str) -> in
     deleted = 0
     while True:
         async with context.store.transaction() as tx:
-            query = (
-                sa.select(F.blob)
-                .where(F.blob.is_not(None), F.blob.startswith(prefix, autoescape=True), F.done_at < before)
-                .limit(BATCH)
-            )
-            keys = list((await tx.run(query)).scalars())
-            await _forget(tx, keys, words)
+            keys = await fetches.blobs_ended_before(tx, prefix, before, limit=BATCH)
+            await fetches.forget_blobs(tx, keys, words)
         if not keys:
             return deleted
         for key in keys:
             await context.resource(BLOBS).delete(key)
         deleted += len(keys)
-        await context.clock.sleep(0.02)
-
-
-async def _forget(tx: Transaction, keys: Sequence[str], words: str) -> None:
-    """Note that blobs are gone, before they are: one that is left has no row, and is deleted later."""
-    gone = {"blob": None, "state": State.EXPIRED.value, "error": words}
-    if keys:
-        await tx.run(sa.update(ci_fetch).where(F.blob.in_(list(keys))).values(gone))
+        await context.clock.sleep(PAUSE)
 
 
 async def _survey(context: Context, *, before: int) -> tuple[int, int, list[BlobInfo]]:
@@ -79,8 +64,7 @@ async def _survey(context: Context, *, before: int) -> tuple[int, int, list[Blob
     for start in range(0, len(found), BATCH):
         old = [one for one in found[start : start + BATCH] if one.modified_at < before]
         async with context.store.read() as tx:
-            named = sa.select(F.blob).where(F.blob.in_([one.key for one in old]))
-            known = set((await tx.run(named)).scalars()) if old else set()
+            known = await fetches.named_blobs(tx, [one.key for one in old])
         for one in old:
             if one.key not in known:
                 await blobs.delete(one.key)
@@ -100,10 +84,10 @@ async def _over(context: Context, logs: list[BlobInfo], excess: int) -> int:
     for start in range(0, len(chosen), BATCH):
         keys = chosen[start : start + BATCH]
         async with context.store.transaction() as tx:
-            await _forget(tx, keys, "deleted to keep BLOBS_MAX_BYTES")
+            await fetches.forget_blobs(tx, keys, "deleted to keep BLOBS_MAX_BYTES")
         for key in keys:
             await context.resource(BLOBS).delete(key)
-        await context.clock.sleep(0.02)
+        await context.clock.sleep(PAUSE)
     return len(chosen)
 
 

@@ -52,4 +52,4 @@ class Reply(msgspec.Struct, kw_only=True):
 
     state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
-    worn_out: bool = False  # the child ends itself now: another one has to serve the next file
+    ends: bool = False  # the child ends now: another one has to serve the next file

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
-from bot.ci.collect import budget, ranged_zip, rows
+from bot.ci.collect import budget
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Broken, Refused, Request
+from bot.ci.collect.parse.contract import Broken, Refused, Request
 from bot.ci.collect.states import State, over_limit
+from bot.ci.collect.store import fetches
+from bot.ci.collect.tasks import ranged_zip
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, NotInstalled, OverBudget, RetryLater
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.ci.collect.receiving import Fetched, Receiver
-    from bot.ci.collect.rows import FetchRow
+    from bot.ci.collect.tables import FetchRow
     from bot.context import Context
 
 MIB = 1024 * 1024
@@ -72,45 +74,45 @@ def reader_of(context: Context, kind: str) -> Reader | None:
     return None
 
 
-async def fetch(context: Context, row: FetchRow, wanted: Wanted) -> None:
+async def fetch_file(context: Context, row: FetchRow, wanted: Wanted) -> None:
     """Fetch, parse and store one file, and settle its state; raises NotThere, or RetryLater to be run again."""
     reader = reader_of(context, wanted.fetched.kind)
     if reader is None:
-        await end(context, row, State.SKIPPED, f"nothing reads {wanted.fetched.kind} yet")
+        await end_fetch(context, row, State.SKIPPED, f"nothing reads {wanted.fetched.kind} yet")
         return
     if wanted.size is not None and wanted.size > MOST:
-        await end(context, row, State.TOO_LARGE, over_limit(wanted.size, MOST))
+        await end_fetch(context, row, State.TOO_LARGE, over_limit(wanted.size, MOST))
         return
     if context.resource(WORKSPACE).disk_full():
         await _note(context, row, "disk full", DISK_WAIT)
         raise RetryLater("the disk of DATA_DIR is nearly full: nothing is collected", after=DISK_WAIT)
     try:
-        await _fetch(context, row, wanted, reader)
+        await _download_and_parse(context, row, wanted, reader)
     except NotInstalled:
-        await forbidden(context, row, wanted.fetched.repo, installed=False)
+        await forbid_fetch(context, row, wanted.fetched.repo, installed=False)
     except GitHubRefused as error:
         if error.status != 403:
             raise NotThere(error.status) from error
-        await forbidden(context, row, wanted.fetched.repo, installed=True)
+        await forbid_fetch(context, row, wanted.fetched.repo, installed=True)
     except OverBudget as error:
         await _note(context, row, None, error.after or 0)
         raise
     except RetryLater as error:
-        await later(context, row, error)
+        await retry_later(context, row, error)
 
 
-async def _fetch(context: Context, row: FetchRow, wanted: Wanted, reader: Reader) -> None:
-    """Download and parse; what the file is to blame for is its state."""
+async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader) -> None:
+    """Download and parse; an error of the file becomes its state."""
     try:
         async with context.resource(WORKSPACE).folder() as folder:
             fetched = await _download(context, wanted, reader.receiver, folder / "file")
-            await parse(context, row, replace(wanted, fetched=fetched), reader, folder)
+            await parse_file(context, row, replace(wanted, fetched=fetched), reader, folder)
     except TooLarge as error:
-        await end(context, row, State.TOO_LARGE, over_limit(error.size, MOST))
+        await end_fetch(context, row, State.TOO_LARGE, over_limit(error.size, MOST))
     except (DownloadRefused, Refused) as error:
-        await end(context, row, State.REFUSED, str(error))
+        await end_fetch(context, row, State.REFUSED, str(error))
     except Broken as error:
-        await end(context, row, State.BROKEN, str(error))
+        await end_fetch(context, row, State.BROKEN, str(error))
     except Gone as error:
         raise RetryLater(str(error)) from error
 
@@ -135,7 +137,7 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
     return replace(fetched, size=got.size, sha256=got.sha256)
 
 
-async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
+async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Reader, folder: Path) -> None:
     """Have the file parsed, keep what the parser wrote, and hand its answer to the receiver."""
     fetched, receiver = wanted.fetched, reader.receiver
     paths = {name: folder / name for name in ("file", "blob", "answer")}
@@ -153,7 +155,7 @@ async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader,
     if reply.state == "unable":
         raise RetryLater(reply.reason, after=DISK_WAIT)
     if reply.state != "parsed":
-        await end(context, row, State(reply.state), reply.reason, **known)
+        await end_fetch(context, row, State(reply.state), reply.reason, **known)
         return
     blob = wanted.blob if paths["blob"].exists() else None
     if blob:
@@ -162,14 +164,16 @@ async def parse(context: Context, row: FetchRow, wanted: Wanted, reader: Reader,
     done = State.STORED if fetched.kind == "log" else State.PARSED
     async with context.store.transaction() as tx:
         await receiver.store(tx, context, fetched, answer, blob)
-        await rows.settle(tx, row, done, error=None, blob=blob, **known)
+        await fetches.settle_fetch(tx, row, done, error=None, blob=blob, **known)
     _ended(row, done, None)
 
 
-async def end(context: Context, row: FetchRow, state: State, reason: str | None, **values: object) -> None:
+async def end_fetch(
+    context: Context, row: FetchRow, state: State, reason: str | None, **values: object
+) -> None:
     """Settle a fetch."""
     async with context.store.transaction() as tx:
-        await rows.settle(tx, row, state, error=reason and clean(reason)[:500], **values)
+        await fetches.settle_fetch(tx, row, state, error=reason and clean(reason)[:500], **values)
     _ended(row, state, reason)
 
 
@@ -178,29 +182,31 @@ def _ended(row: FetchRow, state: State, reason: str | None) -> None:
     log.debug("fetched", kind=row["kind"], id=row["object_id"], state=state.value, reason=reason)
 
 
-async def forbidden(context: Context, row: FetchRow, repo: str, *, installed: bool) -> None:
+async def forbid_fetch(context: Context, row: FetchRow, repo: str, *, installed: bool) -> None:
     """Settle a fetch that the App may not make; the sweep asks again every day."""
     due_at = context.clock.now() + round(DAILY * 1000)
-    await end(context, row, State.FORBIDDEN, forbidden_words(repo, installed=installed), due_at=due_at)
+    await end_fetch(
+        context, row, State.FORBIDDEN, describe_forbidden(repo, installed=installed), due_at=due_at
+    )
 
 
-def forbidden_words(repo: str, *, installed: bool) -> str:
+def describe_forbidden(repo: str, *, installed: bool) -> str:
     """Return what people read where the App may not look."""
     if installed:
         return f"the App may not read Actions in {repo}: grant actions: read"
     return f"the App is not installed on {repo}, or may not read Actions there: grant actions: read"
 
 
-async def later(context: Context, row: FetchRow, error: RetryLater) -> None:
+async def retry_later(context: Context, row: FetchRow, error: RetryLater) -> None:
     """Note why a try failed and raise, to be run again; after many tries the fetch is over."""
     if row["tries"] >= MOST_TRIES:
-        await end(context, row, State.BROKEN, f"{error}; {row['tries']} tries")
+        await end_fetch(context, row, State.BROKEN, f"{error}; {row['tries']} tries")
         return
     await _note(context, row, None, error.after or 0)
     raise error
 
 
-async def wait(context: Context, row: FetchRow, reason: str, seconds: float) -> NoReturn:
+async def wait_for_next_try(context: Context, row: FetchRow, reason: str, seconds: float) -> NoReturn:
     """Note when the next try is due, and raise RetryLater."""
     await _note(context, row, None, seconds)
     raise RetryLater(reason, after=seconds)
@@ -208,4 +214,4 @@ async def wait(context: Context, row: FetchRow, reason: str, seconds: float) -> 
 
 async def _note(context: Context, row: FetchRow, reason: str | None, seconds: float) -> None:
     async with context.store.transaction() as tx:
-        await rows.settle(tx, row, State.WANTED, error=reason, due_at=tx.now + round(seconds * 1000))
+        await fetches.settle_fetch(tx, row, State.WANTED, error=reason, due_at=tx.now + round(seconds * 1000))

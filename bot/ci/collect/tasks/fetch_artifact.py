@@ -5,48 +5,50 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import fetching, keys, rows
-from bot.ci.collect.fetching import NotThere, Wanted
+from bot.ci.collect import keys
 from bot.ci.collect.receiving import Fetched
 from bot.ci.collect.states import State
+from bot.ci.collect.store import artifacts, fetches, runs
+from bot.ci.collect.tasks import fetch_file
+from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Receiver
-    from bot.ci.collect.rows import ArtifactRow
+    from bot.ci.collect.tables import ArtifactRow
     from bot.context import Context
     from bot.queue.tasks import Task
 
 
-async def run(context: Context, task: Task) -> None:
+async def fetch_artifact(context: Context, task: Task) -> None:
     """Fetch, parse and store an artifact."""
-    repo, artifact_id = keys.parse_object(task.key)
+    repo, artifact_id = keys.parse_object_key(task.key)
     async with context.store.transaction() as tx:
-        artifact = await rows.artifact(tx, repo, artifact_id)
+        artifact = await artifacts.find_artifact(tx, repo, artifact_id)
         if artifact is None:
             return
-        row = await rows.begin_try(tx, artifact["repository_id"], "artifact", artifact_id)
-        facts = await rows.repository(tx, artifact["repository_id"])
+        row = await fetches.begin_try(tx, artifact["repository_id"], "artifact", artifact_id)
+        facts = await runs.repository_facts(tx, artifact["repository_id"])
     if row is None:
         return
-    reader = fetching.reader_of(context, artifact["kind"])
-    private = facts["private"] is not False
+    reader = fetch_file.reader_of(context, artifact["kind"])
+    private = facts.private is not False
     if artifact["expired"] or (artifact["expires_at"] or context.clock.now() + 1) <= context.clock.now():
-        await fetching.end(context, row, State.EXPIRED, expired_words(artifact))
+        await fetch_file.end_fetch(context, row, State.EXPIRED, describe_expiry(artifact))
         return
     try:
-        await fetching.fetch(
+        await fetch_file.fetch_file(
             context, row, _wanted(artifact, repo, reader.receiver if reader else None, private=private)
         )
     except NotThere as error:
         if error.status == 410:
-            await fetching.end(context, row, State.EXPIRED, expired_words(artifact))
+            await fetch_file.end_fetch(context, row, State.EXPIRED, describe_expiry(artifact))
         elif error.status == 404:
-            await fetching.end(context, row, State.ABSENT, "GitHub no longer has it")
+            await fetch_file.end_fetch(context, row, State.ABSENT, "GitHub no longer has it")
         else:
-            await fetching.end(context, row, State.BROKEN, f"GitHub answered {error.status}")
+            await fetch_file.end_fetch(context, row, State.BROKEN, f"GitHub answered {error.status}")
 
 
-def expired_words(artifact: ArtifactRow) -> str:
+def describe_expiry(artifact: ArtifactRow) -> str:
     """Return when GitHub deleted an artifact."""
     if artifact["expires_at"] is None:
         return "GitHub has deleted it"

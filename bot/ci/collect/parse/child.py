@@ -18,18 +18,17 @@ from typing import IO, Any
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken, Given, Refused, Reply, Request
+from bot.ci.collect.parse.contract import Broken, Given, Refused, Reply, Request
 
 LENGTH = struct.Struct(">I")
+REQUEST = msgspec.msgpack.Decoder(Request)
 MEMORY = 1024 * 1024 * 1024  # bytes of address space
 CPU = 120  # seconds for one file
-FILES = 200  # then a fresh child takes over
+FILES = 200  # then a new child takes over
 NICE = 19
 MIB = 1024 * 1024
 TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
-NO_ROOM = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
-)  # of the machine: no file is to blame
+NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})  # the machine's errors
 
 
 def main() -> None:
@@ -45,14 +44,14 @@ def main() -> None:
         if request is None:
             return
         reply = serve(request)
-        reply.worn_out |= served == FILES
+        reply.ends |= served == FILES
         _write(replies, reply)
-        if reply.worn_out:
+        if reply.ends:
             return
 
 
 def serve(request: Request) -> Reply:
-    """Parse one file and write the answer; what the file is to blame for is in the reply."""
+    """Parse one file and write the answer; an error of the file is in the reply."""
     _limit(request)
     try:
         parser = _load(request.parser)
@@ -65,9 +64,9 @@ def serve(request: Request) -> Reply:
     except Broken as error:
         return Reply(state="broken", reason=str(error))
     except MemoryError:
-        return Reply(state="broken", reason=TOO_MUCH_MEMORY, worn_out=True)
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
     except RecursionError:
-        return Reply(state="broken", reason="it is nested too deeply", worn_out=True)
+        return Reply(state="broken", reason="it is nested too deeply", ends=True)
     except OSError as error:
         return _failed(error, request.most_written)
     return Reply(state="parsed")
@@ -76,14 +75,14 @@ def serve(request: Request) -> Reply:
 def _failed(error: OSError, most_written: int) -> Reply:
     """Return the reply where the system refused something."""
     if error.errno == errno.ENOMEM:
-        return Reply(state="broken", reason=TOO_MUCH_MEMORY, worn_out=True)
+        return Reply(state="broken", reason=TOO_MUCH_MEMORY, ends=True)
     words = error.strerror or str(error)
-    if error.errno in NO_ROOM:
-        return Reply(state="unable", reason=f"it could not be read: {words}", worn_out=True)
+    if error.errno in NO_FAULT_OF_FILE:
+        return Reply(state="unable", reason=f"it could not be read: {words}", ends=True)
     if error.errno == errno.EFBIG:
         limit = f"{most_written // MIB} MiB" if most_written >= MIB else f"{most_written:,} bytes"
         words = f"what was read of it has over {limit}"
-    return Reply(state="broken", reason=words, worn_out=True)
+    return Reply(state="broken", reason=words, ends=True)
 
 
 def _limit(request: Request) -> None:
@@ -104,7 +103,7 @@ def _next(stream: IO[bytes]) -> Request | None:
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
-    return msgspec.msgpack.decode(stream.read(LENGTH.unpack(head)[0]), type=Request)
+    return REQUEST.decode(stream.read(LENGTH.unpack(head)[0]))
 
 
 def _write(stream: IO[bytes], reply: Reply) -> None:

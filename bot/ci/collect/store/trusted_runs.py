@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.collect import rows
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.store import runs
 from bot.ci.collect.trust import is_trusted, is_trusted_branch
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
@@ -46,9 +46,9 @@ async def is_trusted_run(tx: Transaction, settings: Settings, run: WorkflowRunRo
         return about_one and await was_pushed(tx, settings, one.upstream_repo, one.head_sha)
     if run["event"] in BY_US and not settings.is_upstream(run["repo"]):
         return False
-    facts = await rows.repository(tx, run["repository_id"])
+    facts = await runs.repository_facts(tx, run["repository_id"])
     patterns = settings.of(CollectSettings).ci_trusted_branches
-    return is_trusted(run, default_branch=facts["default_branch"], patterns=patterns)
+    return is_trusted(run, default_branch=facts.default_branch, patterns=patterns)
 
 
 async def was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -> bool:
@@ -58,8 +58,8 @@ async def was_pushed(tx: Transaction, settings: Settings, repo: str, sha: str) -
     )
     patterns = settings.of(CollectSettings).ci_trusted_branches
     for row in (await tx.run(of_commit.limit(20))).all():
-        facts = await rows.repository(tx, row.repository_id)
+        facts = await runs.repository_facts(tx, row.repository_id)
         branch = row.ref.removeprefix(HEADS)
-        if is_trusted_branch(branch, default_branch=facts["default_branch"], patterns=patterns):
+        if is_trusted_branch(branch, default_branch=facts.default_branch, patterns=patterns):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Collecting by hand what is past: runs and their jobs are read from GitHub and stored as if they had come."""
+"""Collecting what is past, by hand: runs and jobs are read from GitHub and stored as if their deliveries had come."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import sqlalchemy as sa
-
-from bot.ci.collect import budget, keys, rows
+from bot.ci.collect import budget, keys
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.states import State
-from bot.ci.collect.tables import ci_fetch
+from bot.ci.collect.store import fetches, runs
 from bot.ingest import delivery, inbox
-from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -24,12 +21,10 @@ if TYPE_CHECKING:
 
 PAGE, MOST_PAGES = 100, 10  # GitHub lists no more than a thousand runs of a search
 SOON = 15.0  # seconds until what was stored is in the records
-F = ci_fetch.c
-REPOSITORY = records["repository"].c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CollectedRun:
     """A run that is collected again."""
 
     run_id: int
@@ -48,15 +43,15 @@ class Progress(TypedDict):
     bytes_last_hour: int
 
 
-async def ask_run(context: Context, repo: str, run_id: int) -> Asked:
+async def collect_run(context: Context, repo: str, run_id: int) -> CollectedRun:
     """Have everything of a run collected; raises GitHubRefused where it cannot be read."""
     client = context.app_for(repo).client(repo, actions="read")
     await budget.spend_call(context, repo)
     newest = await client.getitem(client.path("actions/runs/{run}"), {"run": str(run_id)})
-    return await _ask(context, client, repo, newest)
+    return await _collect(context, client, repo, newest)
 
 
-async def ask_since(context: Context, repo: str, since: int) -> AsyncIterator[Asked]:
+async def collect_since(context: Context, repo: str, since: int) -> AsyncIterator[CollectedRun]:
     """Have the runs collected that ended and were created since a time, newest first."""
     client = context.app_for(repo).client(repo, actions="read")
     created = f">={datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -66,12 +61,12 @@ async def ask_since(context: Context, repo: str, since: int) -> AsyncIterator[As
         wanted = {"status": "completed", "created": created, "per_page": str(PAGE), "page": str(page)}
         found = (await client.getitem(url, wanted))["workflow_runs"]
         for one in found:
-            yield await _ask(context, client, repo, one)
+            yield await _collect(context, client, repo, one)
         if len(found) < PAGE:
             return
 
 
-async def _ask(context: Context, client: Client, repo: str, newest: dict[str, Any]) -> Asked:
+async def _collect(context: Context, client: Client, repo: str, newest: dict[str, Any]) -> CollectedRun:
     runs = [newest]
     for attempt in range(1, newest["run_attempt"]):
         await budget.spend_call(context, repo)
@@ -84,12 +79,12 @@ async def _ask(context: Context, client: Client, repo: str, newest: dict[str, An
             await inbox.put(tx, delivery.of("workflow_run", run, newest["repository"]))
         for job in jobs:
             await inbox.put(tx, delivery.of("workflow_job", job, newest["repository"]))
-        await _again(tx, newest["repository"]["id"], newest["id"])
+        await _retry_empty(tx, newest["repository"]["id"], newest["id"])
         for run in runs:
-            tx.enqueue("artifacts", keys.of_run(repo, run["id"], run["run_attempt"]), delay=SOON)
+            tx.enqueue("artifacts", keys.run_key(repo, run["id"], run["run_attempt"]), delay=SOON)
         for job in failed:
-            tx.enqueue("log", keys.of_object(repo, job["id"]), delay=SOON)
-    return Asked(run_id=newest["id"], attempts=len(runs), jobs=len(jobs), failed=len(failed))
+            tx.enqueue("log", keys.object_key(repo, job["id"]), delay=SOON)
+    return CollectedRun(run_id=newest["id"], attempts=len(runs), jobs=len(jobs), failed=len(failed))
 
 
 async def _jobs(context: Context, client: Client, repo: str, run_id: int) -> list[dict[str, Any]]:
@@ -105,47 +100,28 @@ async def _jobs(context: Context, client: Client, repo: str, run_id: int) -> lis
     return [job for job in found if job["status"] == "completed"]
 
 
-async def _again(tx: Transaction, repository_id: int, run_id: int) -> None:
+async def _retry_empty(tx: Transaction, repository_id: int, run_id: int) -> None:
     """Have those of a run's fetches that brought nothing made again."""
     for kind in ("log", "artifact"):
-        known = await rows.fetches_of_run(tx, repository_id, run_id, kind)
+        known = await fetches.fetches_of_run(tx, repository_id, run_id, kind)
         bare = [one for one, row in known.items() if row["state"] not in {State.STORED, State.PARSED}]
-        await rows.try_again(tx, repository_id, kind, bare)
+        await fetches.retry_fetches(tx, repository_id, kind, bare)
 
 
-async def progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progress]:
+async def collecting_progress(tx: Transaction, repos: Collection[str] = ()) -> list[Progress]:
     """Return how far collecting is, by repository; of all repositories, or of some."""
-    query = (
-        sa.select(
-            F.repository_id, F.state, sa.func.count().label("n"), sa.func.min(F.asked_at).label("oldest")
-        )
-        .group_by(F.repository_id, F.state)
-        .order_by(F.repository_id, F.state)
-    )
-    named = {
-        row.repository_id: row.full_name
-        for row in (await tx.run(sa.select(REPOSITORY.repository_id, REPOSITORY.full_name))).all()
-    }
+    names = await runs.repository_names(tx)
     spent = await budget.last_hour(tx)
     found: dict[int, Progress] = {}
-    for row in await tx.rows(query):
-        repo = named.get(row["repository_id"]) or str(row["repository_id"])
+    for repository_id, state, count, oldest in await fetches.count_states(tx):
+        repo = names.get(repository_id) or str(repository_id)
         calls, size = spent.get(repo.partition("/")[0].casefold(), (0, 0))
-        one = found.setdefault(
-            row["repository_id"],
-            Progress(
-                repo=repo, states={}, oldest_wanted_at=None, calls_last_hour=calls, bytes_last_hour=size
-            ),
+        blank = Progress(
+            repo=repo, states={}, oldest_wanted_at=None, calls_last_hour=calls, bytes_last_hour=size
         )
-        one["states"][row["state"]] = row["n"]
-        if row["state"] == State.WANTED:
-            one["oldest_wanted_at"] = row["oldest"]
+        one = found.setdefault(repository_id, blank)
+        one["states"][state] = count
+        if state == State.WANTED:
+            one["oldest_wanted_at"] = oldest
     wanted = {repo.casefold() for repo in repos}
     return [one for one in found.values() if not wanted or one["repo"].casefold() in wanted]
-
-
-async def left(tx: Transaction, run_ids: Collection[int]) -> tuple[int, int]:
-    """Return how many fetches of some runs there are, and how many of them are over."""
-    query = sa.select(F.state, sa.func.count()).where(F.run_id.in_(list(run_ids))).group_by(F.state)
-    counts = dict((await tx.run(query)).tuples().all())
-    return sum(counts.values()), sum(counts.values()) - counts.get(State.WANTED.value, 0)

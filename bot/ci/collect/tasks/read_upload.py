@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import fetching, rows, trusted_runs, upload_rows
 from bot.ci.collect.blob_store import copy_to
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.fetching import Wanted
 from bot.ci.collect.receiving import Fetched
 from bot.ci.collect.states import State
+from bot.ci.collect.store import fetches, runs, trusted_runs, uploads
+from bot.ci.collect.tasks import fetch_file
+from bot.ci.collect.tasks.fetch_file import Wanted
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import GiveUp, NotYet
 from bot.oot.results import dispatches
 
 if TYPE_CHECKING:
-    from bot.ci.collect.upload_rows import UploadRow
+    from bot.ci.collect.tables import UploadRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Changed, Transaction
@@ -28,21 +29,21 @@ DAY = 86_400_000  # milliseconds: so long a report is waited for
 LOOK = 600.0  # seconds between looks; the report itself has the file read at once
 
 
-async def note(tx: Transaction, changed: Changed) -> None:
+async def request_waiting(tx: Transaction, changed: Changed) -> None:
     """Before a commit: have the files read that waited for these reports."""
     reported = changed.get("oot_workflow_job", ())
     ended = {str(row["dispatch_id"]) for row in reported if row.get("dispatch_id") and row.get("conclusion")}
-    for identifier in await upload_rows.waiting_for(tx, ended) if ended else ():
+    for identifier in await uploads.uploads_waiting_for(tx, ended) if ended else ():
         tx.enqueue("upload", str(identifier))
 
 
-async def run(context: Context, task: Task) -> None:
-    """Read an uploaded file; the file itself is deleted once that is over."""
+async def read_upload(context: Context, task: Task) -> None:
+    """Read an uploaded file; the file itself is deleted afterwards."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} names no upload")
     async with context.store.transaction() as tx:
-        found = await upload_rows.get(tx, int(task.key))
-        failed = await upload_rows.failed(tx, found) if found else None
+        found = await uploads.find_upload(tx, int(task.key))
+        failed = await uploads.job_failed(tx, found) if found else None
         waits = (
             found is not None
             and found["kind"] == "log"
@@ -50,28 +51,28 @@ async def run(context: Context, task: Task) -> None:
             and tx.now - found["received_at"] < DAY
         )
         begun = (
-            found and not waits and await rows.begin_try(tx, found["repository_id"], "upload", found["id"])
+            found and not waits and await fetches.begin_try(tx, found["repository_id"], "upload", found["id"])
         )
         fetched = await _fetched(tx, context.settings, found, failed=bool(failed)) if found else None
     if waits:
         raise NotYet("the job of the upload has not been reported as ended", after=LOOK)
     if not found or not begun or not fetched:
         return
-    reader = fetching.reader_of(context, found["kind"])
+    reader = fetch_file.reader_of(context, found["kind"])
     prefix = (reader and reader.receiver.blob_prefix) or "upload-of"
     blob = f"{prefix}/{found['repository_id']}/upload-{found['id']}"
     wanted = Wanted(fetched=fetched, path="", size=found["size"], digest=None, blob=blob)
     if reader is None:
-        await fetching.end(context, begun, State.SKIPPED, f"nothing reads {found['kind']}")
+        await fetch_file.end_fetch(context, begun, State.SKIPPED, f"nothing reads {found['kind']}")
     else:
         async with context.resource(WORKSPACE).folder() as folder:
             await copy_to(context.resource(BLOBS), found["blob"], folder / "file")
-            await fetching.parse(context, begun, wanted, reader, folder)
+            await fetch_file.parse_file(context, begun, wanted, reader, folder)
     await context.resource(BLOBS).delete(found["blob"])
 
 
 async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, failed: bool) -> Fetched:
-    facts = await rows.repository(tx, found["repository_id"])
+    facts = await runs.repository_facts(tx, found["repository_id"])
     dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
     head = (dispatch and dispatch["head_sha"]) or ""
     of_push = dispatch is not None and dispatch["pr_number"] is None
@@ -89,7 +90,7 @@ async def _fetched(tx: Transaction, settings: Settings, found: UploadRow, *, fai
         trusted=of_push
         and dispatch is not None
         and await trusted_runs.was_pushed(tx, settings, dispatch["upstream_repo"], head),
-        private=facts["private"] is not False,
+        private=facts.private is not False,
         size=found["size"],
         sha256=found["sha256"],
         failed=failed,

@@ -9,9 +9,9 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import zip_members
-from bot.ci.collect.artifact_kinds import matches
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.artifact_kinds import name_matches
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ def _ranges(path: Path, members: Sequence[str], directory: int) -> list[tuple[in
         wanted = sorted(
             (info.header_offset, following.get(info.header_offset, directory))
             for info in archive.infolist()
-            if matches(info.filename.casefold(), members)
+            if name_matches(info.filename.casefold(), members)
         )
     return list(_joined(wanted))
 

@@ -1,6 +1,6 @@
 """POST /api/oot/uploads: files from a backend on another CI, which GitHub does not keep.
 
-Whoever may report on a dispatch may upload for it: the same token, the same callback token. Of runs that nobody
+Who may report on a dispatch may upload for it, with the same token and the same callback token. Of runs that were not
 dispatched, the token alone says whose file it is; what commit it is of is the backend's word.
 """
 
@@ -11,13 +11,12 @@ import hashlib
 from secrets import token_hex
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import sqlalchemy as sa
 from aiohttp import web
 from msgspec import Meta
 
-from bot.ci.collect import fetching, rows, upload_rows
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.tables import ci_upload
+from bot.ci.collect.store import fetches, uploads
+from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import Rejected
 from bot.core.json_fields import as_commit, clean
@@ -25,11 +24,15 @@ from bot.db import secrets
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import authorization, callback_token, endpoints
+from bot.oot.reports.openapi import BACKEND, UNKNOWN_CALLER
 from bot.oot.results import dispatches
 from bot.oot.results.tables import SELF_TRIGGERED
+from bot.web import operations as op
 from bot.web import parameters
-from bot.web.answers import Answer, send
+from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
+from bot.web.bodies import door
+from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,14 +52,14 @@ DAY = 86_400_000  # milliseconds
 LONGEST = 300  # characters of a name
 KINDS = ("junit", "log", "runreport", "usage")
 PUSH = "push"
-EVENTS = (*SELF_TRIGGERED, PUSH)  # of runs that nobody dispatched
+EVENTS = (*SELF_TRIGGERED, PUSH)  # of runs that were not dispatched
 TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
 FIELDS = ("delivery_id", "run_id", "workflow", "job")
 PIECE = 256 * 1024
 UNDER_WAY: web.AppKey[set[object]] = web.AppKey("uploads_under_way", set)
 
 
-class RunOf(NamedTuple):
+class TestedRun(NamedTuple):
     """What the run of a file was for: one of our dispatches, or what the backend says of a run of its own."""
 
     dispatch_id: str = ""
@@ -70,7 +73,7 @@ class Uploaded(Answer, frozen=True, kw_only=True):
     upload: Annotated[int, Meta(description="its id")]
 
 
-async def upload(request: web.Request) -> web.Response:
+async def receive_upload(request: web.Request) -> web.Response:
     """Take a file; it is stored before the answer and read later."""
     try:
         claims = await endpoints.authenticate(request)
@@ -84,7 +87,7 @@ async def upload(request: web.Request) -> web.Response:
 
 def known_kinds(context: Context) -> list[str]:
     """Return the kinds that can be read."""
-    return [kind for kind in KINDS if fetching.reader_of(context, kind)]
+    return [kind for kind in KINDS if fetch_file.reader_of(context, kind)]
 
 
 def _given(request: web.Request, claims: Claims) -> dict[str, str]:
@@ -106,7 +109,7 @@ def _given(request: web.Request, claims: Claims) -> dict[str, str]:
     return given
 
 
-async def _admitted(request: web.Request, claims: Claims, given: dict[str, str]) -> tuple[Entry, RunOf]:
+async def _admitted(request: web.Request, claims: Claims, given: dict[str, str]) -> tuple[Entry, TestedRun]:
     """Return the caller's entry and what the run of the file was for; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
@@ -128,14 +131,14 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
                     f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
                 )
                 raise Rejected(403, "forbidden", detail)
-            run = RunOf(dispatch_id=dispatch["id"])
-        if await upload_rows.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
+            run = TestedRun(dispatch_id=dispatch["id"])
+        if await uploads.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
             detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
             raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
     return entry, run
 
 
-def _not_dispatched(entry: Entry, given: dict[str, str]) -> RunOf:
+def _not_dispatched(entry: Entry, given: dict[str, str]) -> TestedRun:
     """Return what a run of the backend's own was for, as the backend says; raises Rejected."""
     event, commit = given.get("event_type"), as_commit(given["delivery_id"])
     if event not in EVENTS:
@@ -152,11 +155,11 @@ def _not_dispatched(entry: Entry, given: dict[str, str]) -> RunOf:
     if event == PUSH and given["kind"] == "log":
         detail = "a log needs the report that says whether its job failed, and a push of the backend itself has none"
         raise Rejected(400, "invalid_parameter", detail)
-    return RunOf(event_type=event, commit_sha=commit)
+    return TestedRun(event_type=event, commit_sha=commit)
 
 
 async def _receive(
-    request: web.Request, claims: Claims, entry: Entry, run: RunOf, given: dict[str, str]
+    request: web.Request, claims: Claims, entry: Entry, run: TestedRun, given: dict[str, str]
 ) -> int:
     """Store the body and its row; returns the upload's id."""
     context, under_way = request.app[CONTEXT], request.app[UNDER_WAY]
@@ -192,10 +195,9 @@ async def _receive(
         "received_at": context.clock.now(),
     }
     async with context.store.transaction() as tx:
-        row["repository_id"] = await upload_rows.repository_of(tx, entry.repo, claims.repository_id)
-        done = await tx.run(sa.insert(ci_upload).values(row).returning(ci_upload.c.id))
-        identifier = int(done.scalar_one())
-        await rows.want(tx, [_intent(identifier, row)])
+        row["repository_id"] = await uploads.repository_of_backend(tx, entry.repo, claims.repository_id)
+        identifier = await uploads.record_upload(tx, row)
+        await fetches.want_fetches(tx, [_intent(identifier, row)])
         tx.enqueue("upload", str(identifier))
     return identifier
 
@@ -248,3 +250,45 @@ def _intent(identifier: int, row: dict[str, Any]) -> dict[str, Any]:
         "job_id": None,
         "blob": row["blob"],
     }
+
+
+PATH = "/api/oot/uploads"
+OPERATION = op.Operation(
+    f"POST {PATH}",
+    "upload",
+    "Upload a job's log, test reports or usage log",
+    Uploaded,
+    status=202,
+    topic=op.DOORS,
+    callers=[BACKEND],
+    description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
+    "as for reports. The file is stored before the answer and read later.",
+    parameters=[
+        op.needed("kind", Annotated[str, one_of(KINDS)], "what the file is"),
+        op.needed(
+            "delivery_id", op.Text, "of the dispatch; of a run that nobody dispatched, the commit it tested"
+        ),
+        op.needed("run_id", op.Text, "the CI's own; the token's where it has one"),
+        op.whole("run_attempt", 999_999, "of the run", default=1),
+        op.needed("workflow", op.Text, "as in the report on the job"),
+        op.needed("job", op.Text, "as in the report on the job"),
+        op.in_query(
+            "event_type",
+            Annotated[str, one_of(EVENTS)],
+            "of a run that nobody dispatched: delivery_id is upstream's commit, and the backend's own of a push",
+        ),
+        op.in_query("name", op.Text, "of the file"),
+        op.in_header(TOKEN_HEADER, op.Text, "client_payload.callback_token", required=False),
+    ],
+    body=op.Content(
+        bytes, f"the file itself, at most {LIMIT // MIB} MiB", media_type="application/octet-stream"
+    ),
+    refusals=[
+        op.WRONG_PARAMETER,
+        *UNKNOWN_CALLER,
+        (404, "unknown_dispatch", "that delivery was never dispatched to this backend"),
+        *op.SENDING,
+    ],
+)
+_route, _with_slash = door(PATH, receive_upload)
+ENDPOINTS = (Endpoint(_route, OPERATION), Endpoint(_with_slash))
