@@ -123,7 +123,7 @@ async def fill(folder: Path, files: int) -> None:
             await tx.run(sa.insert(records["pull_request"]), pulls)
             for name, content in made.items():
                 page = await asyncio.to_thread(sent_lists.sealed, content)
-                await sent_lists.store(tx, 1, name, page)
+                await sent_lists.store_list(tx, 1, name, page)
 
 
 async def ask(server: Bot, requests: int) -> dict:

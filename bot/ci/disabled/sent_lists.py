@@ -26,13 +26,13 @@ _BODY = sa.select(LIST.body).where(*_MINE)
 _GZIPPED = sa.select(LIST.gzipped).where(*_MINE)
 
 
-def sealed(content: Mapping[str, object]) -> CachedPage:
+def seal_list(content: Mapping[str, object]) -> CachedPage:
     """Return a list as it is sent."""
     body = msgspec.json.encode(content, order="sorted")
     return page_cache.seal(web.Response(body=body, content_type="application/json", charset="utf-8"))
 
 
-async def store(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
+async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:
     """Store a list; returns whether it differs from the one before."""
     mine = (LIST.repository_id == repository_id, LIST.name == name)
     before = (await tx.run(sa.select(LIST.etag).where(*mine))).scalar()
@@ -45,7 +45,7 @@ async def store(tx: Transaction, repository_id: int, name: str, page: CachedPage
     return True
 
 
-async def last(tx: Transaction, repository_id: int, name: str) -> bytes | None:
+async def last_body(tx: Transaction, repository_id: int, name: str) -> bytes | None:
     """Return a list as it was made last."""
     body: bytes | None = (await tx.run(_BODY, _key(repository_id, name))).scalar()
     return body
@@ -60,13 +60,13 @@ class Mark(NamedTuple):
     made_at: int
 
 
-async def mark(tx: Transaction, repository_id: int, name: str) -> Mark | None:
+async def find_mark(tx: Transaction, repository_id: int, name: str) -> Mark | None:
     """Return the mark of a list as it was made last."""
     found = (await tx.run(_MARK, _key(repository_id, name))).one_or_none()
     return None if found is None else Mark(repository_id, name, *found)
 
 
-async def wanted(tx: Transaction, request: web.Request, made: Mark) -> CachedPage:
+async def page_for_request(tx: Transaction, request: web.Request, made: Mark) -> CachedPage:
     """Return a list with no more of it than the answer to a request needs: it may be large."""
     if any(tag.value == made.etag for tag in request.if_none_match or ()):
         return _page(made)
@@ -92,14 +92,14 @@ def _key(repository_id: int, name: str) -> dict[str, object]:
     return {"repository_id": repository_id, "name": name}
 
 
-async def made_at(tx: Transaction, repository_id: int, name: str) -> int | None:
+async def list_made_at(tx: Transaction, repository_id: int, name: str) -> int | None:
     """Return when a list was made last."""
     query = sa.select(LIST.made_at).where(LIST.repository_id == repository_id, LIST.name == name)
     at: int | None = (await tx.run(query)).scalar()
     return at
 
 
-def answer(request: web.Request, page: CachedPage) -> web.Response:
-    """Answer with a list; what is private is kept by nobody."""
+def send_list(request: web.Request, page: CachedPage) -> web.Response:
+    """Answer with a list; what is private is not kept by caches."""
     control = page_cache.PRIVATE if access.reads_private(request) else CONTROL
     return page_cache.send(request, page, control=control)

@@ -34,25 +34,25 @@ class SuiteRow(TypedDict):
 
 
 class Packed(NamedTuple):
-    """Times of a base name and configuration as they are stored; `pack` and `unpack` take a thread's time."""
+    """Times of a base name and configuration as they are stored; packing takes a thread's time."""
 
     files: bytes
     classes: bytes
     at: int  # of the newest job
 
 
-def pack(seconds: Seconds) -> bytes:
+def pack_times(seconds: Seconds) -> bytes:
     """Return times as they are stored."""
     return zlib.compress(msgspec.json.encode(seconds), 6)
 
 
-def unpack(content: bytes) -> Seconds:
+def unpack_times(content: bytes) -> Seconds:
     """Return stored times."""
     found: Seconds = msgspec.json.decode(zlib.decompress(content), type=Seconds)
     return found
 
 
-async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
+async def suites_of_jobs(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
     """Return what some jobs spent on their suites."""
     found: list[SuiteRow] = []
     columns = (SUMMARY.generation, SUMMARY.invoking_file, CLASS.file, CLASS.suite, SUMMARY.time_ms)
@@ -63,7 +63,7 @@ async def suites(tx: Transaction, generations: Sequence[int]) -> list[SuiteRow]:
     return found
 
 
-async def places(tx: Transaction, ids: Collection[int]) -> dict[int, Place]:
+async def places_of_tests(tx: Transaction, ids: Collection[int]) -> dict[int, Place]:
     """Return the names of some tests."""
     found: dict[int, Place] = {}
     ordered = sorted(ids)
@@ -86,7 +86,7 @@ async def with_results(tx: Transaction, repository_ids: Collection[int]) -> list
     return found
 
 
-async def source(tx: Transaction, repository_id: int) -> str | None:
+async def find_source(tx: Transaction, repository_id: int) -> str | None:
     """Return the digest of the jobs that the lists of a repository were made of."""
     query = sa.select(SOURCE.digest).where(SOURCE.repository_id == repository_id)
     found: str | None = (await tx.run(query)).scalar()
@@ -100,7 +100,7 @@ async def store_source(tx: Transaction, repository_id: int, digest: str) -> None
     await tx.run(insert.on_conflict_do_update(index_elements=["repository_id"], set_=new))
 
 
-async def times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
+async def stored_times(tx: Transaction, repository_id: int) -> dict[tuple[str, str], Packed]:
     """Return the times of a repository by base name and configuration."""
     query = sa.select(test_time).where(TIME.repository_id == repository_id)
     return {

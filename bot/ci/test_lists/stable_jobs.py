@@ -45,7 +45,7 @@ class StableJob(TypedDict):
     at: int
 
 
-async def find(tx: Transaction, settings: Settings, repository_id: int) -> list[StableJob]:
+async def find_stable_jobs(tx: Transaction, settings: Settings, repository_id: int) -> list[StableJob]:
     """Return the jobs of the newest stable commits; of a job that was run again, its last attempt."""
     found = await _recent(tx, repository_id)
     by_commit: defaultdict[str, list[StableJob]] = defaultdict(list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.ci.disabled import generate
+from bot.ci.disabled import make_lists
 from bot.core.json_fields import iso_time
 from tests.harness import START, UPSTREAM
 
@@ -50,7 +50,7 @@ async def told(bot, *deliveries):
 
 async def half_hour(bot):
     """Let the bot look after everything once more."""
-    await bot.wait(2 * generate.EVERY)
+    await bot.wait(2 * make_lists.EVERY)
     await bot.settle(horizon=30)
 
 

@@ -88,6 +88,6 @@ def test_words_from_outside_are_inert():
         "listed": True, "entries": [["@everyone `x` <img src=x> / [a](javascript:b)", []]],
         "problems": ["unknown platform: @team <b>"], "created_at": 0, "updated_at": 0,
     }  # fmt: skip
-    said = answer_text.render(entry, "https://bot.example.org/o/r/disabled")
+    said = answer_text.render_answer(entry, "https://bot.example.org/o/r/disabled")
     assert "may fail" in said
     assert not any(text in said for text in ("@everyone", "@team", "<b>"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Changed, Transaction
     from bot.queue.tasks import Task
 
-log = structlog.get_logger("bot.ci.disabled.generate")
+log = structlog.get_logger("bot.ci.disabled.make_lists")
 
 EVERY = 1800.0  # seconds: people lose their rights, and devices are listed, without an issue being touched
 TOGETHER = 2.0  # seconds: many issues may change at once
@@ -38,7 +38,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
     return {"disabled_check": EVERY}
 
 
-async def note(tx: Transaction, changed: Changed) -> None:
+async def request_changed_lists(tx: Transaction, changed: Changed) -> None:
     """Before a commit: request the lists of repositories whose issues have changed, and commits that may close some."""
     issues = changed.get("issue", ())
     concerned = {row["repository_id"] for row in issues if (row["title"] or "").startswith(PREFIXES)}
@@ -50,20 +50,20 @@ async def note(tx: Transaction, changed: Changed) -> None:
         concerned |= {repository for repository, _ in await rows.known_numbers(tx, keys)}
     for identifier in sorted(concerned):
         tx.enqueue("disabled", str(identifier), delay=TOGETHER)
-    await pull_commits.request_changed(tx, changed)
+    await pull_commits.request_changed_pulls(tx, changed)
 
 
-async def check(context: Context, _task: Task) -> None:
+async def request_all_lists(context: Context, _task: Task) -> None:
     """Request issues and pull requests that were missed, and the lists of every repository."""
     async with context.store.transaction() as tx:
         for identifier in sorted(await rows.repositories(tx, context.settings)):
             tx.enqueue("disabled", str(identifier))
             tx.enqueue("disabled_issues", str(identifier))
-            for number in await pull_rows.unread(tx, identifier):
-                pull_commits.request(tx, identifier, number)
+            for number in await pull_rows.unread_pulls(tx, identifier):
+                pull_commits.request_pull(tx, identifier, number)
 
 
-async def run(context: Context, task: Task) -> None:
+async def make_lists(context: Context, task: Task) -> None:
     """Make the lists of one repository (key: its id)."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is no repository's id")
@@ -76,12 +76,14 @@ async def run(context: Context, task: Task) -> None:
         return
     refusals = await _refusals(context, repo, issues)
     read = [_understood(identifier, one, devices, refusals.get(one["author"] or "")) for one in issues]
-    pages = {name: sent_lists.sealed(make(read)) for name, make in lists.LISTS.items()}
+    pages = {name: sent_lists.seal_list(make(read)) for name, make in lists.LISTS.items()}
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
-        changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
+        changed = [
+            name for name, page in pages.items() if await sent_lists.store_list(tx, identifier, name, page)
+        ]
         await unstable.replace(tx, identifier, lists.unstable_jobs(read))
-        await answer_issue.request(context, tx, repo, identifier, read)
+        await answer_issue.request_answers(context, tx, repo, identifier, read)
     if changed:
         effective = sum(one["listed"] for one in read)
         log.info("lists made", repo=repo, lists=changed, issues=len(read), effective=effective)
@@ -108,7 +110,7 @@ async def _refusals(context: Context, repo: str, issues: Sequence[CandidateRow])
 def _understood(
     repository_id: int, issue: CandidateRow, devices: frozenset[str], refusal: str | None
 ) -> DisablingRow:
-    reading = issue_text.read(issue["title"], issue["body"], devices)
+    reading = issue_text.read_issue(issue["title"], issue["body"], devices)
     return {
         "repository_id": repository_id,
         "number": issue["number"],

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bot.queue.tasks import Task
     from bot.web.page_cache import CachedPage
 
-log = structlog.get_logger("bot.ci.test_lists.make")
+log = structlog.get_logger("bot.ci.test_lists.make_time_lists")
 
 EVERY = 1800.0  # seconds
 MONTH = 30 * DAY
@@ -45,7 +45,7 @@ def periodic(_settings: Settings) -> dict[str, float]:
     return {"test_lists_check": EVERY}
 
 
-async def check(context: Context, _task: Task) -> None:
+async def request_all_lists(context: Context, _task: Task) -> None:
     """Request the lists of every repository with results."""
     async with context.store.transaction() as tx:
         ours = await disabled_rows.repositories(tx, context.settings)
@@ -54,26 +54,28 @@ async def check(context: Context, _task: Task) -> None:
         tx.enqueue("test_reruns", "")
 
 
-async def run(context: Context, task: Task) -> None:
+async def make_time_lists(context: Context, task: Task) -> None:
     """Make the lists of one repository (key: its id), if there are new results of stable commits."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is no repository's id")
     identifier = int(task.key)
     async with context.store.read() as tx:
-        found = await stable_jobs.find(tx, context.settings, identifier)
-        before = await rows.source(tx, identifier)
+        found = await stable_jobs.find_stable_jobs(tx, context.settings, identifier)
+        before = await rows.find_source(tx, identifier)
     generations = sorted(job["generation"] for job in found)
     digest = hashlib.sha256(repr(generations).encode()).hexdigest()
     if not found or digest == before:
         return
     async with context.store.read() as tx:
-        suites = await rows.suites(tx, generations)
-        known = await rows.times(tx, identifier)
+        suites = await rows.suites_of_jobs(tx, generations)
+        known = await rows.stored_times(tx, identifier)
     slow_tests = await _slow(context, found)
     kept, pages = await asyncio.to_thread(_made, known, found, suites, slow_tests, context.clock.now())
     async with context.store.transaction() as tx:
         await rows.replace_times(tx, identifier, kept)
-        changed = [name for name, page in pages.items() if await sent_lists.store(tx, identifier, name, page)]
+        changed = [
+            name for name, page in pages.items() if await sent_lists.store_list(tx, identifier, name, page)
+        ]
         await rows.store_source(tx, identifier, digest)
     log.info("lists made", repository=identifier, lists=changed, jobs=len(found))
 
@@ -92,13 +94,13 @@ async def _slow(context: Context, jobs: Sequence[StableJob]) -> dict[str, float]
     sums = slow.no_sums()
     async for blocks in _blocks(context, sorted(by_generation) if wanted else []):
         await asyncio.to_thread(_add, sums, blocks, by_generation, wanted)
-    means = slow.means(sums)
+    means = slow.slow_means(sums)
     async with context.store.read() as tx:
-        places = await rows.places(tx, means)
+        places = await rows.places_of_tests(tx, means)
     found: dict[str, float] = {}
     for test_id, place in places.items():
         if place.file:
-            name = slow.key(place.name, place.suite)
+            name = slow.test_key(place.name, place.suite)
             found[name] = max(found.get(name, 0.0), round(means[test_id], times.DIGITS))
     return found
 
@@ -123,7 +125,7 @@ def _add(
     sums: slow.Sums, blocks: Mapping[int, bytes], jobs: Mapping[int, Hashable], wanted: Collection[int]
 ) -> None:
     for generation, one in blocks.items():
-        slow.add(sums, jobs[generation], block.decode(one), wanted)
+        slow.add_times(sums, jobs[generation], block.decode(one), wanted)
 
 
 def _made(
@@ -140,8 +142,8 @@ def _made(
     ]
     files, classes = _unpacked(known)
     newest = {place: one.at for place, one in known.items()}
-    _renew(files, times.of_files(spent))
-    _renew(classes, times.of_classes(spent))
+    _renew(files, times.file_times(spent))
+    _renew(classes, times.class_times(spent))
     for one in jobs:
         place = (one["base_name"], one["config"])
         newest[place] = max(newest.get(place, 0), one["at"])
@@ -149,28 +151,28 @@ def _made(
     files, classes = ({name: each[name] for name in sorted(alive & each.keys())} for each in (files, classes))
     kept = {
         (base_name, config): Packed(
-            rows.pack(seconds),
-            rows.pack(classes.get(base_name, {}).get(config, {})),
+            rows.pack_times(seconds),
+            rows.pack_times(classes.get(base_name, {}).get(config, {})),
             newest[base_name, config],
         )
         for base_name, configs in files.items()
         for config, seconds in configs.items()
     }
-    of_classes = times.rounded(times.with_defaults(classes))
+    of_classes = times.round_times(times.with_defaults(classes))
     contents: dict[str, Mapping[str, object]] = {
-        "test-times": times.rounded(times.with_defaults(files)),
+        "test-times": times.round_times(times.with_defaults(files)),
         "test-class-times": times.by_file_and_class(of_classes),
         "slow-tests": slow_tests,
     }
-    return kept, {name: sent_lists.sealed(content) for name, content in contents.items()}
+    return kept, {name: sent_lists.seal_list(content) for name, content in contents.items()}
 
 
 def _unpacked(known: Mapping[tuple[str, str], Packed]) -> tuple[times.Times, times.Times]:
     files: times.Times = {}
     classes: times.Times = {}
     for (base_name, config), one in known.items():
-        files.setdefault(base_name, {})[config] = rows.unpack(one.files)
-        classes.setdefault(base_name, {})[config] = rows.unpack(one.classes)
+        files.setdefault(base_name, {})[config] = rows.unpack_times(one.files)
+        classes.setdefault(base_name, {})[config] = rows.unpack_times(one.classes)
     return files, classes
 
 
