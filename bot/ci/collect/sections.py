@@ -33,13 +33,13 @@ async def commit_artifacts(tx: Transaction, subject: CommitSubject) -> list[Bloc
 
 async def run_artifacts(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the artifacts of a run."""
-    choice = Choice(run_id=subject.run_id)
+    choice = Choice(same={"run_id": subject.run_id})
     return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
 
 
 async def job_artifacts(tx: Transaction, subject: JobSubject) -> list[Block]:
     """Return the artifacts of a job, with what became of reading them."""
-    choice = Choice(run_id=subject.run_id, job_id=subject.job_id)
+    choice = Choice(same={"run_id": subject.run_id, "job_id": subject.job_id})
     return await _blocks(tx, {subject.repository_id}, subject.repo, subject.github, choice)
 
 

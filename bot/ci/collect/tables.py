@@ -102,30 +102,43 @@ class BudgetRow(TypedDict):
 ci_budget = table("ci_budget", BudgetRow, key=("account",))
 
 
-class StorageDayRow(TypedDict):
+class _OfRepository(TypedDict):
+    repository_id: Big
+
+
+class WorkflowDay(TypedDict):
     """The artifacts of one workflow that were created on one day."""
 
-    repository_id: Big
     day: Int  # days since 1970
     workflow: Text
     artifacts: Big
     bytes: Big
 
 
+class StorageDayRow(_OfRepository, WorkflowDay):
+    """The same of a repository."""
+
+
 ci_storage_day = table("ci_storage_day", StorageDayRow, key=("repository_id", "day", "workflow"))
 
 
-class UploadRow(TypedDict):
-    """A file that a backend uploaded; identity is the token's and our dispatch's, names are the backend's."""
-
+class _UploadedBy(TypedDict):
     id: Big
     backend: Text
     backend_key: Text  # case folded
     repository_id: Big  # as the token has it, 0 where it has none
+
+
+class TestedRun(TypedDict):
+    """What the run of an uploaded file was for: one of our dispatches, or what the backend says of its own run."""
+
     dispatch_id: Text  # empty: of a run that was not dispatched
     event_type: Text | None  # of such a run: nightly, periodic or push
     # that it claims to have tested: upstream's, or the backend's own of a push
     commit_sha: Text | None
+
+
+class _UploadedFile(TypedDict):
     kind: Text
     run_id: Text  # of any CI
     run_attempt: Int
@@ -136,6 +149,10 @@ class UploadRow(TypedDict):
     sha256: Text
     blob: Text
     received_at: Millis
+
+
+class UploadRow(_UploadedBy, TestedRun, _UploadedFile):
+    """A file that a backend uploaded; identity is the token's and our dispatch's, names are the backend's."""
 
 
 ci_upload = table(

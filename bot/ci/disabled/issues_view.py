@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from bot.ci.disabled import rows, sent_lists
+from bot.ci.disabled import list_rows, rows
 from bot.ci.disabled.lists import LISTS
 from bot.ci.disabled.tables import DisablingRow
 from bot.ci.trunk import reading
@@ -60,9 +60,10 @@ class FoundIssues:
 async def read_issues(asked: Asked) -> FoundIssues:
     """Read the issues of the repository; raises Rejected 404."""
     repository = (await reading.find(asked.tx, asked.hidden, asked[REPO], "")).repository
+    mark = await list_rows.find_mark(asked.tx, repository["repository_id"], next(iter(LISTS)))
     return FoundIssues(
         repo=repository["full_name"],
-        made_at=await sent_lists.list_made_at(asked.tx, repository["repository_id"], next(iter(LISTS))),
+        made_at=mark and mark["made_at"],
         issues=await rows.disabling(asked.tx, repository["repository_id"]),
     )
 

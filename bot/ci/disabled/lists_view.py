@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from bot.ci.disabled import pull_rows, rows, sent_lists
+from bot.ci.disabled import list_rows, pull_rows, rows, sent_lists
 from bot.ci.disabled.list_cache import SENT_LISTS
 from bot.ci.disabled.lists import LISTS, disabled_tests, for_backend
 from bot.ci.trunk import reading
@@ -27,7 +27,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from bot.ci.disabled.sent_lists import Mark
+    from bot.ci.disabled.tables import ListMark
     from bot.ci.trunk.rows import RepositoryRow
     from bot.db.transaction import Transaction
     from bot.web.asked import Asked
@@ -63,7 +63,7 @@ async def _read_list(asked: Asked, name: str) -> CachedPage:
     tx, repo, pull, backend = asked.tx, asked[REPO], asked[PULL], asked[BACKEND]
     repository = (await reading.find(tx, asked.hidden, repo, "")).repository
     repository_id = repository["repository_id"]
-    mark = await sent_lists.find_mark(tx, repository_id, name)
+    mark = await list_rows.find_mark(tx, repository_id, name)
     if mark is None:
         raise NO_LIST.because(f"no list is made of the issues of {repo}")
     closed = await pull_rows.issues_closed_by(tx, repository_id, pull) if pull else set()
@@ -81,7 +81,7 @@ class _Narrowed:
     """A list without the issues that a pull request closes, and perhaps for one backend."""
 
     repository: RepositoryRow
-    mark: Mark
+    mark: ListMark
     closed: Collection[pull_rows.Issue]
     backend: str  # empty: for none
 
@@ -101,8 +101,9 @@ async def _narrow(asked: Asked, wanted: _Narrowed) -> CachedPage:
         device = entry.device or ""
         with contextlib.suppress(Rejected):  # nothing of it may be known yet
             theirs = (await reading.find(tx, hidden, entry.repo, "")).repository
-            mark = await sent_lists.find_mark(tx, theirs["repository_id"], wanted.mark.name)
-    key = (wanted.mark, bool(wanted.backend), device, mark, frozenset(wanted.closed))
+            mark = await list_rows.find_mark(tx, theirs["repository_id"], wanted.mark["name"])
+    marks = tuple(wanted.mark.values()), tuple((mark or {}).values())
+    key = (marks, bool(wanted.backend), device, frozenset(wanted.closed))
     cache = asked.request.app[SENT_LISTS]
     made = cache.find(key)
     if made is None:
@@ -114,7 +115,7 @@ async def _narrow(asked: Asked, wanted: _Narrowed) -> CachedPage:
 async def _make(
     tx: Transaction, wanted: _Narrowed, theirs: RepositoryRow | None, device: str
 ) -> dict[str, Any]:
-    name, closed = wanted.mark.name, wanted.closed
+    name, closed = wanted.mark["name"], wanted.closed
     if not wanted.backend:
         return await _content(tx, wanted.repository, name, closed)
     own = await _content(tx, theirs, name, closed) if theirs else {}
@@ -130,7 +131,7 @@ async def _content(
     repo, identifier = repository["full_name"], repository["repository_id"]
     if any(one == repo.casefold() for one, _ in closed):
         return LISTS[name](pull_rows.without_closed(await rows.listed(tx, identifier), repo, closed))
-    made = await sent_lists.last_body(tx, identifier, name)
+    made = await list_rows.last_body(tx, identifier, name)
     return dict(msgspec.json.decode(made)) if made else {}
 
 

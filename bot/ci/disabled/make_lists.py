@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.ci.disabled import answer_issue, issue_text, lists, pull_commits, pull_rows, rows, sent_lists
+from bot.ci.disabled import (
+    answer_issue,
+    issue_text,
+    list_rows,
+    lists,
+    pull_commits,
+    pull_rows,
+    rows,
+    sent_lists,
+)
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.trunk import unstable
 from bot.core.errors import GiveUp
@@ -80,7 +89,7 @@ async def make_lists(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await rows.replace(tx, identifier, read)
         changed = [
-            name for name, page in pages.items() if await sent_lists.store_list(tx, identifier, name, page)
+            name for name, page in pages.items() if await list_rows.store_list(tx, identifier, name, page)
         ]
         await unstable.replace(tx, identifier, lists.unstable_jobs(read))
         await answer_issue.request_answers(context, tx, repo, identifier, read)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from bot.ci.disabled import list_rows, sent_lists
 from bot.ci.disabled import rows as disabled_rows
-from bot.ci.disabled import sent_lists
 from bot.ci.trunk import reading
 from bot.oot.allowlist import rows as allowlists
 from bot.web import operations as op
@@ -56,7 +56,7 @@ def _handler(name: str) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Answer with a list."""
         async with asking(request, PARAMETERS) as asked:
             repository = await find_repository(asked)
-            mark = await sent_lists.find_mark(asked.tx, repository["repository_id"], name)
+            mark = await list_rows.find_mark(asked.tx, repository["repository_id"], name)
             if mark is None:
                 raise no_list(repository)
             made = await sent_lists.page_for_request(asked.tx, request, mark)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.ci.disabled import list_rows, sent_lists
 from bot.ci.disabled import rows as disabled_rows
-from bot.ci.disabled import sent_lists
 from bot.ci.test_lists import rows, slow, stable_jobs, times
 from bot.ci.test_lists.rows import Packed
 from bot.ci.test_lists.times import Spent
@@ -25,8 +25,8 @@ from bot.core.errors import GiveUp
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 
-    from bot.ci.test_lists.rows import SuiteRow
-    from bot.ci.test_lists.stable_jobs import StableJob
+    from bot.ci.test_lists.rows import SuiteTime
+    from bot.ci.test_results.rows import TestJobRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.queue.tasks import Task
@@ -74,13 +74,13 @@ async def make_time_lists(context: Context, task: Task) -> None:
     async with context.store.transaction() as tx:
         await rows.replace_times(tx, identifier, kept)
         changed = [
-            name for name, page in pages.items() if await sent_lists.store_list(tx, identifier, name, page)
+            name for name, page in pages.items() if await list_rows.store_list(tx, identifier, name, page)
         ]
         await rows.store_source(tx, identifier, digest)
     log.info("lists made", repository=identifier, lists=changed, jobs=len(found))
 
 
-async def _slow(context: Context, jobs: Sequence[StableJob]) -> dict[str, float]:
+async def _slow(context: Context, jobs: Sequence[TestJobRow]) -> dict[str, float]:
     """Return the slow tests by the names that PyTorch's CI gives them."""
     by_generation = {
         one["generation"]: (one["run_id"], one["family"])
@@ -130,16 +130,14 @@ def _add(
 
 def _made(
     known: Mapping[tuple[str, str], Packed],
-    jobs: Sequence[StableJob],
-    suites: Sequence[SuiteRow],
+    jobs: Sequence[TestJobRow],
+    suites: Sequence[SuiteTime],
     slow_tests: dict[str, float],
     now: int,
 ) -> tuple[dict[tuple[str, str], Packed], dict[str, CachedPage]]:
     """Return all times that are kept, and the lists made of them."""
     by_generation = {one["generation"]: one for one in jobs}
-    spent = [
-        _spent(by_generation[row["generation"]], row) for row in suites if row["invoking_file"] or row["file"]
-    ]
+    spent = [_spent(by_generation[row.generation], row) for row in suites if row.launched_by or row.file]
     files, classes = _unpacked(known)
     newest = {place: one.at for place, one in known.items()}
     _renew(files, times.file_times(spent))
@@ -184,12 +182,12 @@ def _renew(known: times.Times, measured: times.Times) -> None:
             before[config] = before.get(config, {}) | seconds
 
 
-def _spent(job: StableJob, suite: SuiteRow) -> Spent:
+def _spent(job: TestJobRow, suite: SuiteTime) -> Spent:
     return Spent(
         job=(job["run_id"], job["family"]),
         base_name=job["base_name"],
         config=job["config"],
-        file=suite["invoking_file"] or suite["file"],
-        suite=suite["suite"],
-        time_ms=suite["time_ms"],
+        file=suite.launched_by or suite.file,
+        suite=suite.suite,
+        time_ms=suite.milliseconds,
     )

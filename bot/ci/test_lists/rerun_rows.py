@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.test_lists import reruns, rows
 from bot.ci.test_lists.reruns import Case
-from bot.ci.test_lists.tables import test_rerun, test_rerun_job
+from bot.ci.test_lists.tables import RerunRow, test_rerun, test_rerun_job
 from bot.ci.test_results import block
 from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
 from bot.ci.test_results.rows import DAY, TestJobRow
 from bot.ci.test_results.tables import test_failure, test_job
+from bot.db.rows import select
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:
@@ -31,16 +32,6 @@ TESTS_MOST = 20_000  # of one job
 BATCH = 500  # rows of one statement
 MOST_READ = 50_000  # rows of a page
 JOB, FAILURE, RERUN, COUNTED = test_job.c, test_failure.c, test_rerun.c, test_rerun_job.c
-
-
-class RerunRow(TypedDict):
-    """How often a test passed and failed in one job."""
-
-    name: str
-    suite: str
-    green: int
-    red: int
-    platforms: list[str]
 
 
 async def count_new_reruns(context: Context, _task: Task) -> None:
@@ -103,10 +94,10 @@ async def _messages(tx: Transaction, generation: int) -> Mapping[int, str]:
 async def reruns_since(tx: Transaction, repository_id: int, start: int) -> list[RerunRow]:
     """Return the reruns of trusted jobs since a time (epoch milliseconds); of a job, those read last."""
     shown = sa.exists().where(JOB.generation == RERUN.generation)
-    query = sa.select(RERUN.name, RERUN.suite, RERUN.green, RERUN.red, RERUN.platforms).where(
+    query = select(RerunRow, test_rerun).where(
         RERUN.repository_id == repository_id, RERUN.at >= start, RERUN.trusted, shown
     )
-    return await tx.rows_as(RerunRow, query.order_by(RERUN.at.desc()).limit(MOST_READ))
+    return await tx.fetch(query.order_by(RERUN.at.desc()).limit(MOST_READ))
 
 
 async def prune_reruns(context: Context) -> dict[str, int]:

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from bot.ci.disabled import sent_lists
+from bot.ci.disabled import list_rows
 from bot.ci.disabled.list_cache import BytesCache
 from bot.ci.test_lists import shards, times
 from bot.ci.test_lists.lists_view import BACKEND, REFUSALS, find_repository, no_list
@@ -27,7 +27,7 @@ from bot.web.view_parameters import REPO
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from bot.ci.disabled.sent_lists import Mark
+    from bot.ci.disabled.tables import ListMark
     from bot.db.transaction import Transaction
     from bot.web.asked import Asked
 
@@ -110,7 +110,7 @@ async def _divide(asked: Asked, names: Sequence[str]) -> Shards:
     if len(names) > TESTS_MOST or any(len(name) > NAME_MOST for name in names):
         raise INVALID_PARAMETER.because(f"tests: at most {TESTS_MOST:,}, with {NAME_MOST:,} characters each")
     repository = await find_repository(asked)
-    mark = await sent_lists.find_mark(asked.tx, repository["repository_id"], "test-times")
+    mark = await list_rows.find_mark(asked.tx, repository["repository_id"], "test-times")
     if mark is None:
         raise no_list(repository)
     base_name, config = asked[BASE] or times.DEFAULT, asked[CONFIG] or times.DEFAULT
@@ -123,13 +123,13 @@ async def _divide(asked: Asked, names: Sequence[str]) -> Shards:
 
 
 async def _seconds(
-    tx: Transaction, cache: BytesCache[times.Seconds], mark: Mark, base_name: str, config: str
+    tx: Transaction, cache: BytesCache[times.Seconds], mark: ListMark, base_name: str, config: str
 ) -> times.Seconds:
     """Return the times of files that are best for a job."""
-    key = (mark.repository_id, mark.etag, base_name, config)
+    key = (mark["repository_id"], mark["etag"], base_name, config)
     found = cache.find(key)
     if found is None:
-        made = await sent_lists.last_body(tx, mark.repository_id, mark.name) or b"{}"
+        made = await list_rows.last_body(tx, mark["repository_id"], mark["name"]) or b"{}"
         found = times.best_times(_some(made, {times.DEFAULT, base_name}), base_name, config)
         cache.store(key, found, len(found) * TIME_BYTES)
     return found

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from bot.ci.disabled.lists import Tests
     from bot.ci.disabled.tables import DisablingRow
-    from bot.ci.test_lists.rerun_rows import RerunRow
     from bot.ci.test_lists.reruns import Place
+    from bot.ci.test_lists.tables import RerunRow
 
 HOUR = 3_600_000  # milliseconds
 WINDOW, SEEN_WITHIN = 6 * HOUR, 5 * HOUR
@@ -208,8 +208,8 @@ def _several(file: str, found: Sequence[Disable]) -> Disable:
 def _body(head: Sequence[str], names: Sequence[str], file: str, jobs: int) -> str:
     subject = f"`{_word(names[0])}`" if len(names) == 1 else f"{len(names)} tests"
     where = f" of `{_word(file)}`" if file else ""
-    told = f"{subject}{where}: flaky in {jobs} trusted jobs within six hours, failing and passing there."
-    return "\n".join([*head, "", told])
+    words = f"{subject}{where}: flaky in {jobs} trusted jobs within six hours, failing and passing there."
+    return "\n".join([*head, "", words])
 
 
 def _word(text: str) -> str:

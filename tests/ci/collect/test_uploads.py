@@ -134,7 +134,7 @@ async def test_a_body_that_comes_too_slowly_ends(bot, dispatch, monkeypatch):
 
 
 async def test_four_at_once(bot, dispatch):
-    """Four bodies that are under way; a fifth is told to come back."""
+    """Four uploads are under way; a fifth is refused for now."""
     bearer = bot.issuer.mint(repository=L3, run_id="900", run_attempt=1)
     payload = dispatch.client_payload
     path = f"/api/oot/uploads?kind=log&delivery_id={payload['delivery_id']}&run_id=900&workflow=CI&job=build"

@@ -42,7 +42,7 @@ def may_write(bot, *logins, repo=UPSTREAM):
         bot.github.set_permission(repo, login, "write")
 
 
-async def told(bot, *deliveries):
+async def deliver(bot, *deliveries):
     for event, body in deliveries:
         await bot.send(event, body)
     await bot.settle(horizon=5)

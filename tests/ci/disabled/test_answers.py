@@ -13,7 +13,7 @@ X = "test_x (__main__.TestX)"
 
 @pytest.fixture
 async def granted(bot, github):
-    """A bot that was told of its installation, which may write on issues."""
+    """A bot that knows its installation, which may write on issues."""
     installation = github.state.installation(github.app, UPSTREAM.partition("/")[0])
     await github.announce_installation(installation, "created")
     await bot.settle()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.collect.states import State, reason
-from bot.ci.collect.tables import ArtifactRow, ci_artifact, ci_fetch, ci_storage_day
+from bot.ci.collect.tables import ArtifactRow, WorkflowDay, ci_artifact, ci_fetch, ci_storage_day
 from bot.db.rows import fields, select
 from bot.ingest import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -43,24 +43,12 @@ class ListedArtifact(NamedTuple):
     reason: str
 
 
-class WorkflowDay(NamedTuple):
-    """What a workflow left behind on one day."""
-
-    day: int  # days since 1970
-    workflow: str
-    artifacts: int
-    bytes: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """Which artifacts of a repository are wanted."""
 
-    run_id: int | None = None
-    job_id: int | None = None
+    same: Mapping[str, int | str | None] = field(default_factory=dict)  # by column, such as run_id; None: any
     sha: str | None = None  # or its beginning
-    name: str | None = None
-    kind: str | None = None
     before: int | None = None  # an id
 
 
@@ -112,17 +100,9 @@ async def list_artifacts(
 
 
 def _conditions(choice: Choice) -> list[sa.ColumnElement[bool]]:
-    found = []
-    if choice.run_id is not None:
-        found.append(A.run_id == choice.run_id)
-    if choice.job_id is not None:
-        found.append(A.job_id == choice.job_id)
+    found = [A[name] == value for name, value in choice.same.items() if value is not None]
     if choice.sha is not None:
         found += [choice.sha <= A.head_sha, A.head_sha < choice.sha + "g"]  # the range of its beginning
-    if choice.name is not None:
-        found.append(A.name == choice.name)
-    if choice.kind is not None:
-        found.append(A.kind == choice.kind)
     if choice.before is not None:
         found.append(A.id < choice.before)
     return found
@@ -132,14 +112,14 @@ async def storage_by_workflow(
     tx: Transaction, repositories: Collection[int], *, since: int
 ) -> list[WorkflowDay]:
     """Return what was left behind by day and workflow, from a time on; newest first."""
-    size = sa.func.sum(S.bytes)
+    count, size = (sa.cast(sa.func.sum(column), sa.BigInteger) for column in (S.artifacts, S.bytes))
     query = (
-        sa.select(S.day, S.workflow, sa.func.sum(S.artifacts), size)
+        select(WorkflowDay, ci_storage_day, artifacts=count, bytes=size)
         .where(S.repository_id.in_(sorted(repositories)), S.day >= since // DAY)
         .group_by(S.day, S.workflow)
         .order_by(S.day.desc(), size.desc(), S.workflow)
     )
-    return [WorkflowDay(day, name, int(n), int(size)) for day, name, n, size in await tx.run(query)]
+    return await tx.fetch(query)
 
 
 async def base_sizes(tx: Transaction, artifacts: Sequence[ArtifactRow]) -> dict[int, int]:

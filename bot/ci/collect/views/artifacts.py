@@ -72,10 +72,8 @@ async def read_artifacts(asked: Asked) -> FoundArtifacts:
     """Read a repository's artifacts; raises Rejected 404."""
     repo, limit, position = asked[REPO], asked[LIMIT], asked[BEFORE]
     choice = Choice(
-        run_id=asked[RUN_ID],
+        same={"run_id": asked[RUN_ID], "name": asked[NAME] or None, "kind": asked[KIND] or None},
         sha=asked[SHA],
-        name=asked[NAME] or None,
-        kind=asked[KIND] or None,
         before=int(position[0]) if position else None,
     )
     owners = await job_reads.visible_to(asked, repo)

@@ -87,7 +87,7 @@ async def read_job(asked: Asked) -> FoundJob:
     more: dict[str, Any] = {}
     for add in sections(features, "job_json"):
         more |= await add(tx, subject)
-    choice = Choice(run_id=job["run_id"], job_id=job["id"])
+    choice = Choice(same={"run_id": job["run_id"], "job_id": job["id"]})
     listed = await artifacts.list_artifacts(tx, {job["repository_id"]}, choice, limit=ROWS)
     return FoundJob(job=job, log=log, github=subject.github, more=more, artifacts=listed)
 

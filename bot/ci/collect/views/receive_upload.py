@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from secrets import token_hex
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from aiohttp import web
 from msgspec import Meta
 
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.store import fetches, uploads
+from bot.ci.collect.tables import TestedRun
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import Rejected
@@ -57,14 +58,6 @@ TOKEN_HEADER = "X-OOT-Callback-Token"  # noqa: S105 - a header's name
 FIELDS = ("delivery_id", "run_id", "workflow", "job")
 PIECE = 256 * 1024
 UNDER_WAY: web.AppKey[set[object]] = web.AppKey("uploads_under_way", set)
-
-
-class TestedRun(NamedTuple):
-    """What the run of a file was for: one of our dispatches, or what the backend says of a run of its own."""
-
-    dispatch_id: str = ""
-    event_type: str | None = None
-    commit_sha: str | None = None
 
 
 class Uploaded(Answer, frozen=True, kw_only=True):
@@ -131,7 +124,7 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
                     f"{TOKEN_HEADER} is missing or wrong: send client_payload.callback_token of this dispatch"
                 )
                 raise Rejected(403, "forbidden", detail)
-            run = TestedRun(dispatch_id=dispatch["id"])
+            run = TestedRun(dispatch_id=dispatch["id"], event_type=None, commit_sha=None)
         if await uploads.bytes_since(tx, entry.key, tx.now - DAY) >= DAILY:
             detail = f"{entry.repo} has uploaded {DAILY // MIB // 1024} GiB in a day, the most it may"
             raise Rejected(429, "rate_limited", detail, headers={"Retry-After": "3600"})
@@ -155,7 +148,7 @@ def _not_dispatched(entry: Entry, given: dict[str, str]) -> TestedRun:
     if event == PUSH and given["kind"] == "log":
         detail = "a log needs the report that says whether its job failed, and a push of the backend itself has none"
         raise Rejected(400, "invalid_parameter", detail)
-    return TestedRun(event_type=event, commit_sha=commit)
+    return TestedRun(dispatch_id="", event_type=event, commit_sha=commit)
 
 
 async def _receive(
@@ -182,7 +175,7 @@ async def _receive(
     row = {
         "backend": entry.repo,
         "backend_key": entry.key,
-        **run._asdict(),
+        **run,
         "kind": given["kind"],
         "run_id": given["run_id"],
         "run_attempt": int(given["run_attempt"]),

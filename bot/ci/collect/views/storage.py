@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.collect import artifact_text, job_reads
 from bot.ci.collect.store import artifacts
+from bot.ci.collect.tables import WorkflowDay
 from bot.ci.collect.views.artifacts import NOTHING
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web import view_parameters as declare
-from bot.web.answers import Answer
+from bot.web.answers import Answer, fill
 from bot.web.charts import chart
+from bot.web.row_answers import RowAnswer
 from bot.web.view import Json, Page, View
 from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.collect.store.artifacts import WorkflowDay
     from bot.web.asked import Asked
     from bot.web.charts import Chart
 
@@ -31,13 +32,10 @@ DAY = 86_400_000  # milliseconds
 WORKFLOWS = 100
 
 
-class StorageDay(Struct, frozen=True, kw_only=True):
+class StorageDay(RowAnswer, row=WorkflowDay, frozen=True, kw_only=True):
     """What one workflow left behind on one day."""
 
     day: Annotated[str, Meta(description="of creation, UTC", examples=["2026-01-31"])]
-    workflow: str
-    artifacts: int
-    bytes: int
 
 
 class Storage(Answer, frozen=True, kw_only=True):
@@ -87,8 +85,8 @@ def show(found: FoundStorage) -> dict[str, Any]:
         "repo": found.repo,
         "days": days,
         "windows": parameters.windows(days),
-        "size": artifact_text.size_in_words(sum(row.bytes for row in found.storage)),
-        "artifacts": sum(row.artifacts for row in found.storage),
+        "size": artifact_text.size_in_words(sum(row["bytes"] for row in found.storage)),
+        "artifacts": sum(row["artifacts"] for row in found.storage),
         "shares": shares[:WORKFLOWS],
         "more": max(len(shares) - WORKFLOWS, 0),
         "charts": _charts(found.storage, range(found.today - days + 1, found.today + 1)),
@@ -98,12 +96,7 @@ def show(found: FoundStorage) -> dict[str, Any]:
 def answer(found: FoundStorage) -> Storage:
     """Return the same by day."""
     rows = [
-        StorageDay(
-            day=f"{datetime.fromtimestamp(row.day * 86_400, UTC):%Y-%m-%d}",
-            workflow=row.workflow,
-            artifacts=row.artifacts,
-            bytes=row.bytes,
-        )
+        fill(StorageDay, row, day=f"{datetime.fromtimestamp(row['day'] * 86_400, UTC):%Y-%m-%d}")
         for row in found.storage
     ]
     return Storage(days=found.days, storage=rows)
@@ -113,8 +106,8 @@ def _shares(found: Iterable[WorkflowDay]) -> list[Share]:
     """Return what each workflow left behind, the largest first."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in found:
-        sums[row.workflow][0] += row.artifacts
-        sums[row.workflow][1] += row.bytes
+        sums[row["workflow"]][0] += row["artifacts"]
+        sums[row["workflow"]][1] += row["bytes"]
     whole = sum(size for _, size in sums.values()) or 1
     return [
         Share(name, count, artifact_text.size_in_words(size), size / whole)
@@ -125,9 +118,9 @@ def _shares(found: Iterable[WorkflowDay]) -> list[Share]:
 def _charts(found: Iterable[WorkflowDay], days: Sequence[int]) -> list[Chart]:
     sizes: dict[int, list[float]] = {day: [0, 0] for day in days}
     for row in found:
-        of_day = sizes.setdefault(row.day, [0, 0])
-        of_day[0] += row.bytes
-        of_day[1] += row.artifacts
+        of_day = sizes.setdefault(row["day"], [0, 0])
+        of_day[0] += row["bytes"]
+        of_day[1] += row["artifacts"]
     labels = [f"{datetime.fromtimestamp(day * 86_400, UTC):%b %d}" for day in days]
     return [
         chart("Uploaded", labels, [("uploaded", [sizes[day][0] for day in days])], show=_words),
