@@ -10,6 +10,7 @@ and whether it is met. The parts, in their order:
     applied    stored deliveries that become records, and soon   cells      what the grid of a branch adds to that
     views      200 cached views a second beside 200 webhooks     postgres   the same on PostgreSQL, one worker and two
     start      start to ready, and memory                        memory     memory after many deliveries
+    nginx      webhooks a second behind nginx, beside probot behind nginx
     rows       a database with --rows rows beside a new one (only where that is given)
 """  # fmt: skip
 
@@ -22,10 +23,19 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.support.machine import describe, show
-from benchmarks.webhooks import applying, beside_pages, large, on_postgres, rates, reach, starting
+from benchmarks.webhooks import (
+    applying,
+    behind_nginx,
+    beside_pages,
+    large,
+    on_postgres,
+    rates,
+    reach,
+    starting,
+)
 from bot.core import log_output
 
-PARTS = ("rates", "half_load", "applied", "cells", "views", "postgres", "start", "memory", "rows")
+PARTS = ("rates", "half_load", "nginx", "applied", "cells", "views", "postgres", "start", "memory", "rows")
 
 
 def main() -> None:
@@ -65,6 +75,9 @@ def measured(chosen: list[str], options) -> dict:
         rate = ours[f"{ours['as started by default']}, deliveries of 9 KB per second"]["median"]
     if "half_load" in chosen:
         ours |= rates.half_load(rounds, seconds, rate, options.settled)
+    if "nginx" in chosen:
+        behind = behind_nginx.measure(rounds, seconds, options.probot, options.settled)
+        ours, peers, ratios = ours | behind[0], peers | behind[1], ratios | behind[2]
     if "applied" in chosen:
         ours |= applying.applied(rounds, seconds, options.backlog)
         ours |= applying.visible(1, seconds, options.settled)

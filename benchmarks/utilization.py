@@ -34,7 +34,7 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
 from bot.ci.utilization.parsed import ParsedUsage
-from bot.ci.utilization.sums import Sums, keys_of
+from bot.ci.utilization.sums import SPANS, Sums, first_day, kinds_of
 from bot.ci.utilization.tables import utilization_day, utilization_job
 from bot.core import log_output
 from bot.core.settings import Settings
@@ -145,7 +145,11 @@ async def fill(context, folder: Path) -> None:
             merged[key] = merged[key] + one if key in merged else one
         await tx.run(sa.delete(utilization_day))
         await tx.run(
-            sa.insert(utilization_day), [key._asdict() | one.as_row() for key, one in merged.items()]
+            sa.insert(utilization_day),
+            [
+                {"repository_id": 1, "span": span, "day": day} | kind._asdict() | one.as_row()
+                for (span, day, kind), one in merged.items()
+            ],
         )
 
 
@@ -158,8 +162,9 @@ def sums_of(stored: dict, day: int):
             "runner_label": f"linux.gpu.{group % 8}", "day": day,
         }  # fmt: skip
         one = Sums.of_job(row)
-        for key in keys_of(row):
-            yield key, one
+        for kind in kinds_of(row):
+            for span in SPANS:
+                yield (span, first_day(day, span), kind), one
 
 
 async def prepared(folder: Path) -> None:

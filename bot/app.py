@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
@@ -18,6 +18,7 @@ from bot.database import make_store
 from bot.features import FEATURES
 from bot.github.client import GitHubApp
 from bot.github.rate_budget import SharedBudgets
+from bot.github.tokens import load_key
 from bot.ingest.intake import Intake
 from bot.ingest.pinned import PinnedIds
 from bot.oot.results import rows
@@ -26,10 +27,13 @@ from bot.web import access, html, openapi, page_kit, server, view
 from bot.worker import POLL, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
+
+    import jinja2
 
     from bot.core.settings import Settings
     from bot.db.store import Store
+    from bot.github.tokens import KeyLoader
     from bot.processes.supervisor import Supervisor
     from bot.web.bodies import BodyRooms
     from bot.web.operations import Operation
@@ -50,23 +54,29 @@ async def make_context(
     clock: Clock | None = None,
     features: Features = FEATURES,
     inline: bool | None = None,
+    load_key: KeyLoader = load_key,
+    compiled: MutableMapping[Any, Any] | None = None,
 ) -> AsyncIterator[Context]:
     """Open the store and the HTTP client, and yield everything a bot consists of.
 
-    `inline`: its event loop waits for SQLite; by default that of a worker does, which answers nobody.
+    `inline`: its event loop waits for SQLite; by default that of a worker does, which answers no requests.
+    `load_key` reads and checks the Apps' keys. `compiled`: where SQLAlchemy keeps compiled statements; by default
+    each engine has its own.
     """
     clock = clock or SystemClock()
     if settings.database_url is None:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     inline = settings.role == "worker" if inline is None else inline
-    store = make_store(settings.database, clock=clock, features=features, inline=inline)
+    store = make_store(settings.database, clock=clock, features=features, inline=inline, compiled=compiled)
     await store.open()
     async with http_session(settings.proxy) as http:
         settings = await rows.with_known_spelling(store, settings)
-        github = _github(settings, http, store, settings.app_id, settings.private_key)
+        github = _github(settings, http, store, load_key, (settings.app_id, settings.private_key))
         backend_github = github
         if settings.relay_app_id is not None and settings.relay_private_key is not None:
-            backend_github = _github(settings, http, store, settings.relay_app_id, settings.relay_private_key)
+            backend_github = _github(
+                settings, http, store, load_key, (settings.relay_app_id, settings.relay_private_key)
+            )
         intake = Intake(store)
         resources = Resources()
         try:
@@ -125,16 +135,18 @@ def make_app(
     body_seconds: float = 10.0,
     body_rooms: BodyRooms | None = None,
     supervisor: Supervisor | None = None,
+    compiled: jinja2.BytecodeCache | None = None,
 ) -> web.Application:
     """Return aiohttp's application with the endpoints and pages of this process's role.
 
     A body that takes longer than `body_seconds` is cut off. With a `supervisor` it speaks for all processes.
+    `compiled` keeps templates for other applications of this process.
     """
     app = server.make_app(context, body_seconds=body_seconds, body_rooms=body_rooms)
     app[access.FIND_PRIVATE] = rows.private
     app.add_routes(health.routes if supervisor is None else family_health.routes(supervisor))
     if context.settings.role != "worker":
-        page_kit.setup(app)
+        page_kit.setup(app, compiled)
         for feature in context.features:
             if feature.views:
                 html.add_templates(app, folder(feature.views) / "templates")
@@ -146,8 +158,9 @@ def make_app(
 
 
 def _github(
-    settings: Settings, http: aiohttp.ClientSession, store: Store, app_id: int, private_key: str
+    settings: Settings, http: aiohttp.ClientSession, store: Store, load_key: KeyLoader, app: tuple[int, str]
 ) -> GitHubApp:
+    app_id, private_key = app
     return GitHubApp(
         app_id=app_id,
         private_key=private_key,
@@ -157,4 +170,5 @@ def _github(
         writes_per_min=settings.writes_per_min,
         budgets=SharedBudgets(store, app_id),
         pinned=PinnedIds(store).of,
+        load_key=load_key,
     )

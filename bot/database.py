@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.core.feature import load_each
 from bot.db.store import BUSY_TIMEOUT, LOST_AFTER, Store
@@ -12,7 +12,7 @@ from bot.ingest import record_writer
 from bot.queue import tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import MutableMapping, Sequence
 
     from bot.core.clock import Clock
     from bot.core.feature import Features
@@ -27,6 +27,7 @@ def make_store(
     busy_timeout: float = BUSY_TIMEOUT,
     lost_after: float = LOST_AFTER,
     inline: bool = False,
+    compiled: MutableMapping[Any, Any] | None = None,
 ) -> Store:
     """Return the store: records are written first, then the features' hooks run in their order, tasks come last.
 
@@ -46,6 +47,7 @@ def make_store(
         busy_timeout=busy_timeout,
         lost_after=lost_after,
         inline=inline,
+        compiled=compiled,
     )
 
 

@@ -20,8 +20,10 @@ from bot.oot.results.feature import FEATURE as RESULTS
 from bot.oot.statistics.feature import FEATURE as STATISTICS
 from bot.oot.verdict.feature import FEATURE as VERDICT
 from bot.ops.feature import FEATURE as OPS
+from bot.queue.feature import FEATURE as QUEUE
 
 FEATURES = (
+    QUEUE,
     INGEST,
     ALLOWLIST,
     RESULTS,

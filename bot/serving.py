@@ -23,7 +23,7 @@ from bot.oot.allowlist import refresh
 from bot.oot.allowlist import rows as allowlists
 from bot.processes import member
 from bot.processes.supervisor import Supervisor
-from bot.web.handover import DOOR, READY, WORKER, Router
+from bot.web.handover import LISTENER, READY, WORKER, Router
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -59,7 +59,7 @@ async def serve(
         settings = replace(settings, port=listening.getsockname()[1])
         async with _opened(settings, features, machine) as context, contextlib.AsyncExitStack() as running:
             stop = _stop_on_signals()
-            router = None if others is None else Router(DOOR)
+            router = None if others is None else Router(LISTENER)
             supervisor = None if router is None else Supervisor(settings, router, lock)
             factory = await running.enter_async_context(
                 connections(make_app(context, supervisor=supervisor), router)
@@ -96,7 +96,7 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
     ):
         stop = _stop_on_signals()
         router = Router(name)
-        router.channels[DOOR] = channel
+        router.channels[LISTENER] = channel
         factory = await running.enter_async_context(connections(make_app(context), router))
         memory.settle_in()
         await running.enter_async_context(memory.trimming())

@@ -36,7 +36,7 @@ try:
 except ImportError:  # not there on every platform
     from asyncio import new_event_loop
 
-memoized.install()
+memoized.share_statements()
 # as `ootbot` logs where only what it requires is installed: rich takes seconds for a traceback
 structlog.configure(
     processors=[

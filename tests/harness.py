@@ -30,7 +30,7 @@ from bot.features import FEATURES
 from bot.ingest import inbox
 from bot.ingest.tables import delivery
 from bot.queue.tables import task
-from tests import secret_markers
+from tests import memoized, secret_markers
 
 PERIODIC = frozenset(timetable(SimpleNamespace(pulls=False), FEATURES))  # kinds of tasks
 DUE = (
@@ -250,15 +250,18 @@ async def signing_issuer(clock, key):
 async def running(settings, *, github, issuer, app, clock, features=FEATURES, begun=False):
     """Serve the bot on a free port; its worker moves only when a test settles.
 
-    SQLite runs in its thread, as in a worker's; programs that tests start are the web's. `begun`: its database is as
-    a bot leaves it that has begun already: only the allowlist is still to be read.
+    It is what `ootbot serve --processes 1` runs. `begun`: its database is as a bot leaves it that has begun already:
+    only the allowlist is still to be read.
     """
     listening = socket.create_server(("127.0.0.1", 0))
     settings = replace(settings, port=listening.getsockname()[1])
     url = f"http://127.0.0.1:{settings.port}"
-    async with make_context(settings, clock=clock, features=features, inline=True) as context:
+    async with make_context(settings, clock=clock, features=features, load_key=memoized.load_key) as context:
         runner = web.AppRunner(
-            make_app(context), access_log=None, auto_decompress=False, shutdown_timeout=0.2
+            make_app(context, compiled=memoized.TEMPLATES),
+            access_log=None,
+            auto_decompress=False,
+            shutdown_timeout=0.2,
         )
         await runner.setup()
         await web.SockSite(runner, listening).start()

@@ -84,7 +84,7 @@ class Process:
 
     def spooled(self) -> list:
         """Return the deliveries that have not been moved into the database yet."""
-        return spool_reader.all_waiting(str(self._folder / "ootbot.db"))
+        return spool_reader.deliveries_waiting(str(self._folder / "ootbot.db"))
 
 
 def free_port() -> int:

@@ -34,6 +34,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(dev, "environment", lambda *_: None)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # most of a run's time would be reading them
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist")
+    monkeypatch.delenv("CI", raising=False)
     (tmp_path / "pytest.ini").write_text(PYTEST)
     tests = tmp_path / "tests"
     tests.mkdir()
@@ -41,14 +42,24 @@ def project(tmp_path, monkeypatch):
     return dev, tests
 
 
-def test_what_failed_is_run_once_more_by_itself_and_named(project, capfd):
+@pytest.mark.parametrize(("variable", "code"), [("", 0), ("true", 1)], ids=["here", "in CI"])
+def test_a_test_that_passes_only_on_its_second_run_is_named_and_fails_ci(
+    project, capfd, monkeypatch, variable, code
+):
     dev, tests = project
+    monkeypatch.setenv("CI", variable)
     (tests / "test_one.py").write_text(FAILS_ONCE)
-    assert dev.test([]) == 0
+    assert dev.test([]) == code
     told = capfd.readouterr().out
     assert "failed beside others, now by itself:\n  tests/test_one.py::test_that_depends_on_time" in told
-    assert "FLAKY, 1 passed only by itself" in told
-    assert "1 passed" in told.splitlines()[-1]  # the test that runs alone
+    *before, title, name = told.splitlines()
+    assert "1 passed" in before[-1]  # the test that runs alone
+    assert title == "dev.py: FLAKY, passed only on the second run:"
+    assert name == "  tests/test_one.py::test_that_depends_on_time"
+
+
+def test_ci_fails_on_a_test_that_passes_only_on_its_second_run():
+    assert "\nCI=true python3 dev.py test\n" in (DEV.parent / ".ci" / "run").read_text()
 
 
 @pytest.mark.parametrize("broken", [1, 4])
@@ -61,13 +72,13 @@ def test_what_is_broken_stays_broken(project, capfd, broken):
     assert ("now by itself" in told) == (broken <= dev.AGAIN_MOST)
 
 
-def test_one_that_hangs_is_ended_shows_where_and_keeps_nobody_waiting(project, capfd, monkeypatch):
+def test_a_test_that_hangs_is_ended_shows_where_and_delays_no_other(project, capfd, monkeypatch):
     dev, tests = project
     monkeypatch.setattr(dev, "LONGEST", 3)
     (tests / "test_one.py").write_text(HANGS_ONCE)
     assert dev.test([]) == 0
     told = capfd.readouterr()
     assert "crashed while running 'tests/test_one.py::test_that_depends_on_time'" in told.out
-    assert "FLAKY, 1 passed only by itself" in told.out
+    assert "FLAKY, passed only on the second run:\n  tests/test_one.py::test_that_depends_on_time" in told.out
     assert "Timeout (0:00:03)!" in told.err
     assert 'test_one.py", line 8 in test_that_depends_on_time' in told.err

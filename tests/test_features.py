@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import metadata
 from bot.features import FEATURES
+from bot.queue.sums import DAY
 from bot.web.blocks import BlockLine
 from tests import harness
 from tests.harness import L4, UPSTREAM
@@ -30,6 +31,7 @@ FEATURE = Feature(
     name="tiny",
     tables="tiny.tables",
     tasks={"tiny_read": "tiny.tasks:read", "tiny_sweep": "tiny.tasks:sweep"},
+    sums=("tiny.tasks:PULLS",),
     periodic="tiny.tasks:periodic",
     views="tiny.pages:VIEWS",
     routes="tiny.pages:setup",
@@ -59,18 +61,37 @@ from bot.db.columns import metadata, must
 tiny_note = sa.Table(
     "tiny_note", metadata, sa.Column("key", sa.Text, primary_key=True), must("state", sa.Text), must("sweeps", sa.Integer)
 )
+
+tiny_day = sa.Table(
+    "tiny_day", metadata, must("repo", sa.Text), must("day", sa.Integer), must("pulls", sa.Integer),
+    sa.PrimaryKeyConstraint("repo", "day")
+)
 """,
     "tasks.py": '''
 import click
 import sqlalchemy as sa
 
 from bot.core.finding import ok
+from bot.ingest.tables import records
+from bot.queue import sums
+from bot.queue.sums import DAY, Place, Sum
 from tiny.settings import TinySettings
-from tiny.tables import tiny_note
+from tiny.tables import tiny_day, tiny_note
+
+PULLS = Sum(name="tiny", tables=(tiny_day,), group=("repo",), count="tiny.tasks:count_pulls")
+
+
+async def count_pulls(context, place):
+    pull = records["pull_request"].c
+    created = pull.created_at.between(place.day * DAY, place.day * DAY + DAY - 1)
+    query = sa.select(sa.func.count().label("pulls")).where(pull.repo == place.group[0], created)
+    async with context.store.read() as tx:
+        return {tiny_day: await tx.rows(query)}
 
 
 async def before_commit(tx, changed):
     for row in changed.get("pull_request", ()):
+        sums.request(tx, PULLS, [Place((row["repo"],), row["created_at"] // DAY)])
         key = f"{row['repo']}#{row['number']}"
         await tx.run(tx.insert(tiny_note).values(key=key, state="noted", sweeps=0).on_conflict_do_nothing())
         tx.enqueue("tiny_read", key)
@@ -182,7 +203,7 @@ CLI = (
 @pytest.fixture
 def feature(request, tmp_path, monkeypatch):
     """A package with a feature, importable for one test; its migration is left out: see `bot` below."""
-    name, files, table = request.param
+    name, files, tables = request.param
     folder = tmp_path / "packages" / name
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -190,18 +211,20 @@ def feature(request, tmp_path, monkeypatch):
     (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(folder.parent)
     yield importlib.import_module(f"{name}.feature").FEATURE
-    if table in metadata.tables:
-        metadata.remove(metadata.tables[table])
+    for table in tables:
+        if table in metadata.tables:
+            metadata.remove(metadata.tables[table])
     for module in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[module]
 
 
 @pytest.fixture
 async def bot(request, feature, settings, github, issuer, clock):
-    """A bot with that feature, on a database that has its table."""
+    """A bot with that feature, on a database that has its tables."""
     importlib.import_module(feature.tables)
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'ootbot.db'}")
-    metadata.tables[request.node.callspec.params["feature"][2]].create(engine)
+    for table in request.node.callspec.params["feature"][2]:
+        metadata.tables[table].create(engine)
     engine.dispose()
     features = (*FEATURES, feature)
     async with harness.running(
@@ -217,9 +240,11 @@ def documented():
     return {name: code.replace("bot.greeting", "greeting") for name, code in shown}
 
 
-with_tiny = pytest.mark.parametrize("feature", [("tiny", TINY, "tiny_note")], indirect=True, ids=["tiny"])
+with_tiny = pytest.mark.parametrize(
+    "feature", [("tiny", TINY, ("tiny_note", "tiny_day"))], indirect=True, ids=["tiny"]
+)
 with_greeting = pytest.mark.parametrize(
-    "feature", [("greeting", documented(), "greeting")], indirect=True, ids=["greeting"]
+    "feature", [("greeting", documented(), ("greeting",))], indirect=True, ids=["greeting"]
 )
 
 
@@ -250,6 +275,8 @@ async def test_its_table_tasks_page_json_and_section_appear_in_a_running_bot(bot
     assert bot.dispatch(L4)
     (note,) = await bot.rows("tiny_note")
     assert (note["key"], note["state"]) == (f"{UPSTREAM}#{pull.number}", "read")
+    (day,) = await bot.rows("tiny_day")
+    assert (day["repo"], day["day"], day["pulls"]) == (UPSTREAM, bot.clock.now() // DAY, 1)
     await bot.wait(3601)
     (note,) = await bot.rows("tiny_note")
     assert note["sweeps"] >= 1
@@ -339,13 +366,14 @@ import dataclasses, sys
 import bot.app
 from bot.core.feature import load
 from bot.features import FEATURES
+from bot.queue.sums import DAY
 
 for feature in FEATURES:
     for field in dataclasses.fields(feature):
         value = getattr(feature, field.name)
         if field.name in {"parsers", "commands"}:
             continue
-        named = value.values() if hasattr(value, "values") else [value]
+        named = value.values() if hasattr(value, "values") else value if isinstance(value, tuple) else [value]
         for reference in named:
             if isinstance(reference, str) and ":" in reference:
                 load(reference)

@@ -19,7 +19,10 @@ from bot.oot.allowlist.refresh import refresh
 from bot.oot.results import jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup
+from bot.oot.statistics.tables import oot_day
 from bot.oot.verdict.tables import oot_compared
+from bot.queue import sums
+from bot.queue.sums import Place
 from bot.queue.tables import task
 
 UPSTREAM, SHA = "org/upstream", "{:040x}"
@@ -64,12 +67,20 @@ async def fill(folder: str, rows: int, cells: int) -> None:
         await refresh(context)
         now = context.clock.now()
         write_rows(chosen.data_dir / "ootbot.db", rows, cells, now)
-        async with context.store.transaction() as tx:
-            await rollup.mark_days(tx, [(day, backend(n)) for day in days(now) for n in range(BACKENDS)])
-        await rollup.run(context, None)
-        await trunk.count(context)
+        for day in days(now):
+            await count_backends(context, day)
+        await trunk.count(context, cells)
         async with context.store.transaction() as tx:
             await tx.run(sa.delete(task))  # as a bot leaves it that has published all of this
+
+
+async def count_backends(context, day: int) -> None:
+    """Write the daily sums of all backends, as tasks would one by one."""
+    async with context.store.transaction() as tx:
+        found = await rollup.count(tx, [(day, backend(n)) for n in range(BACKENDS)])
+        for key in {one.key for one in found}:
+            rows = [rollup.as_row(one, tx.now) for one in found if one.key == key]
+            await sums.write(tx, rollup.BACKENDS, Place((key,), day), {oot_day: rows})
 
 
 def days(now: int) -> range:

@@ -105,7 +105,7 @@ class Bot(Server):
 
     def waiting(self) -> int:
         """Return how many deliveries are stored and not applied yet: they arrive in the spool."""
-        spooled = sum(one.deliveries for one in spool_reader.waiting_in(f"{self.folder}/ootbot.db"))
+        spooled = sum(one.deliveries for one in spool_reader.records_waiting(f"{self.folder}/ootbot.db"))
         return spooled + self.count("SELECT count(*) FROM delivery WHERE state = 'stored'")
 
 

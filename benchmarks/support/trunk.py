@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import recount, stale_days
-from bot.ci.trunk.stale_days import DAY
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit, ci_stale_day
+from bot.ci.trunk import count_days, record_changes
+from bot.ci.trunk.changed_days import BRANCHES
+from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
 from bot.ingest.tables import records
+from bot.queue import sums
+from bot.queue.sums import DAY, Place
+from bot.queue.tasks import Task
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,9 +50,6 @@ def write(plain: sqlite3.Connection, insert, cells: int, now: int) -> None:
     chance = random.Random(2)
     plain.execute("BEGIN")
     insert(plain, ci_column, [column(number, now // DAY) for number in range(COLUMNS)])
-    days = {(now - number * APART) // DAY for number in range(1, cells // RUNS + 1)}
-    stale = {"repository_id": REPOSITORY, "branch": "main", "mark": 0}
-    insert(plain, ci_stale_day, [{**stale, "day": day} for day in sorted(days)])
     plain.execute("COMMIT")
     commits = max(cells // RUNS, 1)
     for start in range(0, commits, 100):
@@ -66,13 +66,19 @@ def write(plain: sqlite3.Connection, insert, cells: int, now: int) -> None:
     plain.execute("ANALYZE")
 
 
-async def count(context: Context) -> None:
-    """Do what the task `trunk` does every 30 seconds, until nothing is left."""
-    while True:
-        async with context.store.read() as tx:
-            if not await stale_days.newest(tx, 1):
-                return
-        await recount.run(context, None)
+async def count(context: Context, cells: int) -> None:
+    """Count the days of the branch, and record how its columns changed."""
+    now = context.clock.now()
+    days = {(now - number * APART) // DAY for number in range(cells // RUNS + 2)}
+    for day in sorted(days):
+        place = Place((REPOSITORY, "main"), day)
+        counted = await count_days.count_branch(context, place)
+        async with context.store.transaction() as tx:
+            await sums.write(tx, BRANCHES, place, counted)
+    changes = Task(
+        id=0, kind=record_changes.KIND, key=f"{REPOSITORY}/main", attempts=1, created_at=now, cause=None
+    )
+    await record_changes.run(context, changes)
 
 
 def sha(number: int) -> str:

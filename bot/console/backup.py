@@ -52,8 +52,10 @@ async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:
     source = places.blobs_place(settings)
     if blobs is not None and is_remote(source):
         raise GiveUp(f"blobs lie in {source}: copy the bucket by its own means")
-    spooled = await asyncio.to_thread(spool_backup.read, settings.database)  # before: rows may move meanwhile
-    complete = partial(spool_backup.add, spooled)
+    spooled = await asyncio.to_thread(
+        spool_backup.read_spool, settings.database
+    )  # before: rows may move meanwhile
+    complete = partial(spool_backup.add_to_copy, spooled)
     await asyncio.to_thread(copy.make, settings.database, file, complete=complete)
     size = (await asyncio.to_thread(file.stat)).st_size
     click.echo(f"{file}: {size / 1024 / 1024:.1f} MiB, checked")

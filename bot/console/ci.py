@@ -142,7 +142,7 @@ async def _follow(context: Context, run_ids: list[int]) -> None:
             return
         if idle >= PATIENCE:
             click.echo(
-                "nothing moves: is `ootbot serve` running? `ootbot ci status` shows the rest", err=True
+                "no progress: is `ootbot serve` running? `ootbot ci status` shows what is left", err=True
             )
             sys.exit(1)
 

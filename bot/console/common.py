@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATH, LET_IN = "check the path: the folder it lies in has to be there", "let this user write there"
+PATH, LET_IN = "check the path: its folder must exist", "give this user write permission there"
 NEXT = {  # what to do about a file the system refuses
     errno.ENOENT: PATH,
     errno.ENOTDIR: PATH,
@@ -34,7 +34,7 @@ NEXT = {  # what to do about a file the system refuses
     errno.EACCES: LET_IN,
     errno.EPERM: LET_IN,
     errno.EROFS: LET_IN,
-    errno.ENOSPC: "make room on its disk",
+    errno.ENOSPC: "free space on its disk",
 }
 SETTINGS_NEXT = "docs/settings.md lists every option; `ootbot init` writes those that are required"
 
@@ -107,7 +107,7 @@ def require_free(port: int) -> None:
         try:
             trial.bind(("127.0.0.1", port))
         except OSError as error:
-            todo = "end what listens there, or choose another with --port"
+            todo = "stop the program that listens there, or choose another port with --port"
             click.echo(f"ootbot: cannot listen on 127.0.0.1:{port}: {in_words(error)}; {todo}", err=True)
             sys.exit(1)
 

@@ -76,7 +76,7 @@ async def _examine(
                 found.append(_shown(each, quiet=quiet))
     except Misconfigured as problem:
         found += [
-            _shown(error("key", each, "give the .pem file GitHub offered"), quiet=quiet)
+            _shown(error("key", each, "name the .pem file that GitHub offered"), quiet=quiet)
             for each in problem.problems
         ]
     finally:

@@ -71,7 +71,7 @@ def _one_repository(text: str) -> str:
     help="Where GitHub and people reach the bot.",
 )
 @click.option(
-    "--organization", default="", help="Who is to own the App; without it, the account that is signed in."
+    "--organization", default="", help="Who owns the App; without it, the account that is signed in."
 )
 @click.option("--two-apps", is_flag=True, help="One App for upstream, another one for the backends.")
 @click.option(
@@ -80,7 +80,7 @@ def _one_repository(text: str) -> str:
     help="Every backend is started by workflow_dispatch: no contents write.",
 )
 @click.option(
-    "--private", is_flag=True, help="All backends belong to the App's owner: nobody else can install it."
+    "--private", is_flag=True, help="All backends belong to the App's owner: no other account can install it."
 )
 @click.option(
     "--name", default="", help="The App's name, unique on GitHub; default: ootbot and the upstream owner."
@@ -156,7 +156,7 @@ async def _register(wanted: Wanted, files: Files, port: int) -> None:
                 try:
                     await asyncio.wait_for(setup.finished.wait(), PATIENCE)
                 except TimeoutError:
-                    raise Misconfigured(["nobody finished the registration within an hour"]) from None
+                    raise Misconfigured(["the registration was not finished within an hour"]) from None
     for made in setup.made:
         click.echo(f"install it: {made.html_url}/installations/new")
     click.echo(f"say who takes part: {files.allowlist(wanted)}")

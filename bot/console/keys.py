@@ -28,7 +28,7 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("repo")
-@click.option("--note", default="", help="What it is for, such as the CI that holds it.")
+@click.option("--note", default="", help="What it is for, such as the CI that uses it.")
 @config_option
 def add(repo: str, note: str, config: Path | None) -> None:
     """Make a key for the backend REPO (owner/name) and print it: it cannot be read again.
@@ -54,7 +54,8 @@ def add(repo: str, note: str, config: Path | None) -> None:
     if entry is None or entry.level < 2 or entry.static_key != "allowed":
         where = "not in the allowlist" if entry is None else f"at L{entry.level}"
         click.echo(
-            f"ootbot: {name} is {where}; keys are good at L2, above only with static_key: allowed", err=True
+            f"ootbot: {name} is {where}; keys are accepted at L2, above it only with static_key: allowed",
+            err=True,
         )
 
 

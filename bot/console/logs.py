@@ -27,7 +27,7 @@ rules_option = click.option(
     "files",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of rules, in place of those that come with the program; may be repeated, the first has priority.",
+    help="A file of rules instead of those that come with the program; may be repeated, the first has priority.",
 )
 
 
@@ -39,7 +39,7 @@ def _file_or_job(context: click.Context, parameter: click.Parameter, value: str)
     from bot.ci.logs import of_job  # noqa: PLC0415 - files are explained without SQLAlchemy and aiohttp
 
     if (job := of_job.parse(value)) is None:
-        problem = "that is no address of a job's page: .../owner/repo/actions/runs/1/job/123"
+        problem = "this is not the address of a job's page: .../owner/repo/actions/runs/1/job/123"
         raise click.BadParameter(problem, context, parameter)
     return job
 

@@ -95,7 +95,9 @@ def _others() -> dict[str, Child] | None:
     try:
         return child.fork(child.NAMES, member.become)
     except OSError as error:
-        click.echo(f"ootbot: warning: no room for more processes, one does everything: {error}", err=True)
+        click.echo(
+            f"ootbot: warning: more processes cannot be started, so one does everything: {error}", err=True
+        )
         return None
 
 

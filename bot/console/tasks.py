@@ -32,7 +32,7 @@ def tasks() -> None:
 @tasks.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only tasks in this state.")
 @click.option(
-    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="The newest so many."
+    "--limit", type=click.IntRange(1, 500), default=50, show_default=True, help="How many, newest first."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON list on standard output.")
 @config_option

@@ -1,4 +1,4 @@
-"""ootbot tests history and reset: what the bot knows of a test, and calling it mended."""
+"""ootbot tests history and reset: what the bot knows of a test, and resetting its state."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def history(repo: str, name: str, days: int, config: Path | None, *, as_json: bo
 @click.command()
 @click.argument("repo")
 @click.argument("name")
-@click.option("--by", required=True, help="Who says so; shown with the test.")
+@click.option("--by", required=True, help="Who resets it; shown with the test.")
 @config_option
 def reset(repo: str, name: str, by: str, config: Path | None) -> None:
-    """Call the test NAME of REPO (owner/name) mended: results before now no longer make it flaky or broken.
+    """Reset the state of the test NAME of REPO (owner/name): results before now no longer make it flaky or broken.
 
     \b
       ootbot tests reset owner/repo TestOps::test_add --by octocat
@@ -84,12 +84,14 @@ async def _reset(settings: Settings, repo: str, name: str, by: str) -> None:
         found = await named_tests.find(tx, repo, name)
         if len(found) == 1:
             (one,) = found
-            mended = await evaluate_states.reset(tx, one["repository_id"], one["id"], by=by)
+            environments = await evaluate_states.reset(tx, one["repository_id"], one["id"], by=by)
     if len(found) != 1:
         many = f"{len(found)} tests have that name: write file::suite::name"
         click.echo(many if found else f"no test of that name is known in {repo}", err=True)
         sys.exit(1)
-    click.echo(f"{name} was flaky or broken in {text.plural(mended, 'environment')}, and is healthy now")
+    click.echo(
+        f"{name} was flaky or broken in {text.plural(environments, 'environment')}, and is healthy now"
+    )
 
 
 def _as_json(one: NamedTest) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Feature:
     # task kind -> async (context, task): makes true what the task's key names, and may be run again at any time
     tasks: Mapping[str, str] = field(default_factory=dict)
     background: frozenset[str] = frozenset()  # task kinds that yield to all others: see `bot.worker`
+    sums: tuple[str, ...] = ()  # daily sums, each a `bot.queue.sums.Sum`
     periodic: str = ""  # (settings) -> {task kind: seconds between two runs}
     # a tuple of `bot.web.view`: pages and JSON; their templates are in the folder `templates` beside its module
     views: str = ""

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
 STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
+DELIVERIES_READ = Counter(
+    "ootbot_deliveries_read_total",
+    "Requests with a delivery, by how they were read: fast_path, aiohttp.",
+    ["by"],
+)
+READ_BY_FAST_PATH, READ_BY_AIOHTTP = DELIVERIES_READ.labels("fast_path"), DELIVERIES_READ.labels("aiohttp")
 APPLIED = Counter(
     "ootbot_deliveries_applied_total",
     "Deliveries by outcome: taken, no_handler, parked.",

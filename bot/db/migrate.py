@@ -17,12 +17,13 @@ from bot.core.errors import Misconfigured
 from bot.db.columns import metadata
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from bot.db.connection import Engine
 
 FOLDER = Path(__file__).parent / "migrations"
 VERSION = sa.table("alembic_version", sa.column("version_num"))
 DEADLOCK = "40P01"  # PostgreSQL's SQLSTATE
 WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts
+ANSWER_WITHIN = 24 * 60 * 60.0  # seconds: one statement may rewrite a large table
 STARTUP_LOCK = 0x006F6F74  # an arbitrary constant: processes that start together migrate one by one
 
 schema_support = sa.Table(  # one row
@@ -34,7 +35,7 @@ schema_support = sa.Table(  # one row
 log = structlog.get_logger("bot.db.migrate")
 
 
-async def bring_up_to_date(engine: AsyncEngine) -> None:
+async def bring_up_to_date(engine: Engine) -> None:
     """Bring the schema up to date; see `upgrade`.
 
     A migration locks tables that running processes lock in another order: when PostgreSQL aborts it as a deadlock,
@@ -42,7 +43,7 @@ async def bring_up_to_date(engine: AsyncEngine) -> None:
     """
     for wait in (*WAITS, None):
         try:
-            async with engine.connect() as conn:
+            async with engine.connect(answer_within=ANSWER_WITHIN) as conn:
                 await conn.run_sync(upgrade)
         except sa.exc.DBAPIError as error:
             if wait is None or getattr(error.orig, "sqlstate", None) != DEADLOCK:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import metadata
 from bot.db.columns import must as _must
+from bot.db.statements import Statement
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -23,7 +24,7 @@ secret = sa.Table(
 )
 
 
-KEY = sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name"))
+KEY = Statement(sa.select(secret.c.value).where(secret.c.name == sa.bindparam("key_name")))
 
 
 async def key(tx: Transaction, name: str) -> bytes:

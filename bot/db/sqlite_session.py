@@ -1,39 +1,26 @@
-"""A connection to SQLite: its transactions and statements go to the driver itself wherever nothing more is needed.
+"""A connection to SQLite: transactions and statements that run often go to the driver, others through SQLAlchemy.
 
-SQLAlchemy takes longer to begin and end a transaction than SQLite. It shares the driver's connection: whatever it is
-left to run belongs to the transaction that was begun here. What is raised are its errors.
+SQLAlchemy takes longer to begin and end a transaction than SQLite. It shares the driver's connection: what it is left
+to run belongs to the transaction that was begun here. What is raised are its errors.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine.result import IteratorResult, SimpleResultMetaData
 
-from bot.db import sqlite_statements
-from bot.db.sqlite_statements import Prepared, Unprepared
+from bot.db.connection import Result, fetch_all
+from bot.db.statements import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-NOTHING = SimpleResultMetaData(())
-
-
-class Done(IteratorResult[Any]):
-    """The rows of a statement, if it returns any, and how many it has changed: as SQLAlchemy's `Result`."""
-
-    rowcount: int
-
-
-class _Call(NamedTuple):
-    """A compiled statement, and its parameters as the driver takes them."""
-
-    prepared: Prepared
-    bound: list[Any]
-    many: bool
+    from bot.db.connection import Parameters
+    from bot.db.statements import Compiled
 
 
 class Session:
@@ -41,35 +28,26 @@ class Session:
 
     def __init__(self, conn: sa.Connection) -> None:
         self.conn = conn
-        self._driver: Any = conn.connection.dbapi_connection
-        # a transaction that reads first and writes later would fail where another wrote in between
-        self._begin = "BEGIN" if conn.get_execution_options().get("ootbot_read") else "BEGIN IMMEDIATE"
+        self.driver: Any = conn.connection.dbapi_connection
 
-    def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
-        """Execute a statement, as `sqlalchemy.Connection.execute` does."""
-        if (call := self._call(statement, parameters)) is None:
-            return self.conn.execute(statement, parameters)
-        found, rowcount = self._run(call)
-        names = call.prepared.names
-        rows = iter(call.prepared.read(found)) if names else iter(())
-        done = Done(call.prepared.described if names else NOTHING, cast("Iterator[Any]", rows))
-        done.rowcount = rowcount
-        return cast("sa.CursorResult[Any]", done)
+    def execute(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
+        """Execute a statement; SQLAlchemy runs it where its events are listened to."""
+        if not isinstance(statement, Statement):
+            return fetch_all(self.conn.execute(statement, parameters))
+        if self.conn.dispatch.before_cursor_execute:
+            return fetch_all(self.conn.execute(statement.element, parameters))
+        if parameters is None or isinstance(parameters, Mapping):
+            given = parameters or {}
+            return self._run(statement.compiled(given), given)
+        return self._run_each(statement, parameters)
 
-    def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
-        """Execute a query and return its rows as dictionaries."""
-        if (call := self._call(statement, parameters)) is None:
-            found = self.conn.execute(statement, parameters)
-            names = tuple(found.keys())
-            return [dict(zip(names, row, strict=True)) for row in found.all()]
-        names = call.prepared.names
-        return [dict(zip(names, row)) for row in call.prepared.read(self._run(call)[0])]  # noqa: B905 - as many
-
-    def begin(self) -> None:
+    def begin(self, *, reads: bool = False) -> None:
         """Begin a transaction, unless one has begun."""
-        if not self._driver.in_transaction:
-            with self._errors("BEGIN"):
-                self._driver.execute(self._begin)
+        if not self.driver.in_transaction:
+            # one that reads first and writes later would fail where another wrote in between
+            begin = "BEGIN" if reads else "BEGIN IMMEDIATE"
+            with self._errors(begin):
+                self.driver.execute(begin)
 
     def commit(self) -> None:
         """Commit the transaction, if one has begun."""
@@ -77,7 +55,7 @@ class Session:
             self.conn.commit()
         else:
             with self._errors("COMMIT"):
-                self._driver.commit()
+                self.driver.commit()
 
     def rollback(self) -> None:
         """Undo the transaction, if one has begun."""
@@ -85,50 +63,38 @@ class Session:
             self.conn.rollback()
         else:
             with self._errors("ROLLBACK"):
-                self._driver.rollback()
+                self.driver.rollback()
 
     def close(self) -> None:
         """Give the connection back; what was not committed is undone."""
         self.conn.close()
 
-    def _call(self, statement: Any, parameters: Any) -> _Call | None:
-        """Return what the driver is to run; None: SQLAlchemy runs it, for the first time, or as somebody listens."""
-        known = sqlite_statements.known(statement)
-        if known is None or self.conn.dispatch.before_cursor_execute:
-            return None
-        many = isinstance(parameters, list)
-        first = (parameters[0] if parameters else {}) if many else parameters or {}
-        try:
-            given = known.filled(self.conn.dialect, statement, first)
-            prepared = known.prepared(self.conn.dialect, statement, given, many=many)
-            bound = [prepared.bound(row) for row in parameters] if many else prepared.bound(given)
-        except (Unprepared, LookupError):  # where a value is missing, SQLAlchemy says which
-            return None
-        return _Call(prepared, bound, many)
+    def _run(self, compiled: Compiled, given: Mapping[str, Any]) -> Result:
+        sql, values = compiled.call(given)
+        with self._errors(sql, values):
+            cursor = self.driver.execute(sql, values)
+            if cursor.description is not None:
+                return compiled.read(cursor.description, cursor.fetchall())
+            return Result((), (), cursor.rowcount)
 
-    def _run(self, call: _Call) -> tuple[list[tuple[Any, ...]], int]:
-        """Return the rows, and how many rows were changed."""
-        self.begin()
-        sql = call.prepared.sql
-        cursor = self._driver.cursor()
-        try:
-            if call.many:
-                cursor.executemany(sql, call.bound)
-            else:
-                cursor.execute(sql, call.bound)
-            return cursor.fetchall() if call.prepared.names else [], cursor.rowcount
-        except sqlite3.Error as error:
-            raise self._translated(sql, error, call.bound) from error
+    def _run_each(self, statement: Statement, several: Sequence[Mapping[str, Any]]) -> Result:
+        if not several:
+            return Result((), (), 0)
+        compiled = statement.compiled(several[0])
+        if compiled.returns_rows or compiled.has_lists:
+            made = [self._run(compiled, given) for given in several]
+            rows = [row for one in made for row in one.rows]
+            return Result(made[0].names, rows, sum(one.rowcount for one in made))
+        calls = [compiled.call(given) for given in several]
+        sql, values = calls[0][0], [call[1] for call in calls]
+        with self._errors(sql, values):
+            return Result((), (), self.driver.executemany(sql, values).rowcount)
 
     @contextlib.contextmanager
-    def _errors(self, sql: str) -> Iterator[None]:
+    def _errors(self, sql: str, values: Any = ()) -> Iterator[None]:
+        """Raise SQLAlchemy's error for the driver's."""
         try:
             yield
         except sqlite3.Error as error:
-            raise self._translated(sql, error) from error
-
-    def _translated(self, sql: str, error: sqlite3.Error, bound: Any = ()) -> Exception:
-        made: Exception = sa.exc.DBAPIError.instance(
-            sql, bound, error, sqlite3.Error, dialect=self.conn.dialect
-        )
-        return made
+            kind = getattr(sa.exc, type(error).__name__, sa.exc.DBAPIError)
+            raise kind(sql, values, error) from error

@@ -12,18 +12,13 @@ import contextlib
 import resource
 import sqlite3
 import time
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from bot.db import sqlite_inline
-from bot.db.sqlite_session import Session
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -62,14 +57,16 @@ class Threads:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
             if not running.cancelled():
-                running.exception()  # nobody else asks for it
+                running.exception()  # nothing else asks for it
             raise
 
-    def run_here(self, driver: DriverConnection, work: Callable[..., T], *arguments: Any) -> T:
+    def run_here(self, driver: DriverConnection, work: Callable[..., T], *arguments: Any, waits: bool) -> T:
         """Return what `work` returns in this thread; raises HandOver where that takes long or has to wait."""
         began = time.monotonic()
         if began < self._paused_until:
             raise HandOver
+        if not waits:
+            driver.wait_for_others(False)
         driver.set_progress_handler(_interrupt, MOST_STEPS)
         try:
             return work(*arguments)
@@ -100,173 +97,17 @@ def _interrupt() -> int:
     return 1
 
 
-class Engine(sqlite_inline.Engine):
-    """SQLAlchemy's synchronous engine and those threads; its connections are of the driver's class below."""
-
-    def __init__(self, engine: sa.Engine, threads: Threads | None = None) -> None:
-        super().__init__(engine)
-        self._threads = threads or Threads()
-
-    def execution_options(self, **options: Any) -> Engine:
-        """Return an engine with these options and the same connections and threads."""
-        return Engine(self._engine.execution_options(**options), self._threads)
-
-    @contextlib.asynccontextmanager
-    async def connect(self) -> AsyncIterator[Connection]:
-        """Yield a connection; what is not committed at the end is rolled back."""
-        pool: Any = self._engine.pool
-        if not pool.checkedin():  # a new one opens files
-            await self._threads.run(self._open_one, writes=False)
-        with self._engine.connect() as conn:
-            yield Connection(Session(conn), self._threads)
-
-    def _open_one(self) -> None:
-        self._engine.connect().close()
-
-    async def dispose(self) -> None:
-        """Close every connection; once more does nothing."""
-        if not self._threads.closed:
-            await self._threads.run(self._engine.dispose, writes=True)
-            self._threads.close()
-
-
-class Connection(sqlite_inline.Connection):
-    """A connection of that engine; a transaction begins with its first statement."""
-
-    def __init__(self, session: Session, threads: Threads) -> None:
-        super().__init__(session)
-        self._threads = threads
-        self._driver: Any = session.conn.connection.driver_connection
-        self._only_reads = bool(session.conn.get_execution_options().get("ootbot_read"))
-        self._wrote = False  # there may be something to commit
-
-    @contextlib.asynccontextmanager
-    async def begin(self) -> AsyncIterator[None]:
-        """Commit at the end what was begun with the first statement, or roll it back."""
-        try:
-            yield
-            await self._end(self._session.commit)
-        except BaseException:
-            await self._end(self._session.rollback)
-            raise
-
-    async def _end(self, end: Callable[[], None]) -> None:
-        if self._wrote:
-            await self._threads.run(end, writes=True)
-        else:
-            end()
-
-    async def execute(self, statement: Any, parameters: Any = None) -> sa.CursorResult[Any]:
-        """Execute one statement."""
-        work = partial(self._session.execute, statement, parameters)
-        return await self._run(work, reads=statement.is_select)
-
-    async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
-        """Execute a query and return its rows as dictionaries."""
-        work = partial(self._session.rows, statement, parameters)
-        return await self._run(work, reads=statement.is_select)
-
-    async def exec_driver_sql(self, statement: str, parameters: Any = None) -> sa.CursorResult[Any]:
-        """Execute one statement in the driver's own SQL."""
-        return await self._run(partial(self._session.conn.exec_driver_sql, statement, parameters))
-
-    async def stream(self, statement: Any) -> Result:
-        """Execute one statement whose rows are fetched in parts."""
-        work = partial(self._session.conn.execute, statement)
-        self._driver.fetches = False
-        try:
-            made = await self._threads.run(self._waiting, work, writes=False)
-        finally:
-            self._driver.fetches = True
-        return Result(made, self._threads)
-
-    async def run_sync(self, work: Callable[[sa.Connection], T]) -> T:
-        """Return what `work` returns for the connection itself."""
-        return await self._run(partial(work, self._session.conn))
-
-    async def _run(self, work: Callable[[], T], *, reads: bool = False) -> T:
-        if reads:
-            if not self._wrote:  # otherwise it has the lock already
-                self._driver.wait_for_others(False)
-            with contextlib.suppress(HandOver):
-                found: T = self._threads.run_here(self._driver, self._begun, work)
-                return found
-        writes = not (reads or self._only_reads)
-        self._wrote |= writes
-        return await self._threads.run(self._waiting, work, writes=writes)
-
-    def _waiting(self, work: Callable[[], T]) -> T:
-        self._driver.wait_for_others(True)
-        return self._begun(work)
-
-    def _begun(self, work: Callable[[], T]) -> T:
-        self._session.begin()
-        return work()
-
-
-class Result(sqlite_inline.Result):
-    """Rows fetched in parts, in another thread."""
-
-    def __init__(self, result: sa.CursorResult[Any], threads: Threads) -> None:
-        super().__init__(result)
-        self._threads = threads
-
-    async def partitions(self) -> AsyncIterator[Sequence[sa.Row[Any]]]:
-        """Yield the rows in parts of the statement's `yield_per`."""
-        parts = self._result.partitions()
-        while part := await self._threads.run(next, parts, None, writes=False):
-            yield part
-
-
 class DriverConnection(sqlite3.Connection):
-    """The driver's connection: the rows of a statement are fetched in the thread that executes it."""
+    """The driver's connection, which waits for a lock of another process or fails at once."""
 
-    fetches = True
-    _waits = True  # for other processes, as long as it was opened to
+    _waits = True  # as long as it was opened to
     _patience = 0  # milliseconds; read when it is changed first
 
     def wait_for_others(self, wait: bool) -> None:
         """Have statements wait for a lock of another process, or fail at once."""
         if wait == self._waits:
             return
-        plain = super().cursor()
         if not wait and not self._patience:
-            (self._patience,) = plain.execute("PRAGMA busy_timeout").fetchone()
-        plain.execute(f"PRAGMA busy_timeout = {self._patience if wait else 0}")
+            (self._patience,) = self.execute("PRAGMA busy_timeout").fetchone()
+        self.execute(f"PRAGMA busy_timeout = {self._patience if wait else 0}")
         self._waits = wait
-
-    def cursor(self, *_: Any) -> Cursor:  # type: ignore[override]
-        """Return a cursor."""
-        return super().cursor(Cursor)
-
-
-class Cursor(sqlite3.Cursor):
-    """A statement and, unless they are to be fetched in parts, all its rows."""
-
-    _rows: deque[Any] | None = None
-
-    def execute(self, *arguments: Any) -> Cursor:
-        """Execute a statement."""
-        super().execute(*arguments)
-        connection: Any = self.connection
-        self._rows = deque(super().fetchall()) if connection.fetches and self.description else None
-        return self
-
-    def fetchone(self) -> Any:
-        """Return the next row, None after the last."""
-        if self._rows is None:
-            return super().fetchone()
-        return self._rows.popleft() if self._rows else None
-
-    def fetchall(self) -> list[Any]:
-        """Return all rows that are left."""
-        if self._rows is None:
-            return super().fetchall()
-        rows, self._rows = list(self._rows), deque()
-        return rows
-
-    def fetchmany(self, size: int | None = 1) -> list[Any]:
-        """Return the next rows."""
-        if self._rows is None:
-            return super().fetchmany(size)
-        return [self._rows.popleft() for _ in range(min(size or 1, len(self._rows)))]

@@ -14,22 +14,20 @@ import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from bot.core.errors import StoreUnavailable
-from bot.db import connection_watchdog, db_errors, engines, migrate, notify
+from bot.db import connection_watchdog, db_errors, engines, migrate, notify, postgres
 from bot.db.shared_transactions import SharedTransactions
 from bot.db.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+    from collections.abc import AsyncIterator, MutableMapping, Sequence
 
     from bot.core.clock import Clock
+    from bot.db.connection import Connection, Engine
     from bot.db.connection_watchdog import Watchdog
     from bot.db.shared_transactions import Work
     from bot.db.transaction import BeforeCommit
@@ -55,6 +53,7 @@ class Store:
         lost_after: float = LOST_AFTER,
         before_commit: Sequence[BeforeCommit] = (),
         inline: bool = False,
+        compiled: MutableMapping[Any, Any] | None = None,
     ) -> None:
         self.url = make_url(engines.async_url(url))
         self.clock = clock
@@ -64,14 +63,13 @@ class Store:
         self._before_commit = tuple(before_commit)
         self._kept: dict[str, Any] = {}  # of committed rows, by slot
         self._busy_timeout = busy_timeout
-        self._engine = engines.make(self.url, busy_timeout, lost_after, inline=inline)
-        self._reader = engines.read_only(self._engine)
-        self._other_readers: dict[asyncio.AbstractEventLoop, AsyncEngine] = {}
+        self._options = engines.Options(busy_timeout=busy_timeout, lost_after=lost_after, compiled=compiled)
+        self._engine = engines.make(self.url, self._options, inline=inline)
+        self._other_readers: dict[asyncio.AbstractEventLoop, Engine] = {}
         self._writer = asyncio.Lock()
         self._shared = SharedTransactions(self.transaction)
         self.failure: tuple[int, str] | None = None  # when a write failed and why, until a delivery is stored
         self._file: tuple[int, int] | None = None
-        self._watchdogs: WeakSet[Watchdog] = WeakSet()  # of connections in use
 
     async def open(self) -> None:
         """Bring the schema up to date.
@@ -96,8 +94,7 @@ class Store:
 
     def hang_up(self) -> None:
         """Drop PostgreSQL connections in use in the store's own loop: nothing that was begun on them is committed."""
-        for watchdog in list(self._watchdogs):
-            watchdog.hang_up()
+        self._engine.hang_up()
 
     @contextlib.asynccontextmanager
     async def transaction(self, *, lock_timeout: float | None = None) -> AsyncIterator[Transaction]:
@@ -110,9 +107,9 @@ class Store:
             with db_errors.translated(self.url):
                 self.require_file()
                 within = connection_watchdog.BACKGROUND_TIMEOUT if lock_timeout is None else lock_timeout + 1
-                connected = self._connected(self._engine, within)
-                async with self.writer_lock(lock_timeout), connected as (conn, watchdog), conn.begin():
-                    tx = self._begun(conn, watchdog)
+                connected = self._engine.connect(answer_within=within)
+                async with self.writer_lock(lock_timeout), connected as conn, conn.begin():
+                    tx = self._begun(conn)
                     if lock_timeout is not None and not self.sqlite:
                         await tx.run(sa.text(f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}"))
                     yield tx
@@ -154,40 +151,21 @@ class Store:
             self.require_file()
             other = self._other_readers.get(asyncio.get_running_loop())
             within = answer_within if other is None else connection_watchdog.REQUEST_TIMEOUT
-            async with self._connected(other or self._reader, within) as (conn, watchdog):
-                yield self._begun(conn, watchdog)
+            async with (other or self._engine).connect(reads=True, answer_within=within) as conn:
+                yield self._begun(conn)
 
-    def _begun(self, conn: AsyncConnection, watchdog: Watchdog | None) -> Transaction:
+    def _begun(self, conn: Connection) -> Transaction:
         return Transaction(
             conn,
             now=self.clock.now(),
             sqlite=self.sqlite,
-            watchdog=watchdog,
             before_commit=self._before_commit,
             kept=self._kept,
         )
 
-    @contextlib.asynccontextmanager
-    async def _connected(
-        self, engine: AsyncEngine, answer_within: float
-    ) -> AsyncIterator[tuple[AsyncConnection, Watchdog | None]]:
-        if self.sqlite:
-            async with engine.connect() as conn:
-                yield conn, None
-        else:
-            watchdog = None
-            try:
-                async with connection_watchdog.connected(engine, answer_within) as (conn, watchdog):
-                    if engine is not self._other_readers.get(asyncio.get_running_loop()):
-                        self._watchdogs.add(watchdog)
-                    yield conn, watchdog
-            finally:  # only now: giving a connection back may take a rollback
-                if watchdog is not None:
-                    self._watchdogs.discard(watchdog)
-
     def read_in(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let `read` also be used in another thread's event loop: a connection belongs to one loop."""
-        self._other_readers[loop] = engines.for_other_loop(self.url, self._busy_timeout)
+        self._other_readers[loop] = engines.for_other_loop(self.url, self._options)
 
     async def stop_reading(self) -> None:
         """Close the connections that `read` opened in the running loop, which is not the store's own."""
@@ -196,24 +174,10 @@ class Store:
     @contextlib.asynccontextmanager
     async def connection(self, *, answer_within: float) -> AsyncIterator[tuple[Any, Watchdog]]:
         """PostgreSQL only: asyncpg's own connection, outside any transaction, and its watchdog."""
-        import asyncpg  # noqa: PLC0415 - an extra
-
+        assert isinstance(self._engine, postgres.Engine)
         with db_errors.translated(self.url):
-            async with self._connected(self._engine, answer_within) as (conn, watchdog):
-                assert watchdog is not None  # of PostgreSQL
-                try:
-                    yield (await conn.get_raw_connection()).driver_connection, watchdog
-                except (
-                    asyncpg.PostgresError,
-                    asyncpg.InterfaceError,
-                    asyncpg.InternalClientError,  # the server hung up between two messages
-                ) as error:
-                    if watchdog.expired:
-                        # makes the pool drop all its connections to that server
-                        with contextlib.suppress(sa.exc.DBAPIError):
-                            await conn.exec_driver_sql("SELECT 1")
-                    await conn.invalidate()
-                    raise db_errors.unavailable(self.url, error) from error
+            async with self._engine.driver_connection(self.url, answer_within) as (connection, watchdog):
+                yield connection, watchdog
 
     @contextlib.asynccontextmanager
     async def writer_lock(self, wait: float | None = None) -> AsyncIterator[None]:

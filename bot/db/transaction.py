@@ -7,7 +7,6 @@ store was opened with, in their order.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,15 +19,15 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 from bot.db.rows import as_rows
+from bot.db.statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+    from contextlib import AbstractAsyncContextManager
 
-    from sqlalchemy.ext.asyncio import AsyncConnection
-
-    from bot.db.connection_watchdog import Watchdog
+    from bot.db.connection import Connection, Parameters, Result
     from bot.db.rows import Query
-    from bot.db.sqlite_inline import Connection
+    from bot.db.statements import RowStatement
 
 T = TypeVar("T")
 Changed = Mapping[str, Sequence[Mapping[str, Any]]]  # rows as they are now, by table
@@ -59,11 +58,10 @@ class Transaction:
 
     def __init__(
         self,
-        conn: AsyncConnection,
+        conn: Connection,
         *,
         now: int,
         sqlite: bool,
-        watchdog: Watchdog | None = None,
         before_commit: Sequence[BeforeCommit] = (),
         kept: dict[str, Any] | None = None,
     ) -> None:
@@ -72,8 +70,7 @@ class Transaction:
         self.sqlite = sqlite
         self.cause: str | None = None  # the delivery being handled; stored with its tasks
         self.wakes_workers = False  # something is due once this is committed
-        self.replaying = False  # rebuilding records: tasks are not enqueued
-        self._watchdog = watchdog
+        self.replaying = False  # rebuilding records: most tasks are not enqueued
         self._before_commit = before_commit
         self._requests: dict[tuple[str, str], TaskRequest] = {}
         self._slots: dict[str, Any] = {}
@@ -109,13 +106,16 @@ class Transaction:
         """Note which rows of a table this transaction wrote, for the hooks."""
         self._changed[table].extend(rows)
 
-    def enqueue(self, kind: str, key: str, *, delay: float = 0, max_wait: float | None = None) -> None:
+    def enqueue(
+        self, kind: str, key: str, *, delay: float = 0, max_wait: float | None = None, replayed: bool = False
+    ) -> None:
         """Request a task, due in `delay` seconds or earlier where it already waits for an earlier time.
 
         With `max_wait` each request postpones a waiting task to `delay` from now (debouncing), but never beyond
-        `max_wait` seconds after the first request.
+        `max_wait` seconds after the first request. While records are rebuilt, only tasks that are to be `replayed` are
+        enqueued: those that call nothing outside.
         """
-        if self.replaying:
+        if self.replaying and not replayed:
             return
         request = TaskRequest(
             kind=kind,
@@ -149,7 +149,7 @@ class Transaction:
         greatest: Sequence[str] = (),
         index: Sequence[str] = (),
         returning: Sequence[str] = (),
-    ) -> sa.CursorResult[*tuple[Any, ...]]:
+    ) -> Result:
         """Insert rows, all of the same columns and at least one; of a row that is there already, change these columns.
 
         A column is replaced, has the new value added to it, or keeps the greater of both; without any, the row stays
@@ -160,66 +160,52 @@ class Transaction:
         statement = _upsert(table, changes, tuple(index), returning=tuple(returning), sqlite=self.sqlite)
         return await self.run(statement, list(rows))
 
-    async def run(self, statement: Any, parameters: Any = None) -> sa.CursorResult[*tuple[Any, ...]]:
+    async def run(self, statement: sa.Executable | Statement, parameters: Parameters = None) -> Result:
         """Execute one statement."""
-        done: sa.CursorResult[*tuple[Any, ...]] = await self.conn.execute(statement, parameters)
-        if self._watchdog is not None:
-            self._watchdog.answered()
-        return done
+        return await self.conn.execute(statement, parameters)
 
-    @contextlib.asynccontextmanager
-    async def attempt(self) -> AsyncIterator[None]:
-        """Let one statement, for one row, fail without ending the transaction; its error is raised.
+    def attempt(self) -> AbstractAsyncContextManager[None]:
+        """Let one statement, for one row, fail without ending the transaction; its error is raised."""
+        return self.conn.attempt()
 
-        SQLite undoes the statement alone; PostgreSQL needs a savepoint for that.
-        """
-        if self.sqlite:
-            yield
-            return
-        async with self.conn.begin_nested():
-            yield
-
-    async def rows(self, statement: Any, parameters: Any = None) -> list[dict[str, Any]]:
+    async def rows(
+        self, statement: sa.Executable | Statement, parameters: Parameters = None
+    ) -> list[dict[str, Any]]:
         """Execute a query and return its rows as dictionaries."""
-        if self.sqlite:
-            return await cast("Connection", self.conn).rows(statement, parameters)
-        found = await self.run(statement, parameters)
-        columns = tuple(found.keys())
-        return [dict(zip(columns, row, strict=True)) for row in found.all()]
+        return (await self.conn.execute(statement, parameters)).mappings()
 
-    async def fetch(self, query: Query[T], parameters: Any = None) -> list[T]:
+    async def fetch(self, query: Query[T] | RowStatement[T], parameters: Parameters = None) -> list[T]:
         """Execute a query made by `bot.db.rows.select` and return its rows."""
         return cast("list[T]", await self.rows(query, parameters))
 
-    async def fetch_first(self, query: Query[T], parameters: Any = None) -> T | None:
+    async def fetch_first(self, query: Query[T] | RowStatement[T], parameters: Parameters = None) -> T | None:
         """Execute a query made by `bot.db.rows.select` and return its first row, or None."""
         return cast("T | None", await self.row(query, parameters))
 
-    async def rows_as(self, kind: type[T], statement: Any, parameters: Any = None) -> list[T]:
+    async def rows_as(
+        self, kind: type[T], statement: sa.Executable | Statement, parameters: Parameters = None
+    ) -> list[T]:
         """Execute a statement written by hand and return its rows as this TypedDict; its columns are checked."""
         return as_rows(kind, await self.rows(statement, parameters))
 
-    async def row_as(self, kind: type[T], statement: Any, parameters: Any = None) -> T | None:
+    async def row_as(
+        self, kind: type[T], statement: sa.Executable | Statement, parameters: Parameters = None
+    ) -> T | None:
         """Execute a statement written by hand and return its first row as this TypedDict, or None."""
         row = await self.row(statement, parameters)
         return None if row is None else as_rows(kind, [row])[0]
 
-    async def slices(self, statement: Any, *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
+    async def slices(self, statement: sa.Select[Any], *, size: int) -> AsyncIterator[list[dict[str, Any]]]:
         """Execute a query and yield its rows, `size` at a time: no more are held, and other tasks get to run."""
-        found = await self.conn.stream(statement.execution_options(yield_per=size))
-        columns = tuple(found.keys())
-        async for part in found.partitions():
-            if self._watchdog is not None:
-                self._watchdog.answered()
-            yield [dict(zip(columns, row, strict=True)) for row in part]
+        async for part in self.conn.stream(statement, size=size):
+            yield part.mappings()
             await asyncio.sleep(0)
 
-    async def row(self, statement: Any, parameters: Any = None) -> dict[str, Any] | None:
+    async def row(
+        self, statement: sa.Executable | Statement, parameters: Parameters = None
+    ) -> dict[str, Any] | None:
         """Execute a query and return its first row, or None."""
-        if self.sqlite:
-            return next(iter(await self.rows(statement, parameters)), None)
-        found = (await self.run(statement, parameters)).mappings().first()
-        return None if found is None else dict(found)
+        return next(iter(await self.rows(statement, parameters)), None)
 
     def among(
         self, columns: Sequence[sa.ColumnElement[Any]], keys: Sequence[tuple[Any, ...]]
@@ -267,7 +253,7 @@ def _upsert(
     *,
     returning: tuple[str, ...],
     sqlite: bool,
-) -> Any:
+) -> Statement:
     """Return the statement of `Transaction.upsert`: building one takes longer than running it."""
     replaced, added, greatest = changes
     insert = insert_into(table, sqlite=sqlite)
@@ -282,7 +268,7 @@ def _upsert(
         insert = insert.on_conflict_do_update(index_elements=keys, set_=changed)
     else:
         insert = insert.on_conflict_do_nothing()
-    return insert.returning(*(table.c[name] for name in returning)) if returning else insert
+    return Statement(insert.returning(*(table.c[name] for name in returning)) if returning else insert)
 
 
 def insert_into(table: sa.Table, *, sqlite: bool) -> Any:

@@ -23,13 +23,13 @@ from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater, in_wor
 from bot.github import responses
 from bot.github.rate_limiter import Budgets, RateLimiter
 from bot.github.responses import Response
-from bot.github.tokens import Identity, Tokens
+from bot.github.tokens import Identity, Tokens, load_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.clock import Clock
-    from bot.github.tokens import RepositoryId, Token
+    from bot.github.tokens import KeyLoader, RepositoryId, Token
 
 API_VERSION = "2022-11-28"
 PERMISSION_LIFE = 5 * 60  # seconds a person's role in a repository is cached
@@ -60,10 +60,11 @@ class GitHubApp:
         writes_per_min: int = 60,
         budgets: Budgets | None = None,
         pinned: RepositoryId | None = None,
+        load_key: KeyLoader = load_key,
     ) -> None:
         self.app_id = app_id
         self.api_url = api_url
-        self._identity = Identity(app_id, private_key, clock)
+        self._identity = Identity(app_id, load_key(private_key), clock)
         self._http = http
         self._clock = clock
         self._limiter = RateLimiter(clock, writes_per_min=writes_per_min, budgets=budgets)

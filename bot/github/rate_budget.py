@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import Big, Json, metadata
 from bot.db.columns import must as _must
+from bot.db.statements import Statement
 from bot.github.responses import MAX_WAIT
 
 if TYPE_CHECKING:
@@ -142,10 +143,10 @@ OF_ACCOUNT = (
     oot_budget.c.app_id == sa.bindparam("of_app"),
     oot_budget.c.account == sa.bindparam("of_account"),
 )
-BLOCKED_UNTIL = sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT)
+BLOCKED_UNTIL = Statement(sa.select(oot_budget.c.blocked_until).where(*OF_ACCOUNT))
 # SQLite ignores FOR UPDATE: a writer there is the only one anyway
-LOCKED = sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update()
-CHANGE = sa.update(oot_budget).where(*OF_ACCOUNT)
+LOCKED = Statement(sa.select(oot_budget).where(*OF_ACCOUNT).with_for_update())
+CHANGE = Statement(sa.update(oot_budget).where(*OF_ACCOUNT))
 
 
 class BudgetRow(TypedDict):

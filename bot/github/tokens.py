@@ -38,6 +38,7 @@ class Token:
 
 
 RepositoryId = Callable[[str], Awaitable[int | None]]  # which a repository's name is pinned to
+KeyLoader = Callable[[str], RSAPrivateKey]
 
 
 class Tokens:
@@ -144,9 +145,9 @@ SIGNED_EVERY = 60  # seconds: signing takes a millisecond, and many calls may co
 class Identity:
     """One App's key, and how far GitHub's clock is from ours."""
 
-    def __init__(self, app_id: int, private_key: str, clock: Clock) -> None:
+    def __init__(self, app_id: int, private_key: RSAPrivateKey, clock: Clock) -> None:
         self._app_id = app_id
-        self._private_key = _load(private_key)  # once: validating a key takes as long as rendering a page
+        self._private_key = private_key
         self._clock = clock
         self.skew = 0.0  # milliseconds that GitHub's clock is ahead of ours, once that exceeds the tolerance
         self._signed = (0, "")  # when, in seconds by GitHub's clock, and the JWT
@@ -177,8 +178,8 @@ class Identity:
         self._signed = (0, "")
 
 
-def _load(private_key: str) -> RSAPrivateKey:
-    """Return the App's key; raises Misconfigured where it is none."""
+def load_key(private_key: str) -> RSAPrivateKey:
+    """Return the App's key; raises Misconfigured where it is none. Checking it takes as long as rendering a page."""
     try:
         key = load_pem_private_key(private_key.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

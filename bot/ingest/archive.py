@@ -15,6 +15,7 @@ from bot.db.rows import select
 from bot.ingest.inbox import MOST_BYTES, StoredDelivery
 from bot.ingest.tables import DeliveryRow, delivery, records
 from bot.ingest.watched import is_known
+from bot.queue import sums
 from bot.queue.tables import task
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ T = TypeVar("T")
 Retained = Callable[[sa.Table], sa.ColumnElement[bool] | None]  # which rows of a table are still needed
 SETTLED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
+SUMS_KEPT = 3_600_000  # milliseconds
 KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access depends on these records
 
 
@@ -183,8 +185,12 @@ async def delete_records(tx: Transaction, keys: Sequence[tuple[Any, ...]], *, na
 
 
 async def old_tasks(tx: Transaction, *, before: int, limit: int) -> list[int]:
-    """Return ids of tasks done before a time; dead ones stay for the operator to look at."""
-    query = sa.select(task.c.id).where(task.c.state == "done", task.c.finished_at < before)
+    """Return ids of tasks done before a time; dead ones stay for the operator to look at.
+
+    Those of sums, of which there may be several a second, tell nothing and go after an hour.
+    """
+    of_sums = sa.and_(task.c.kind == sums.KIND, task.c.finished_at < tx.now - SUMS_KEPT)
+    query = sa.select(task.c.id).where(task.c.state == "done", sa.or_(task.c.finished_at < before, of_sums))
     return list((await tx.run(query.order_by(task.c.id).limit(limit))).scalars())
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.ingest.inbox import COLUMNS, ReceivedDelivery
 from bot.ingest.spooling import GUID, INSERT, REPLACE, STATE, is_ours
 from bot.ingest.tables import delivery
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 NAMES = list(COLUMNS)
 EVENT, RECEIVED_AT, BODY = (NAMES.index(name) for name in ("event", "received_at", "body"))
-KNOWN = sa.select(delivery.c.guid).where(
-    delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
+KNOWN = Statement(
+    sa.select(delivery.c.guid).where(
+        delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
+    )
 )
 INSERT_SETTLED = (
     f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names

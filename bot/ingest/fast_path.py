@@ -1,9 +1,10 @@
-"""The fast path of webhooks: a delivery that came in one piece is stored without aiohttp's handling of a request.
+"""The fast path of webhooks: a delivery of up to 64 KiB that arrives at once is stored without aiohttp.
 
 aiohttp needs more time for a request than verifying and storing a delivery takes. So a connection offers what it has
-read here first. Only a whole request, head and body and nothing else, that is written as GitHub writes them and whose
+read here first, and waits a moment for the body if only the head has arrived, as proxies send them one after the other.
+Only a complete request, head and body and nothing else, that is written as GitHub and proxies write it and whose
 delivery may be stored is taken. Everything else, such as a chunked body, a head in two pieces or a signature that does
-not match, is read and refused by aiohttp and `webhooks.receive` as ever.
+not match, is read and refused by aiohttp and `webhooks.receive` as usual.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ PATH = "/api/github/webhooks"
 HEADER = rb"\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}: [\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
 START = f"POST {PATH} ".encode()
 HEAD = re.compile(START + rb"HTTP/1\.1(?:" + HEADER + rb"){1,100}")
-LONGEST = 8_000  # bytes of a head; aiohttp refuses longer lines
+HEAD_MOST = 8_000  # bytes of a head; aiohttp refuses longer lines
+LENGTH = re.compile(rb"\r\ncontent-length: ([1-9][0-9]{0,4})\r\n", re.IGNORECASE)
 # headers that change how the body is read, or what follows the answer
 SPECIAL = frozenset({"transfer-encoding", "content-encoding", "expect", "upgrade", "trailer"})
 STATUS = {202: b"202 Accepted", 500: b"500 Internal Server Error", 503: b"503 Service Unavailable"}
@@ -46,22 +48,22 @@ ANSWER = (
 
 
 class FastPath:
-    """Takes deliveries for one application; called with what a connection has read between two requests."""
+    """Stores deliveries for one application; called with what a connection has read between two requests."""
 
     def __init__(self, app: web.Application) -> None:
         self._app = app
         self._context = app[CONTEXT]
-        self._date = (0, b"")  # a second, and how a header tells it
+        self._date = (0, b"")  # a second, and the value of the header Date then
 
-    def __call__(self, data: bytes) -> Taken | None:
-        """Begin to store the delivery that these bytes are; None where aiohttp has to look at them."""
+    def __call__(self, data: bytes) -> PendingDelivery | None:
+        """Store the delivery if `data` is one complete request; otherwise return None."""
         if not data.startswith(START) or len(data) > SMALL or traces.enabled():
             return None
-        began = time.perf_counter()
+        started = time.perf_counter()
         head, _, body = data.partition(b"\r\n\r\n")
-        if len(head) > LONGEST or not HEAD.fullmatch(head):
+        if len(head) > HEAD_MOST or not HEAD.fullmatch(head):
             return None
-        headers = _headers(head)
+        headers = _parse_headers(head)
         if headers is None or headers.get("content-length") != str(len(body)) or SPECIAL & headers.keys():
             return None
         if headers.get("connection", "keep-alive").lower() != "keep-alive":
@@ -70,22 +72,32 @@ class FastPath:
             incoming = webhooks.admit(headers, body, self._context.settings)
         except Rejected:
             return None
-        return Taken(self, incoming, self._context.intake.put(incoming), began)
+        metrics.READ_BY_FAST_PATH.inc()
+        return PendingDelivery(self, incoming, self._context.intake.put(incoming), started)
 
-    def answer(self, taken: Taken) -> bytes:
+    def is_incomplete(self, data: bytes) -> bool:
+        """Return whether `data` starts with the head of a small delivery, and a part of its body is missing."""
+        if not data.startswith(START) or traces.enabled():
+            return False
+        end = data.find(b"\r\n\r\n")
+        length = LENGTH.search(data, 0, end + 2) if end >= 0 else None
+        return length is not None and len(data) < end + 4 + int(length[1]) <= SMALL
+
+    def answer(self, pending: PendingDelivery) -> bytes:
         """Return the answer to a delivery that was stored, or could not be."""
-        status, body, more = self._outcome(taken)
-        metrics.count_request("webhooks", status, time.perf_counter() - taken.began)
-        return ANSWER % (STATUS[status], len(body), self._now(), taken.incoming.guid.encode(), more, body)
+        status, body, headers = self._outcome(pending)
+        metrics.count_request("webhooks", status, time.perf_counter() - pending.started)
+        guid = pending.incoming.guid.encode()
+        return ANSWER % (STATUS[status], len(body), self._date_header(), guid, headers, body)
 
-    def _outcome(self, taken: Taken) -> tuple[int, bytes, bytes]:
+    def _outcome(self, pending: PendingDelivery) -> tuple[int, bytes, bytes]:
         """Return status, body and further headers."""
-        error = taken.stored.exception()
+        error = pending.stored.exception()
         if error is None:
-            new = taken.stored.result()
+            new = pending.stored.result()
             (metrics.STORED if new else metrics.DUPLICATES).inc()
-            return 202, webhooks.acknowledgement(taken.incoming.guid, new=new), b""
-        named = REQUEST.set((taken.incoming.guid, PATH))
+            return 202, webhooks.acknowledgement(pending.incoming.guid, new=new), b""
+        named = REQUEST.set((pending.incoming.guid, PATH))
         try:
             refusal = middleware.failure(self._app, error)
         finally:
@@ -93,33 +105,33 @@ class FastPath:
         headers = "".join(f"{name}: {value}\r\n" for name, value in refusal.headers.items())
         return refusal.status, msgspec.json.encode(middleware.refusal_body(refusal)), headers.encode()
 
-    def _now(self) -> bytes:
+    def _date_header(self) -> bytes:
         second = int(time.time())
         if second != self._date[0]:
             self._date = (second, formatdate(second, usegmt=True).encode())
         return self._date[1]
 
 
-class Taken:
-    """A delivery that is being stored."""
+class PendingDelivery:
+    """A delivery that is being stored; it is answered once `stored` is done."""
 
-    __slots__ = ("_path", "began", "incoming", "stored")
+    __slots__ = ("_path", "incoming", "started", "stored")
 
     def __init__(
-        self, path: FastPath, incoming: Incoming, stored: asyncio.Future[bool], began: float
+        self, path: FastPath, incoming: Incoming, stored: asyncio.Future[bool], started: float
     ) -> None:
         self._path = path
         self.incoming = incoming
         self.stored = stored
-        self.began = began  # of the performance counter, in seconds
+        self.started = started  # seconds of the performance counter
 
     def answer(self) -> bytes:
         """Return the answer, once `stored` is done."""
         return self._path.answer(self)
 
 
-def _headers(head: bytes) -> dict[str, str] | None:
-    """Return the headers by their names in lower case; None where one is there twice."""
+def _parse_headers(head: bytes) -> dict[str, str] | None:
+    """Return the headers by their names in lower case; None if a name occurs twice."""
     lines = head.decode("ascii").split("\r\n")[1:]
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
     return headers if len(headers) == len(lines) else None

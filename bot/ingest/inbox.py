@@ -15,6 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest import compression
 from bot.ingest.compression import LARGE
 from bot.ingest.tables import DeliveryRow, delivery
@@ -22,7 +23,6 @@ from bot.ingest.tables import DeliveryRow, delivery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get a turn
@@ -90,7 +90,7 @@ ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of t
     "body": "bytea",
 }
 COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
-SETTLE = (
+SETTLE = Statement(
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
@@ -184,15 +184,15 @@ def _that_fit(found: Sequence[StoredDelivery]) -> list[StoredDelivery]:
 
 
 @functools.cache
-def _due(*, sqlite: bool, one: bool) -> Query[DeliveryRow]:
+def _due(*, sqlite: bool, one: bool) -> RowStatement[DeliveryRow]:
     """Return the query for what is due, put together once, since it runs all the time; large bodies are left empty."""
     small = sa.case((sa.func.length(delivery.c.body) <= LARGE, delivery.c.body), else_=sa.literal(b""))
     query = select(DeliveryRow, delivery, body=small)
-    query = query.where(delivery.c.state == "stored", delivery.c.due_at <= sa.bindparam("now"))
+    query = query.where(delivery.c.state == literal_word("stored"), delivery.c.due_at <= sa.bindparam("now"))
     if one:
         query = query.where(delivery.c.id == sa.bindparam("only"))
     query = query.order_by(delivery.c.due_at, delivery.c.id).limit(sa.bindparam("most", type_=sa.Integer))
-    return query if sqlite else query.with_for_update(skip_locked=True)
+    return RowStatement(query if sqlite else query.with_for_update(skip_locked=True))
 
 
 async def _add_large_bodies(tx: Transaction, rows: Sequence[DeliveryRow]) -> None:
@@ -230,7 +230,7 @@ async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, err
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 
-FIND = select(DeliveryRow, delivery).where(delivery.c.guid == sa.bindparam("of_guid"))
+FIND = RowStatement(select(DeliveryRow, delivery).where(delivery.c.guid == sa.bindparam("of_guid")))
 
 
 async def find(tx: Transaction, guid: str) -> DeliveryRow | None:

@@ -67,12 +67,12 @@ class Intake:
 
         A copy for another App is not known: our own delivery replaces it.
 
-        Its error is StoreUnavailable: then it was not stored, or that is unknown because the database did not answer.
+        It fails with StoreUnavailable if the delivery was not stored, or may not have been.
         """
         return self._group.put(values(incoming, self._store.clock.now()))
 
     async def close(self) -> None:
-        """Store what is waiting, leave nothing in the spool if that can be, then close the connections."""
+        """Store what is waiting, empty the spool if possible, then close the connections."""
         await self._group.drain()
         await self.show_arrived()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._spool.close)
@@ -96,7 +96,7 @@ class Intake:
             yield rows
 
     async def show_arrived(self) -> None:
-        """Move what has arrived, for somebody who asks for it; a database that cannot be used says so itself."""
+        """Move what has arrived before deliveries are looked up; the look-up reports a database that fails."""
         with contextlib.suppress(StoreUnavailable):
             await self.move_arrived()
 

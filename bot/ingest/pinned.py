@@ -14,6 +14,7 @@ from cachetools import TTLCache
 from bot.core.errors import GitHubRefused, RetryLater, StoreUnavailable
 from bot.core.finding import Finding, error, ok
 from bot.core.json_fields import Unreadable
+from bot.db.statements import Statement
 from bot.db.transaction import Slot
 from bot.ingest.tables import delivery, pinned_repository
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bot.ops.doctor.target import Target
 
 PIN = pinned_repository.c
-ALL = sa.select(PIN.name, PIN.repository_id)
+ALL = Statement(sa.select(PIN.name, PIN.repository_id))
 READ_AGAIN = 10.0  # seconds until another process's change is seen
 CHECK = "upstream's id"
 

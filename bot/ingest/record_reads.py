@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from bot.core.json_fields import Kind
 from bot.db.columns import unindexed
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest import watched as names
 from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
@@ -63,7 +64,7 @@ async def record_page(
     if before:
         query = query.where(after(order, before))
     query = query.order_by(*(part.desc() for part in order))
-    sizes = (await tx.run(query.with_only_columns(_size(kind)).limit(limit + 1))).scalars().all()
+    sizes = (await tx.run(query.with_only_columns(_size(kind)).limit(limit + 1))).scalars()
     fitting = sum(size <= MOST_TEXT for size in itertools.accumulate(sizes[:limit]))
     fitting = max(fitting, min(len(sizes), 1))
     return await tx.rows(query.limit(fitting)), fitting < len(sizes)
@@ -109,18 +110,18 @@ def _order(kind: RecordType[Any]) -> list[sa.Column[Any]]:
 MOST_HEADS = 1_000  # of one pull request
 # put together once: every verdict asks these
 _PULL, _HEAD, _LABEL = records["pull_request"].c, records["pull_head"].c, records["pull_label_event"].c
-GET = (
+GET = RowStatement(
     select(PullRow, records["pull_request"])
     .where(sa.func.lower(_PULL.repo) == sa.bindparam("of_repo"), _PULL.number == sa.bindparam("of_number"))
     .order_by(_PULL.received_at.desc())
 )
-HEADS = (
+HEADS = Statement(
     sa.select(_HEAD.head_sha, _HEAD.updated_at)
     .where(_HEAD.repository_id == sa.bindparam("of_repository"), _HEAD.number == sa.bindparam("of_number"))
     .order_by(_HEAD.updated_at.desc(), _HEAD.received_at.desc())
     .limit(MOST_HEADS)
 )
-LABEL_EVENTS = (
+LABEL_EVENTS = Statement(
     sa.select(_LABEL.action, _LABEL.label_name, _LABEL.pull_request_updated_at.label("updated_at"))
     .where(
         sa.func.lower(_LABEL.repo) == sa.bindparam("of_repo"),
@@ -129,7 +130,7 @@ LABEL_EVENTS = (
     .order_by(_LABEL.pull_request_updated_at.desc())
     .limit(10)
 )
-DECIDERS = (
+DECIDERS = Statement(
     sa.select(_PULL.head_sha, _PULL.number, _PULL.user_id)
     .outerjoin_from(
         records["pull_request"],
@@ -143,7 +144,7 @@ DECIDERS = (
     .where(
         _PULL.head_sha.in_(sa.bindparam("heads", expanding=True)),
         unindexed(sa.func.lower(_PULL.repo)) == sa.bindparam("of_repo"),
-        _PULL.state == "open",
+        _PULL.state == literal_word("open"),
     )
     .order_by(_HEAD.received_at.nulls_last(), _PULL.number)
 )

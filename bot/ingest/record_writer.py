@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 from bot.ingest import watched
 from bot.ingest.records import Record, Values, merge
@@ -119,18 +120,18 @@ async def _present(
 
 
 @functools.cache
-def _select(table: sa.Table, *, sqlite: bool, locked: bool) -> sa.Select[*tuple[Any, ...]]:
+def _select(table: sa.Table, *, sqlite: bool, locked: bool) -> Statement:
     """Return the query for rows by their keys; putting one together takes longer than running it."""
     columns = list(table.primary_key.columns)
     query = sa.select(table).where(among_given(columns, "wanted", sqlite=sqlite)).order_by(*columns)
-    return query.with_for_update() if locked else query
+    return Statement(query.with_for_update() if locked else query)
 
 
 @functools.cache
-def _update(table: sa.Table) -> sa.Update:
+def _update(table: sa.Table) -> Statement:
     """Return the statement that writes the other columns of a row found by its key."""
     keys = list(table.primary_key.columns)
     matches = [column == sa.bindparam(f"key_{column.name}") for column in keys]
-    return sa.update(table).where(*matches).values({
+    return Statement(sa.update(table).where(*matches).values({
         column.name: sa.bindparam(column.name) for column in table.columns if column not in set(keys)
-    })  # fmt: skip
+    }))  # fmt: skip

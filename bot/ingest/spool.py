@@ -4,9 +4,9 @@ SQLite has one writer at a time, and the worker writes for most of the time. Del
 durable here; the worker moves them into the inbox, and handles them in the same transaction. A crash in between leaves
 them in both, and the inbox takes a GUID once.
 
-Whoever writes appends one record for all deliveries of a commit, and waits for the disk. Whoever moves renames the file
-first, and the next to write begins a new one. While a record is appended the file is locked, so that it is never
-renamed and read to its end in between.
+A writer appends one record for all deliveries of a commit, and waits for the disk. A reader renames the file first, and
+the next writer creates a new one. The file is locked while a record is appended, so that it is never renamed and read
+to its end in between.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class Record:
 
 
 class SpoolWriter:
-    """Appends to the file, beside any number of others; one thread at a time uses one of these objects."""
+    """Appends to the file, beside any number of other writers; not for several threads at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.path = path_of(store.url.database or "")
+        self.path = spool_path(store.url.database or "")
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
 
     def append(self, rows: Sequence[Values], *, received_at: int) -> None:
-        """Store deliveries, durably. Raises StoreUnavailable: then they were not, or that is unknown."""
+        """Store deliveries durably. Raises StoreUnavailable if they were not stored, or may not have been."""
         data = msgspec.msgpack.encode(rows)
         head = HEAD.pack(STORED, len(data), zlib.crc32(data), len(rows), received_at)
         self._store.require_file()  # no spool where there is no database
@@ -82,8 +82,8 @@ class SpoolWriter:
                         _sync_folder(self.path)
                     return
         except OSError as error:
-            self.close()  # what was written of it is skipped by whoever reads
-            raise unavailable(self.path, error) from error
+            self.close()  # readers skip a part of a record
+            raise store_unavailable(self.path, error) from error
         raise StoreUnavailable(f"{self.path} is replaced again and again")
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SpoolWriter:
             self._file = None
 
     def _appended(self, file: int, head: bytes, data: bytes) -> bool:
-        """Write a record, unless the file has been renamed: whoever did may have read it to its end."""
+        """Write a record, unless the file has been renamed: then it may have been read to its end."""
         fcntl.flock(file, fcntl.LOCK_SH)  # others may write, too
         try:
             if file_identity(self.path) != self._identity:
@@ -134,7 +134,7 @@ def _sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def records(file: int, start: int = 0) -> Iterator[Record]:
+def find_records(file: int, start: int = 0) -> Iterator[Record]:
     """Yield the records of a file that have not been moved; those that were never written to their end are skipped."""
     size = os.fstat(file).st_size
     while start + HEAD.size <= size:
@@ -143,20 +143,20 @@ def records(file: int, start: int = 0) -> Iterator[Record]:
             start=start, size=numbers[0], checksum=numbers[1], deliveries=numbers[2], received_at=numbers[3]
         )
         if mark not in {STORED, MOVED} or found.end > size:
-            start = next_mark(file, start + 1)
+            start = find_mark(file, start + 1)
             continue
         if mark == STORED:
             yield found
         start = found.end
 
 
-def read(file: int, record: Record) -> list[Values] | None:
+def read_deliveries(file: int, record: Record) -> list[Values] | None:
     """Return a record's deliveries; None where it is damaged, or was never written to its end."""
     data = os.pread(file, record.size, record.start + HEAD.size)
     return _decoder.decode(data) if zlib.crc32(data) == record.checksum else None
 
 
-def next_mark(file: int, start: int) -> int:
+def find_mark(file: int, start: int) -> int:
     """Return where the next record may begin, or the end of the file."""
     while data := os.pread(file, SEARCHED, start):
         found = data.find(MARK)
@@ -166,18 +166,18 @@ def next_mark(file: int, start: int) -> int:
     return start
 
 
-def unavailable(path: Path, error: OSError) -> StoreUnavailable:
+def store_unavailable(path: Path, error: OSError) -> StoreUnavailable:
     """Return the error to raise for a spool that cannot be used."""
     return StoreUnavailable(
         f"the database cannot be used: {path}: {error.strerror or error}; check its disk and its folder"
     )
 
 
-def path_of(database: str) -> Path:
+def spool_path(database: str) -> Path:
     """Return the spool's path of a SQLite database."""
     return Path(f"{database}{SUFFIX}")
 
 
-def moving_path_of(database: str) -> Path:
+def moving_path(database: str) -> Path:
     """Return the path of what is being moved into a SQLite database."""
     return Path(f"{database}{SUFFIX}{MOVING}")

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from bot.ingest.spool import Values
 
 
-def read(url: str) -> list[Values]:
+def read_spool(url: str) -> list[Values]:
     """Return the deliveries in the spool of a database, without changing anything; none where it has no spool."""
     database = make_url(url)
     name = database.database or ""
     if database.get_backend_name() != "sqlite":
         return []
     try:
-        return spool_reader.all_waiting(name)
+        return spool_reader.deliveries_waiting(name)
     except OSError as error:
-        raise GiveUp(f"{spool.path_of(name)} cannot be read: {error}") from error
+        raise GiveUp(f"{spool.spool_path(name)} cannot be read: {error}") from error
 
 
-def add(rows: list[Values], copy: sqlite3.Connection) -> None:
+def add_to_copy(rows: list[Values], copy: sqlite3.Connection) -> None:
     """Add deliveries to the copy of a database; those that were moved before it was made are there already."""
     with copy:
         spooling.insert(copy, rows)

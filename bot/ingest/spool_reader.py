@@ -1,4 +1,4 @@
-"""Reading the spool: what has arrived is taken from those who write, read in parts, and deleted once it was moved."""
+"""Reading the spool: the file is taken from its writers, read in parts, and deleted once its deliveries were moved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("bot.ingest.spool_reader")
 
-LOCK = ".lock"  # suffix of the file whose lock is held by whoever moves
+LOCK = ".lock"  # suffix of the file whose lock is held while deliveries are moved
 MOST_MOVED = 8 * 1024 * 1024  # bytes read at once, plus the record that exceeds it
 MOST_ROWS = 10_000  # deliveries read at once
 LOCK_TIMEOUT = 5.0  # seconds to wait for another process that moves
@@ -39,12 +39,12 @@ class Part:
 
 
 class SpoolReader:
-    """Reads what has arrived, for one process at a time; one thread at a time uses one of these objects."""
+    """Reads what has arrived, for one process at a time; not for several threads at once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._arriving = spool.path_of(store.url.database or "")
-        self._moving = spool.moving_path_of(store.url.database or "")
+        self._arriving = spool.spool_path(store.url.database or "")
+        self._moving = spool.moving_path(store.url.database or "")
         self._file: int | None = None  # that is being moved
         self._next = 0  # the place in it that was not read yet
         self._lock: int | None = None  # held meanwhile
@@ -87,9 +87,9 @@ class SpoolReader:
         """Return how many deliveries are to be moved, and when the first of them was received (epoch milliseconds)."""
         self._store.require_file()
         try:
-            found = waiting_in(self._store.url.database or "")
+            found = records_waiting(self._store.url.database or "")
         except OSError as error:
-            raise spool.unavailable(self._arriving, error) from error
+            raise spool.store_unavailable(self._arriving, error) from error
         return sum(one.deliveries for one in found), min((one.received_at for one in found), default=None)
 
     def _part(self, most: int) -> Part | None:
@@ -101,12 +101,12 @@ class SpoolReader:
         while (
             size <= MOST_MOVED
             and len(rows) < most
-            and (record := next(spool.records(self._file, self._next), None))
+            and (record := next(spool.find_records(self._file, self._next), None))
         ):
-            found = spool.read(self._file, record)
+            found = spool.read_deliveries(self._file, record)
             if found is None:
                 unreadable += 1
-                self._next = spool.next_mark(self._file, record.start + 1)
+                self._next = spool.find_mark(self._file, record.start + 1)
                 continue
             rows += found
             taken.append(record)
@@ -117,7 +117,7 @@ class SpoolReader:
         return Part(rows=rows, records=taken) if taken else None
 
     def _take(self) -> bool:
-        """Take what has arrived away from those who write; False where nothing has."""
+        """Take the file from its writers; return False if nothing has arrived."""
         if not (self._moving.exists() or self._arriving.exists()):
             self.release()
             return False
@@ -133,7 +133,7 @@ class SpoolReader:
             self._file, self._next = os.open(path, os.O_RDWR | os.O_CLOEXEC), 0
             if not begun:
                 path.rename(self._moving)
-            self._locked(self._file)  # nobody is still appending to it, and nobody begins to
+            self._locked(self._file)  # no writer appends to it any more
             fcntl.flock(self._file, fcntl.LOCK_UN)
         except FileNotFoundError:  # another process has moved it meanwhile
             self.release()
@@ -162,7 +162,7 @@ class SpoolReader:
             yield
         except OSError as error:
             self.release()
-            raise spool.unavailable(self._arriving, error) from error
+            raise spool.store_unavailable(self._arriving, error) from error
         except StoreUnavailable:
             self.release()
             raise
@@ -188,13 +188,18 @@ def _opened(*paths: Path) -> Iterator[int]:
                 yield file
 
 
-def waiting_in(database: str) -> list[Record]:
+def records_waiting(database: str) -> list[Record]:
     """Return the records of a database's spool that are to be moved. Raises OSError."""
-    files = _opened(spool.path_of(database), spool.moving_path_of(database))
-    return [record for file in files for record in spool.records(file)]
+    files = _opened(spool.spool_path(database), spool.moving_path(database))
+    return [record for file in files for record in spool.find_records(file)]
 
 
-def all_waiting(database: str) -> list[Values]:
+def deliveries_waiting(database: str) -> list[Values]:
     """Return the deliveries that are to be moved, without changing anything. Raises OSError."""
-    files = _opened(spool.path_of(database), spool.moving_path_of(database))
-    return [row for file in files for record in spool.records(file) for row in spool.read(file, record) or ()]
+    files = _opened(spool.spool_path(database), spool.moving_path(database))
+    return [
+        row
+        for file in files
+        for record in spool.find_records(file)
+        for row in spool.read_deliveries(file, record) or ()
+    ]

@@ -1,4 +1,4 @@
-"""The way through the spool: deliveries sent again are found before, those that have arrived are moved to the inbox.
+"""Before and after the spool: deliveries sent again are recognised, those that have arrived are moved to the inbox.
 
 This speaks to SQLite's driver directly, because a statement built row by row costs more than the row.
 """

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from bot.core.feature import load_each
 from bot.core.json_fields import decode
+from bot.db.statements import Statement
 from bot.ingest.tables import pinned_repository, records, repository_name
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _names_of() -> sa.CompoundSelect[Any]:
 
 # built once: every page asks
 PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _of_known_visibility(), _names_of()
-IDS_OF_NAME = sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name"))
+IDS_OF_NAME = Statement(sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name")))
 
 
 async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
@@ -128,7 +129,7 @@ async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
 
 
 @functools.cache
-def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> sa.CompoundSelect[Any]:
+def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> Statement:
     """Return the query that goes from each name to the next by the index, rather than through all rows."""
     queries = []
     for column in (table.c.upstream_repo for table in tables):
@@ -136,7 +137,7 @@ def _distinct_upstreams(tables: tuple[sa.Table, ...]) -> sa.CompoundSelect[Any]:
         following = sa.select(sa.func.min(column)).where(column > each.c.name).scalar_subquery()
         each = each.union_all(sa.select(following).where(each.c.name.is_not(None)))
         queries.append(sa.select(each.c.name))
-    return sa.union_all(*queries)
+    return Statement(sa.union_all(*queries))
 
 
 async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:

@@ -17,7 +17,7 @@ from bot.core.json_fields import as_int, as_text, clean
 from bot.ingest.inbox import Incoming
 from bot.web.answers import Answer, Yes
 from bot.web.app_keys import CONTEXT
-from bot.web.bodies import LARGE, decode_object, read_body, require_utf8
+from bot.web.bodies import LARGE, SMALL, decode_object, read_body, require_utf8
 from bot.web.parameters import IDENTIFIER
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ _decoder = msgspec.json.Decoder(Summary)
 async def receive(request: web.Request) -> web.Response:
     """Verify, store, acknowledge."""
     context = request.app[CONTEXT]
+    metrics.READ_BY_AIOHTTP.inc()
     body = await read_body(request, limit=LIMIT)
     if len(body) > LARGE:
         incoming = await asyncio.to_thread(admit, request.headers, body, context.settings)
@@ -75,7 +76,10 @@ async def receive(request: web.Request) -> web.Response:
 
     new = await context.intake.put(incoming)
     (metrics.STORED if new else metrics.DUPLICATES).inc()
-    return acknowledge(incoming.guid, new=new)
+    answer = acknowledge(incoming.guid, new=new)
+    if len(body) > SMALL:  # the next delivery can take the fast path only on another connection
+        answer.force_close()
+    return answer
 
 
 def admit(headers: Mapping[str, str], body: bytes, settings: Settings) -> Incoming:

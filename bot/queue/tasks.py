@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from bot.core.clock import JITTER
 from bot.core.errors import GITHUB_UNAVAILABLE
 from bot.db.columns import unindexed
+from bot.db.statements import Statement, literal_word
 from bot.db.transaction import TaskRequest, insert_into
 from bot.queue.tables import task
 
@@ -28,45 +29,47 @@ MAX_ATTEMPTS = 12  # of a task that fails for an unknown reason: about an hour
 LEASE = 30_000  # milliseconds; renewed every few seconds while the task runs
 SAME_RUN = (  # still: a process that lost its lease must not end the next run
     task.c.id == sa.bindparam("of_id"),
-    task.c.state == "running",
+    task.c.state == literal_word("running"),
     task.c.attempts == sa.bindparam("of_attempt"),
 )
 DEAD_OF_KEY = (
     task.c.kind == sa.bindparam("of_kind"),
     task.c.key == sa.bindparam("of_key"),
-    task.c.state == "dead",
+    task.c.state == literal_word("dead"),
 )
 _ENDED: dict[str, Any] = {"finished_at": sa.bindparam("now"), "owner": None, "lease_until": None}
-END = (
+END = Statement(
     sa.update(task)
     .where(*SAME_RUN)
     .values(state=sa.bindparam("ended_as"), error=sa.bindparam("because"), **_ENDED)
 )
-FINISH = (
+FINISH = Statement(
     sa.update(task)
     .where(
         task.c.id.in_(sa.bindparam("ids", expanding=True)),  # found by it: SQLite has no index for pairs
         sa.tuple_(task.c.id, task.c.attempts).in_(sa.bindparam("runs", expanding=True)),
-        task.c.state == "running",
+        task.c.state == literal_word("running"),
     )
     .values(state="done", error=None, **_ENDED)
     .returning(task.c.id)
 )
 DUE: sa.BindParameter[int] = sa.bindparam("due", type_=sa.BigInteger)
 AGAIN: dict[str, Any] = {"attempts": sa.bindparam("tried"), "due_at": DUE, "error": sa.bindparam("because")}
-WAIT_AGAIN = sa.update(task).where(*SAME_RUN).values(state="waiting", owner=None, lease_until=None, **AGAIN)
+WAIT_AGAIN = Statement(
+    sa.update(task).where(*SAME_RUN).values(state="waiting", owner=None, lease_until=None, **AGAIN)
+)
 WAITING_OF_KEY = (
     task.c.kind == sa.bindparam("of_kind"),
     task.c.key == sa.bindparam("of_key"),
-    task.c.state == "waiting",
+    task.c.state == literal_word("waiting"),
 )
-JOIN_WAITING = sa.update(task).where(*WAITING_OF_KEY).values(AGAIN)
+JOIN_WAITING = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN))
 EARLIER = sa.case((task.c.due_at < DUE, task.c.due_at), else_=DUE)
-JOIN_UNDELAYED = sa.update(task).where(*WAITING_OF_KEY).values(AGAIN | {"due_at": EARLIER})
-SETTLE_DEAD = (
+JOIN_UNDELAYED = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN | {"due_at": EARLIER}))
+SETTLE_DEAD = Statement(
     sa.update(task)
     .where(
-        task.c.state == "dead",
+        task.c.state == literal_word("dead"),
         task.c.kind.in_(sa.bindparam("kinds", expanding=True)),
         task.c.key.in_(sa.bindparam("keys", expanding=True)),
         sa.tuple_(task.c.kind, task.c.key).in_(sa.bindparam("both", expanding=True)),
@@ -109,17 +112,19 @@ async def enqueue(
 
 
 @functools.cache
-def _upsert(*, sqlite: bool, postpones: bool) -> Any:
+def _upsert(*, sqlite: bool, postpones: bool) -> Statement:
     """Return the insert that moves a waiting task of the same key to an earlier time, or postpones it, instead."""
     insert = insert_into(task, sqlite=sqlite)
     due_at = insert.excluded.due_at
     latest = task.c.created_at + sa.bindparam("max_wait", type_=sa.BigInteger)
     postponed = sa.case((due_at > latest, latest), else_=due_at)
     earliest = sa.case((due_at < task.c.due_at, due_at), else_=task.c.due_at)
-    return insert.on_conflict_do_update(
-        index_elements=["kind", "key"],
-        index_where=sa.text("state = 'waiting'"),
-        set_={"due_at": postponed if postpones else earliest},
+    return Statement(
+        insert.on_conflict_do_update(
+            index_elements=["kind", "key"],
+            index_where=sa.text("state = 'waiting'"),
+            set_={"due_at": postponed if postpones else earliest},
+        )
     )
 
 
@@ -174,19 +179,19 @@ async def claim(
         "by": owner,
         "until": tx.now + LEASE,
     }
-    rows = (await tx.run(_claiming(sqlite=tx.sqlite, background=background), values)).mappings().all()
+    rows = (await tx.run(_claiming(sqlite=tx.sqlite, background=background), values)).mappings()
     return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 @functools.cache
-def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
+def _claiming(*, sqlite: bool, background: bool) -> Statement:
     """Return the statement that claims; its parts are put together once, since it runs all the time."""
     other = task.alias("other")
     running = sa.exists().where(
-        other.c.state == "running", other.c.kind == task.c.kind, other.c.key == task.c.key
+        other.c.state == literal_word("running"), other.c.kind == task.c.kind, other.c.key == task.c.key
     )
     # without the hint SQLite looks at everything that waits, even thousands of tasks that are not due
-    waiting = task.c.state == "waiting"
+    waiting = task.c.state == literal_word("waiting")
     due = (
         sa.select(task.c.id)
         .where(
@@ -203,7 +208,7 @@ def _claiming(*, sqlite: bool, background: bool) -> sa.Executable:
     if not sqlite:
         due = due.with_for_update(skip_locked=True)
     chosen = due.cte("due")  # PostgreSQL may run a plain subquery twice, and take more than `limit`
-    return (
+    return Statement(
         sa.update(task)
         .where(task.c.id.in_(sa.select(chosen.c.id)))
         .values(
@@ -270,7 +275,7 @@ async def release_all(tx: Transaction) -> int:
 
 
 async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
-    lost = (await tx.run(sa.select(*CLAIMED).where(task.c.state == "running", mine))).mappings().all()
+    lost = (await tx.run(sa.select(*CLAIMED).where(task.c.state == "running", mine))).mappings()
     for row in lost:
         await retry(tx, Task(**row), due_at=tx.now, error="the process that ran it ended")
     return len(lost)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -14,10 +13,13 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp import StreamReader
 
     from bot.web.handover import Router
 
+HOLD = 0.5  # seconds to wait for the rest of a request on the fast path; then aiohttp reads it
 READ_BUFFER = 32 * 1024  # bytes; aiohttp stops reading at twice as many
 LEAST_READ = 16 * 1024  # bytes of an answer to be read within `ConnectionLimits.unread` seconds
 FILES = 200  # other files that may be open: the database's files and its connections, calls to GitHub
@@ -48,8 +50,8 @@ class ConnectionLimits:
     unread: float = 30.0  # an answer, or a good part of it, is left unread
 
 
-class Serving(Protocol):
-    """A request that is served without aiohttp."""
+class PendingAnswer(Protocol):
+    """A request on the fast path that was not answered yet."""
 
     @property
     def stored(self) -> asyncio.Future[bool]:
@@ -59,14 +61,20 @@ class Serving(Protocol):
         """Return the whole answer."""
 
 
-# given what was read between two requests: serves it, or returns None where aiohttp has to
-FastPath = Callable[[bytes], Serving | None]
+class FastPath(Protocol):
+    """Processes complete requests without aiohttp."""
+
+    def __call__(self, data: bytes) -> PendingAnswer | None:
+        """Process what was read between two requests; return None if aiohttp has to."""
+
+    def is_incomplete(self, data: bytes) -> bool:
+        """Return whether `data` is the start of a request that `__call__` would process if it were complete."""
 
 
 class Connection(web.RequestHandler):
     """A connection that knows how long it has been idle, and is aborted when its answers are not read.
 
-    Until aiohttp has served a request on it, whole requests may be served on the fast path.
+    Until aiohttp has served a request on it, complete requests may take the fast path.
 
     Uses only public methods of aiohttp: `request_factory` is called for each request, `finish_response` ends it.
     """
@@ -75,18 +83,20 @@ class Connection(web.RequestHandler):
         "_fast_path",
         "_first",
         "_head_timer",
+        "_held",
+        "_hold_timer",
         "_idle_since",
         "_idle_timer",
         "_limits",
         "_lost",
         "_payload",
+        "_pending",
+        "_pipelined",
         "_reader",
         "_reading",
         "_router",
         "_seen",
-        "_serving",
         "_timers",
-        "_too_early",
         "_unread",
         "_unread_timer",
         "_writer",
@@ -108,9 +118,11 @@ class Connection(web.RequestHandler):
         self._seen = self._lost = False
         self._router = router  # to other processes
         self._fast_path = fast_path
-        self._serving: Serving | None = None  # on the fast path
-        self._too_early = b""  # what came before its answer
-        self._idle_timer: asyncio.TimerHandle | None = None  # while aiohttp has none
+        self._pending: PendingAnswer | None = None  # on the fast path
+        self._held = b""  # the start of a request whose rest is missing
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._pipelined = b""  # received before that was answered
+        self._idle_timer: asyncio.TimerHandle | None = None  # as long as aiohttp has none
         self._first = first  # what another process has read of it
         self._reading = False  # a request of which something has come
         self._payload: StreamReader | None = None  # the body of the last request
@@ -124,21 +136,22 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         if self._first:
             first, self._first = self._first, b""
-            if not self._serve(first):
+            if not self._take_fast_path(first):
                 self._leave_to_aiohttp(first)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; where that begins a request for another process, the connection goes there.
+        """Process what was received; if it starts a request for another process, pass the connection on.
 
-        What follows a request that its client did not wait for may be taken for the beginning of one: the client then
-        has itself to blame, and only for what it asked on its own connection.
+        If a client pipelines requests, the middle of one may be mistaken for the start of another. This affects nothing
+        but its own connection.
         """
-        if self._serving is not None:
-            self._too_early += data
+        if self._pending is not None:
+            self._pipelined += data
             self._reader.pause_reading()
             return
         if not self._reading:
-            if self._serve(data):
+            data = self._release() + data
+            if self._take_fast_path(data):
                 return
             if self._router is not None and self._router.hand_over(self._writer, data):
                 return
@@ -146,37 +159,54 @@ class Connection(web.RequestHandler):
 
     def _leave_to_aiohttp(self, data: bytes) -> None:
         self._reading = True
-        self._fast_path = None  # aiohttp would not know of it, and close the connection meanwhile
+        self._fast_path = None  # aiohttp would not know of such a request, and close the connection as idle
         super().data_received(data)
 
-    def _serve(self, data: bytes) -> bool:
-        """Serve what was read on the fast path, if that takes it."""
-        self._serving = serving = None if self._fast_path is None else self._fast_path(data)
-        if serving is None:
+    def _take_fast_path(self, data: bytes) -> bool:
+        """Start the fast path for what was read; return False if aiohttp has to process it."""
+        if self._fast_path is None:
             return False
-        self._seen, self._idle_since = True, None
-        serving.stored.add_done_callback(self._answer)
-        return True
+        self._pending = pending = self._fast_path(data)
+        if pending is not None:
+            self._seen, self._idle_since = True, None
+            pending.stored.add_done_callback(self._answer)
+            return True
+        if self._fast_path.is_incomplete(data):
+            self._held, self._idle_since = data, None
+            self._hold_timer = self._timers.call_later(HOLD, self._stop_holding)
+            return True
+        return False
+
+    def _release(self) -> bytes:
+        """Return what was held."""
+        held, self._held = self._held, b""
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+        return held
+
+    def _stop_holding(self) -> None:
+        self._leave_to_aiohttp(self._release())
 
     def _answer(self, _stored: asyncio.Future[bool]) -> None:
-        serving, self._serving = self._serving, None
-        if serving is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
-        answer = serving.answer()  # counts it, read or not
+        answer = pending.answer()  # counts it, read or not
         self._idle_since = self._timers.time()
         if self._lost:
             return
         self._writer.write(answer)
         if self._idle_timer is None:
             self._close_when_idle()
-        if self._too_early:
-            data, self._too_early = self._too_early, b""
+        if self._pipelined:
+            data, self._pipelined = self._pipelined, b""
             self._reader.resume_reading()
-            if not self._serve(data):  # not handed over, which would drop what is still to be sent
+            if not self._take_fast_path(data):  # not passed on, which would drop what is still to be sent
                 self._leave_to_aiohttp(data)
 
     def _close_when_idle(self) -> None:
-        """Close the connection once it has been idle for too long, unless aiohttp watches it."""
+        """Close the connection once it has been idle for too long, unless aiohttp does so."""
         left = self._limits.keepalive - self.idle_for()
         self._idle_timer = None
         if self._fast_path is None:
@@ -190,6 +220,7 @@ class Connection(web.RequestHandler):
         """Stop the timers."""
         self._lost = True
         self._head_timer.cancel()
+        self._release()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._watch_reader(None)

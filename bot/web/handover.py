@@ -1,9 +1,9 @@
-"""Handing a connection to the process whose work its next request is.
+"""Passing a connection to the process that answers its next request.
 
-One process listens. Where the next request on a connection is another process's work, the connection's descriptor is
-passed on with the bytes read so far, over a Unix socket between the two. Nothing is copied or forwarded: the other
-process speaks to the client itself, with its address, its body and its limits as they are. Every process has every
-route, so where a connection cannot be handed over it is answered where it is.
+One process listens. If another process answers the next request on a connection, the connection's descriptor is passed
+on with the bytes read so far, over a Unix socket between the two. Nothing is copied or forwarded: the other process
+speaks to the client itself, with its address, its body and its limits as they are. Every process has every route, so a
+connection that cannot be passed on is answered where it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bot.web.connections import ConnectionFactory
 
-DOOR, WORKER, PAGES = "door", "worker", "pages"  # the processes
+LISTENER, WORKER, PAGES = "listener", "worker", "pages"  # the processes
 MOST = 64 * 1024  # bytes of a request that are passed on with its connection
 BUFFER = 4 * 1024 * 1024  # bytes of connections on their way
 WEBHOOKS = b"POST /api/github/webhooks"
@@ -30,17 +30,17 @@ READS = frozenset({b"GET", b"HEAD"})
 CONNECTION, WAKE, READY, LOCK = b"C", b"W", b"R", b"L"
 
 
-def owner(data: bytes) -> str | None:
-    """Return the process whose work the request is that begins with `data`; None where its line is not complete."""
+def choose_process(data: bytes) -> str | None:
+    """Return the process that answers the request that starts with `data`; None if its first line is not complete."""
     if data.startswith(WEBHOOKS):
-        return DOOR
+        return LISTENER
     line = REQUEST_LINE.match(data)
     if line is None:
         return None
     if line[1] not in READS:
         return WORKER  # it writes
     path, _, _ = line[2].partition(b"?")
-    return DOOR if path in OPERATORS else PAGES
+    return LISTENER if path in OPERATORS else PAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Channel:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
 
     def send(self, kind: bytes, data: bytes = b"", descriptor: int | None = None) -> bool:
-        """Send a message; returns False where the other process is gone or does not read."""
+        """Send a message; return False if the other process is gone or does not read."""
         try:
             socket.send_fds(self._socket, [kind + data], [] if descriptor is None else [descriptor])
         except OSError:
@@ -69,7 +69,7 @@ class Channel:
         return True
 
     def hand_over(self, transport: asyncio.WriteTransport, data: bytes) -> bool:
-        """Pass a connection on with what was read of it; returns False where it stays."""
+        """Pass a connection on with what was read of it; return False if it stays."""
         if len(data) > MOST or not self.send(CONNECTION, data, transport.get_extra_info("socket").fileno()):
             return False
         transport.abort()  # closes our descriptor: the other process has its own
@@ -105,17 +105,17 @@ class Router:
         self.channels: dict[str, Channel] = {}
 
     def hand_over(self, transport: asyncio.WriteTransport, data: bytes) -> bool:
-        """Pass a connection on if its next request is another process's work; returns False where it stays."""
-        name = owner(data)
+        """Pass a connection on if another process answers its next request; return False if it stays."""
+        name = choose_process(data)
         if name is None or name == self._own:
             return False
-        # the door knows them all, the others know the door
-        channel = self.channels.get(name) or self.channels.get(DOOR)
+        # the listener has channels to all, the others have one to the listener
+        channel = self.channels.get(name) or self.channels.get(LISTENER)
         return channel is not None and channel.hand_over(transport, data)
 
     def forward(self, connection: socket.socket, data: bytes) -> bool:
-        """Pass on a connection that came from another process; returns False where it stays."""
-        channel = self.channels.get(owner(data) or "")
+        """Pass on a connection that came from another process; return False if it stays."""
+        channel = self.channels.get(choose_process(data) or "")
         if channel is None or not channel.send(CONNECTION, data, connection.fileno()):
             return False
         connection.close()

@@ -38,8 +38,11 @@ TEMPLATES: web.AppKey[jinja2.Environment] = web.AppKey("templates", jinja2.Envir
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "wait": "…", "idle": "–"}  # noqa: RUF001 - a dash is the sign
 
 
-def environment() -> jinja2.Environment:
-    """Return the templates; everything they show is escaped, an unknown name is an error."""
+def environment(compiled: jinja2.BytecodeCache | None = None) -> jinja2.Environment:
+    """Return the templates; everything they show is escaped, an unknown name is an error.
+
+    `compiled` keeps them for other environments, where a process has several.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE / "templates"]),
         autoescape=True,
@@ -47,6 +50,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=compiled,
     )
     made.filters |= {
         "word": word,
@@ -98,13 +102,24 @@ def add_tab(app: web.Application, group: str, name: str, path: str, *, place: in
 
 
 def render(
-    request: web.Request, name: str, *, status: int = 200, fresh: Refresh | None = None, **values: Any
+    request: web.Request,
+    name: str,
+    *,
+    status: int = 200,
+    fresh: Refresh | None = None,
+    counted_until: int | None = None,
+    **values: Any,
 ) -> web.Response:
-    """Return a page; `now` is what ages are counted from, `fresh` is for pages that can refresh."""
+    """Return a page; `now` is what ages are counted from, `fresh` is for pages that can refresh.
+
+    Pages whose numbers may be late say up to when changes are counted in them, `counted_until` (None: all are).
+    """
     now = request.app[CONTEXT].clock.now()
     template = request.app[TEMPLATES].get_template(name)
     since = functools.partial(ago, now=now)
-    text = template.render(now=now, status=status, fresh=fresh, ago=since, **values)
+    text = template.render(
+        now=now, status=status, fresh=fresh, counted_until=counted_until, ago=since, **values
+    )
     return web.Response(text=text, content_type="text/html", charset="utf-8", status=status)
 
 

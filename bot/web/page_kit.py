@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from bot.web import html, page_cache, render_thread
 from bot.web.page_cache import PAGE_CACHE, CachedPage, PageCache
+
+if TYPE_CHECKING:
+    import jinja2
 
 STATIC = Path(__file__).parent / "static"
 CACHE_CONTROL = "public, max-age=86400"  # the stylesheet's address changes with its content
@@ -15,10 +19,10 @@ KINDS = {"style.css": "text/css", "favicon.svg": "image/svg+xml", "grid.js": "te
 FILES: web.AppKey[dict[str, CachedPage]] = web.AppKey("static_files", dict)
 
 
-def setup(app: web.Application) -> None:
-    """Add what every page needs; parts add their templates and routes afterwards."""
+def setup(app: web.Application, compiled: jinja2.BytecodeCache | None = None) -> None:
+    """Add what every page needs; parts add their templates and routes afterwards. `compiled` keeps templates."""
     render_thread.setup(app)
-    app[html.TEMPLATES] = html.environment()
+    app[html.TEMPLATES] = html.environment(compiled)
     app[PAGE_CACHE] = PageCache()
     app[FILES] = {name: _sealed(name, kind) for name, kind in KINDS.items()}
     app.add_routes(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 
 from bot.ci.disabled.settings import DisabledSettings
-from bot.ci.trunk import recount
 from bot.demo import trunk_history
 from bot.oot.results import jobs
-from bot.oot.statistics import rollup
 from tests.browser import measured, tested
 from tests.harness import L2, L3, L4, UPSTREAM
+from tests.sums import count_changed
 
 DAY = 86_400_000
 OF_FEATURES = {
@@ -55,7 +54,7 @@ async def tell(bot, github):
     await _disabled(bot, github)
     await measured.tell(bot, github)
     await tested.tell(bot, github)
-    await rollup.run(bot, None)
+    await count_changed(bot.context)
     async with bot.store.transaction() as tx:
         await tx.conn.exec_driver_sql(
             "UPDATE task SET state='dead', error='GitHub refused: 422 Validation Failed', finished_at=due_at "
@@ -82,7 +81,7 @@ async def _trunk(bot, github):
     async with bot.store.transaction() as tx:
         await jobs.add(tx, {row["job_key"]: row for row in rows})
     for _ in range(3):
-        await recount.run(bot.context, None)
+        await count_changed(bot.context)
 
 
 async def _disabled(bot, github):

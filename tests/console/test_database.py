@@ -96,7 +96,7 @@ def test_a_file_the_system_refuses_is_named_with_the_next_step(ootbot, tmp_path)
     code, out, err = ootbot("backup", str(tmp_path / "none" / "copy.db"))
     assert (code, out) == (1, "")
     assert err.startswith(f"ootbot: {tmp_path}/none/copy.db: ")
-    assert err.endswith("no such file or directory; check the path: the folder it lies in has to be there\n")
+    assert err.endswith("no such file or directory; check the path: its folder must exist\n")
 
 
 def test_what_cannot_be_read_is_said_once_without_what_follows_from_it(tmp_path, app_key):

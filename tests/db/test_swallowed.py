@@ -84,9 +84,9 @@ async def test_one_refusal_and_all_is_well_again(database_url, clock, monkeypatc
                 await asyncio.wait_for(store.work_waiting.wait(), 1)
                 break
             assert number < PATIENCE
-        assert store._engine.sync_engine.pool.checkedout() == 1
+        assert store._engine.pool.checkedout() == 1
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        assert store._engine.sync_engine.pool.checkedout() == 0
+        assert store._engine.pool.checkedout() == 0
     server.close()
     await asyncio.wait_for(asyncio.gather(*network.passing), PATIENCE)

@@ -174,6 +174,20 @@ def test_every_page_is_in_the_index():
         assert page.name == "README.md" or f"({page.name})" in index, f"name {page.name} in docs/README.md"
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "decisions").glob("0*.md")), ids=name)
+def test_every_decision_has_number_date_and_status_and_is_in_the_index(page):
+    number = page.name[:4]
+    head = re.match(
+        rf"# {number}\. (.+)\n\nDate: (\d{{4}}-\d\d-\d\d)\.\nStatus: (accepted|superseded by).*\n\n",
+        page.read_text(),
+    )
+    assert head
+    assert (
+        f"| [{number}]({page.name}) | {head[1]} | {head[2]} | {head[3]}"
+        in page.with_name("README.md").read_text()
+    )
+
+
 def test_every_setting_of_a_secret_is_hidden():
     for field in options(Settings).values():
         secret = field.name.endswith(("secret", "token", "private_key")) or field.name == "database_url"

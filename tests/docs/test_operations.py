@@ -28,7 +28,8 @@ def test_calls_under_way_are_counted_as_they_are():
 
 async def test_connections_are_as_many_as_the_pools_hold():
     url = sa.make_url(engines.async_url("postgresql://somewhere/ootbot"))
-    own, pages = engines.make(url, 5, 30), engines.for_other_loop(url, 5)
-    most = [engine.sync_engine.pool.size() + engine.sync_engine.pool._max_overflow for engine in (own, pages)]
+    options = engines.Options(busy_timeout=5, lost_after=30)
+    own, pages = engines.make(url, options), engines.for_other_loop(url, options)
+    most = [engine.pool.size() + engine.pool._max_overflow for engine in (own, pages)]
     assert numbers("connections to PostgreSQL") == [sum(most), most[0], sum(most)]
     assert 40 + 2 * 20 + 10 <= 100

@@ -192,7 +192,7 @@ async def test_two_processes_publish_one_pull_request_once(bot, github, pull):
     await finish(bot, github, conclusion="failure")
     await github.label(pull, "ciflow/oot/npu")
     bot.clock.advance(60)
-    async with make_context(bot.context.settings, clock=bot.clock, inline=True) as other:
+    async with make_context(bot.context.settings, clock=bot.clock) as other:
         workers = [bot.worker, make_worker(other)]
         for _ in range(10):
             async with bot.store.transaction() as tx:

@@ -14,7 +14,7 @@ from bot.demo.github.faults import Faults
 from bot.queue import tasks
 from tests.harness import ALLOWLIST, L1, L2, L3, L4, UPSTREAM
 
-LEFT_BY_A_REPORT = ("oot_workflow_job", "oot_rate", "oot_stale_day", "task")
+LEFT_BY_A_REPORT = ("oot_workflow_job", "oot_rate", "task")
 MOST = 60  # statements one report may take
 LEASE = 61  # seconds after which what a task left behind is taken up again
 

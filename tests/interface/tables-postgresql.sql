@@ -353,13 +353,6 @@ CREATE TABLE ci_signature_day (
 	CONSTRAINT pk_ci_signature_day PRIMARY KEY (signature, family, day)
 )
 CREATE INDEX ix_ci_signature_day_day ON ci_signature_day (day, family)
-CREATE TABLE ci_stale_day (
-	repository_id BIGINT NOT NULL,
-	branch TEXT NOT NULL,
-	day INTEGER NOT NULL,
-	mark BIGINT NOT NULL,
-	CONSTRAINT pk_ci_stale_day PRIMARY KEY (repository_id, branch, day)
-)
 CREATE TABLE ci_storage_day (
 	repository_id BIGINT NOT NULL,
 	day INTEGER NOT NULL,
@@ -799,12 +792,6 @@ CREATE TABLE oot_run (
 	status TEXT NOT NULL,
 	checked_at BIGINT NOT NULL,
 	CONSTRAINT pk_oot_run PRIMARY KEY (backend_key, run_id, run_attempt)
-)
-CREATE TABLE oot_stale_day (
-	day INTEGER NOT NULL,
-	backend_key TEXT NOT NULL,
-	mark BIGINT NOT NULL,
-	CONSTRAINT pk_oot_stale_day PRIMARY KEY (day, backend_key)
 )
 CREATE TABLE oot_workflow_job (
 	job_key TEXT NOT NULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.db.sqlite_statements import Prepared
 from bot.queue import tasks
 from bot.queue.tables import task
 
@@ -28,7 +27,7 @@ def steps(*, later: int, background: bool) -> int:
         )
         driver = conn.connection.driver_connection
         given = {"now": NOW, "kinds": KINDS, "resting": [], "most": 4, "by": "me", "until": NOW + 1}
-        made = Prepared(tasks._claiming(sqlite=True, background=background), conn.dialect, given)
+        made = tasks._claiming(sqlite=True, background=background).compiled(given)
         taken, counted = [], 0
 
         def count():
@@ -38,7 +37,7 @@ def steps(*, later: int, background: bool) -> int:
         for most in (1, 4):
             counted = 0
             driver.set_progress_handler(count, 10)
-            taken += driver.execute(made.sql, made.bound(given | {"most": most})).fetchall()
+            taken += driver.execute(*made.call(given | {"most": most})).fetchall()
         driver.set_progress_handler(None, 10)
     engine.dispose()
     assert len(taken) == 5

@@ -117,14 +117,45 @@ async def test_whatever_is_unusual_is_answered_by_aiohttp(bot, call, odd):  # no
     assert told.get("error") == said.get("error")
 
 
-async def test_a_delivery_in_pieces_is_taken_like_any_other(bot, call):  # noqa: F811
-    sent = delivery(guid="g-1")
+@pytest.mark.parametrize("size", [100, 9_000, 60_000])
+async def test_a_body_that_comes_after_its_head_is_waited_for(bot, call, size):  # noqa: F811
+    sent = delivery(json.dumps({"filler": "x" * size}).encode())
+    head, _, body = sent.partition(b"\r\n\r\n")
     async with gated(bot) as port, asyncio.timeout(PATIENCE):
-        reader, writer = await call(port, sent[:100])
-        for piece in (sent[100:500], sent[500:]):
+        reader, writer = await call(port, head + b"\r\n\r\n")
+        for piece in (body[:50], body[50:]):
             await asyncio.sleep(0.02)
             writer.write(piece)
+        status, headers, _ = await answer_of(reader)
+        assert status == 202
+        assert not by_aiohttp(headers)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "pause"), [((100, 500), 0.02), ((-10,), 0.7)], ids=["head in two pieces", "slow body"]
+)
+async def test_a_delivery_in_other_pieces_is_taken_by_aiohttp(bot, call, cuts, pause):  # noqa: F811
+    sent = delivery()
+    async with gated(bot) as port, asyncio.timeout(PATIENCE):
+        reader, writer = await call(port, sent[: cuts[0]])
+        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
+            await asyncio.sleep(pause)
+            writer.write(sent[start:end])
+        status, headers, _ = await answer_of(reader)
+        assert status == 202
+        assert by_aiohttp(headers)
+
+
+async def test_a_connection_lost_before_the_body_came_leaves_nothing(bot, call):  # noqa: F811
+    async with gated(bot) as port, asyncio.timeout(PATIENCE):
+        for _ in range(3):
+            _, writer = await call(port, delivery(guid="half")[:-10])
+            await asyncio.sleep(0.02)
+            writer.close()
+        reader, _ = await call(port, delivery(guid="whole"))
         assert (await answer_of(reader))[0] == 202
+    await bot.settle()
+    assert [row["guid"] for row in await bot.rows("delivery")] == ["whole"]
 
 
 async def test_two_deliveries_in_one_piece_are_two(bot, call):  # noqa: F811

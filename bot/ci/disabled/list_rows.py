@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.disabled.tables import ListMark, ci_list
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 LIST = ci_list.c
 SAME_LIST = (LIST.repository_id == sa.bindparam("repository_id"), LIST.name == sa.bindparam("name"))
-MARK = select(ListMark, ci_list).where(*SAME_LIST)
-BODY = sa.select(LIST.body).where(*SAME_LIST)
-GZIPPED = sa.select(LIST.gzipped).where(*SAME_LIST)
+MARK = RowStatement(select(ListMark, ci_list).where(*SAME_LIST))
+BODY = Statement(sa.select(LIST.body).where(*SAME_LIST))
+GZIPPED = Statement(sa.select(LIST.gzipped).where(*SAME_LIST))
 
 
 async def store_list(tx: Transaction, repository_id: int, name: str, page: CachedPage) -> bool:

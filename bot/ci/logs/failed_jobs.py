@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from bot.ci.collect.tables import ci_upload
 from bot.ci.logs.rows import PUBLIC
 from bot.ci.logs.tables import FIRST, ci_log, ci_verdict
+from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
@@ -33,7 +34,7 @@ NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
 # put together once: every batch of reports asks
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
-NAMES = sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS))
+NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
 
 
 class FailedJob(TypedDict):
@@ -175,9 +176,9 @@ async def runs_with_logs(tx: Transaction, reported: Reported) -> set[tuple[str, 
 
 
 @functools.cache
-def _collected(*, sqlite: bool) -> sa.Select[Any]:
+def _collected(*, sqlite: bool) -> Statement:
     """Return the query for reported runs with logs that were collected from GitHub."""
-    return (
+    return Statement(
         sa.select(LOG.run_id, LOG.run_attempt)
         .where(
             LOG.repository_id.in_(sa.select(NAMED.repository_id).where(NAMED.name.in_(_REPOS))),
@@ -189,15 +190,17 @@ def _collected(*, sqlite: bool) -> sa.Select[Any]:
 
 
 @functools.cache
-def _uploaded(*, sqlite: bool) -> sa.Select[Any]:
+def _uploaded(*, sqlite: bool) -> Statement:
     """Return the query for reported runs with logs that their backends uploaded."""
-    return sa.select(UPLOAD.run_id, UPLOAD.run_attempt).where(*_of_runs(sqlite=sqlite)).distinct()
+    return Statement(sa.select(UPLOAD.run_id, UPLOAD.run_attempt).where(*_of_runs(sqlite=sqlite)).distinct())
 
 
 @functools.cache
-def _uploads(*, sqlite: bool) -> sa.Select[Any]:
+def _uploads(*, sqlite: bool) -> Statement:
     """Return the query for these logs."""
-    return sa.select(UPLOAD.repository_id, UPLOAD.id).where(*_of_runs(sqlite=sqlite)).limit(RUNS_MOST)
+    return Statement(
+        sa.select(UPLOAD.repository_id, UPLOAD.id).where(*_of_runs(sqlite=sqlite)).limit(RUNS_MOST)
+    )
 
 
 def _of_runs(*, sqlite: bool) -> list[sa.ColumnElement[bool]]:

@@ -1,4 +1,4 @@
-"""The sums over failures that are the same, made again from the verdicts: storing twice counts once."""
+"""The daily sum of failures that are the same, counted from the verdicts: storing twice counts once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.logs.tables import ci_signature, ci_signature_day, ci_verdict
+from bot.ci.logs.tables import FIRST, ci_signature, ci_signature_day, ci_verdict
+from bot.queue import sums
+from bot.queue.sums import Place, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from bot.context import Context
     from bot.db.transaction import Transaction
+    from bot.queue.sums import Counted
+
+REST = 10.0  # seconds between two counts of a day
+VERDICT = ci_verdict.c
+FAILURES = Sum(
+    name="failures",
+    tables=(ci_signature_day,),
+    group=("family", "signature"),
+    count="bot.ci.logs.failure_counts:count_day",
+    after="bot.ci.logs.failure_counts:sum_up",
+    rest=REST,
+)
 
 
 class SignatureTitle(TypedDict):
@@ -22,56 +37,62 @@ class SignatureTitle(TypedDict):
     kind: str
 
 
-async def count_again(
-    tx: Transaction, concerned: Iterable[tuple[str, str, int]], titles: Mapping[str, SignatureTitle]
+async def request(
+    tx: Transaction,
+    concerned: Iterable[tuple[str, str, int]],
+    titles: Mapping[str, SignatureTitle],
+    seen: Mapping[str, int],
 ) -> None:
-    """Make the sums of some signatures, families and days again from their verdicts."""
-    for signature, whose, day in sorted(concerned):
-        await _count_day(tx, signature, whose, day)
-        await _sum_up(tx, signature, whose, titles.get(signature))
+    """Have the sums of some signatures, families and days counted again.
+
+    New signatures are stored with their title; `seen` has a time at which each was seen.
+    """
+    places = sorted(set(concerned))
+    new = sorted({(signature, whose) for signature, whose, _ in places if signature in titles})
+    if new:
+        rows = [
+            {"signature": signature, "family": whose, "jobs_total": 0, **titles[signature]}
+            | dict.fromkeys(("first_at", "last_at"), seen[signature])
+            for signature, whose in new
+        ]
+        await tx.run(tx.insert(ci_signature).on_conflict_do_nothing(), rows)
+    sums.request(tx, FAILURES, (Place((whose, signature), day) for signature, whose, day in places))
 
 
-async def _count_day(tx: Transaction, signature: str, whose: str, day: int) -> None:
-    """Count the jobs that failed this way on a day."""
-    verdict = ci_verdict.c
+async def count_day(context: Context, place: Place) -> Counted:
+    """Count the jobs that failed one way on a day."""
+    whose, signature = place.group
     query = sa.select(
         sa.func.count().label("jobs"),
-        sa.func.count(sa.distinct(verdict.change)).filter(sa.not_(verdict.trusted)).label("prs"),
-        sa.func.count().filter(verdict.trusted).label("trusted_jobs"),
-        sa.func.count(sa.distinct(verdict.repository_id)).label("repos"),
-    ).where(
-        verdict.current,
-        verdict.rank == 0,
-        verdict.signature == signature,
-        verdict.family == whose,
-        verdict.day == day,
-    )
-    counts = await tx.row(query)
-    assert counts
-    key = {"signature": signature, "family": whose, "day": day}
-    statement = tx.insert(ci_signature_day).values(key | counts)
-    await tx.run(statement.on_conflict_do_update(index_elements=list(key), set_=counts))
+        sa.func.count(sa.distinct(VERDICT.change)).filter(sa.not_(VERDICT.trusted)).label("prs"),
+        sa.func.count().filter(VERDICT.trusted).label("trusted_jobs"),
+        sa.func.count(sa.distinct(VERDICT.repository_id)).label("repos"),
+    ).where(FIRST, VERDICT.signature == signature, VERDICT.family == whose, VERDICT.day == place.day)
+    async with context.store.read() as tx:
+        rows = await tx.rows(query)
+    return {ci_signature_day: [row for row in rows if row["jobs"]]}
 
 
-async def _sum_up(tx: Transaction, signature: str, whose: str, title: SignatureTitle | None) -> None:
-    """Write the totals of a signature; one that no job has any more goes, unless it is tied to an issue."""
-    days, verdict, named = ci_signature_day.c, ci_verdict.c, ci_signature.c
+async def sum_up(tx: Transaction, place: Place) -> None:
+    """Write the totals of a signature; one that no job has any more goes, unless it is tied to an issue.
+
+    One may have jobs whose day is still to be counted.
+    """
+    whose, signature = place.group
+    days, named = ci_signature_day.c, ci_signature.c
+    has_jobs = sa.exists().where(FIRST, VERDICT.signature == signature, VERDICT.family == whose)
     of_days = sa.and_(days.signature == signature, days.family == whose)
     of_signature = sa.and_(named.signature == signature, named.family == whose)
     total = (await tx.run(sa.select(sa.func.sum(days.jobs)).where(of_days))).scalar() or 0
     if not total:
-        await tx.run(sa.delete(ci_signature_day).where(of_days))
-        await tx.run(sa.delete(ci_signature).where(of_signature, named.issue_url.is_(None)))
+        await tx.run(sa.delete(ci_signature).where(of_signature, named.issue_url.is_(None), ~has_jobs))
         await tx.run(sa.update(ci_signature).where(of_signature).values(jobs_total=0))
         return
-    seen = sa.select(sa.func.min(verdict.at).label("first"), sa.func.max(verdict.at).label("last")).where(
-        verdict.current, verdict.rank == 0, verdict.signature == signature, verdict.family == whose
+    seen = sa.select(sa.func.min(VERDICT.at).label("first"), sa.func.max(VERDICT.at).label("last")).where(
+        FIRST, VERDICT.signature == signature, VERDICT.family == whose
     )
     known = await tx.row(sa.select(named.first_at, named.last_at).where(of_signature))
     (times,) = await tx.rows(seen)
     at = [value for value in (*times.values(), *(known or {}).values()) if value is not None]
     values = {"first_at": min(at), "last_at": max(at), "jobs_total": int(total)}
-    if known:
-        await tx.run(sa.update(ci_signature).where(of_signature).values(values))
-    elif title:
-        await tx.run(sa.insert(ci_signature).values(signature=signature, family=whose, **values, **title))
+    await tx.run(sa.update(ci_signature).where(of_signature).values(values))

@@ -112,7 +112,10 @@ async def failures(
 async def failure(tx: Transaction, signature: str, *, since: int, counted: Counted) -> FailureRow | None:
     """Return one signature."""
     named, days = ci_signature.c, ci_signature_day.c
-    of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, named.jobs_total > 0)
+    verdict = ci_verdict.c
+    uncounted = sa.exists().where(FIRST, verdict.signature == signature, verdict.family == PUBLIC)
+    has_jobs = sa.or_(named.jobs_total > 0, uncounted)  # its first day may still be to be counted
+    of_signature = sa.and_(named.signature == signature, named.family == PUBLIC, has_jobs)
     found = await tx.row(sa.select(ci_signature).where(of_signature))
     private = await visibility.counted_in_public(tx)
     theirs = sa.select(_of_repositories(sa.literal(signature), private))

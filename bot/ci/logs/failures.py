@@ -21,11 +21,13 @@ from bot.ci.logs.failure_answers import (
     Failures,
     FailureSample,
 )
-from bot.ci.logs.rows import DAY
+from bot.ci.logs.failure_counts import FAILURES
+from bot.ci.logs.rows import DAY, PUBLIC
 from bot.ci.logs.rules import KINDS
 from bot.ci.logs.sections import job_page
 from bot.core.errors import Rejected
 from bot.core.links import web_url
+from bot.queue import sums
 from bot.web import parameters
 from bot.web.answers import fill, send
 from bot.web.app_keys import CONTEXT
@@ -55,6 +57,7 @@ class _Several(NamedTuple):
     jobs_by_day: dict[str, list[int]]
     coverage: Coverage
     rated_days: int
+    counted_until: int | None
 
 
 class _One(NamedTuple):
@@ -66,6 +69,7 @@ class _One(NamedTuple):
     spread: Spread
     rates: list[JobRate]
     began: list[Beginning]
+    counted_until: int | None
 
 
 @in_render_thread
@@ -129,6 +133,7 @@ async def failures(request: web.Request) -> web.Response:
         of_repo=of_repo,
         rest=of_kind + of_repo,
         coverage=found.coverage,
+        counted_until=found.counted_until,
         json_url=f"/api/ci/failures?{query}",
     )
 
@@ -156,6 +161,7 @@ async def failure(request: web.Request) -> web.Response:
         samples=one.samples[:SAMPLES],
         job_page=job_page,
         github=web_url(context.settings.github_api_url),
+        counted_until=one.counted_until,
         json_url=f"/api/ci/failures/{one.failure['signature']}",
     )
 
@@ -171,7 +177,9 @@ async def _found(request: web.Request, tx: Transaction) -> _Several:
     by_day = await failure_rows.jobs_by_day(
         tx, [row["signature"] for row in found], days=range(since, today + 1)
     )
-    return _Several(days, found, by_day, await failure_rows.coverage(tx, since=since), counted.days)
+    coverage = await failure_rows.coverage(tx, since=since)
+    until = await sums.counted_until(tx, FAILURES, [PUBLIC], first=since)
+    return _Several(days, found, by_day, coverage, counted.days, until)
 
 
 async def _one(request: web.Request, tx: Transaction) -> _One:
@@ -188,6 +196,7 @@ async def _one(request: web.Request, tx: Transaction) -> _One:
         spread=failure_spread.spread(samples),
         rates=await failure_rates.of_jobs(tx, signature, counted),
         began=await failure_spread.beginnings(tx, request.app[CONTEXT].settings, signature),
+        counted_until=await sums.counted_until(tx, FAILURES, [PUBLIC], first=since),
     )
 
 

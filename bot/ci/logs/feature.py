@@ -13,6 +13,7 @@ FEATURE = Feature(
         "reclassify": "bot.ci.logs.reclassify:run",
     },
     background=frozenset({"log_rules", "reclassify"}),
+    sums=("bot.ci.logs.failure_counts:FAILURES",),
     periodic="bot.ci.logs.load_rules:periodic",
     settings="bot.ci.logs.settings:LogsSettings",
     commands={"logs": "bot.console.logs:logs"},

@@ -122,7 +122,7 @@ async def replace_verdicts(
 ) -> None:
     """Store the verdicts of a ruleset on a job; those of other rulesets stay, no longer current.
 
-    Sums over the failures concerned are made again from all verdicts, so storing twice counts once.
+    The days of the failures concerned are counted again.
     """
     of_job = sa.and_(ci_verdict.c.repository_id == repository_id, ci_verdict.c.job_id == job_id)
     before = await verdicts(tx, repository_id, [job_id])
@@ -136,7 +136,7 @@ async def replace_verdicts(
         for row in (*before, *found)
         if row["rank"] == 0 and row["signature"]
     }
-    await failure_counts.count_again(tx, concerned, titles)
+    await failure_counts.request(tx, concerned, titles, dict.fromkeys(titles, found[0]["at"]))
 
 
 async def job(tx: Transaction, repository_id: int, job_id: int) -> WorkflowJobRow | None:

@@ -94,4 +94,4 @@ async def with_logs(tx: Transaction) -> Sequence[str]:
     query = sa.select(repository.full_name).where(
         repository.repository_id.in_(await repositories(tx)), repository.full_name.is_not(None)
     )
-    return sorted((await tx.run(query)).scalars().all())
+    return sorted((await tx.run(query)).scalars())

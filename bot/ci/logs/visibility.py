@@ -68,19 +68,20 @@ async def is_private(tx: Transaction, repository_id: int) -> bool:
 async def _move(tx: Transaction, repository_id: int) -> bool:
     """Move some jobs; returns whether there were any."""
     mine = sa.and_(VERDICT.repository_id == repository_id, VERDICT.family == rows.PUBLIC)
-    jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(BATCH))).scalars().all()
+    jobs = (await tx.run(sa.select(VERDICT.job_id).where(mine).distinct().limit(BATCH))).scalars()
     if not jobs:
         return False
     these = sa.and_(mine, VERDICT.job_id.in_(jobs))
-    query = sa.select(VERDICT.signature, VERDICT.day).where(these, FIRST, VERDICT.signature.is_not(None))
-    concerned = {(row.signature, row.day) for row in await tx.run(query.distinct())}
-    titles = await _titles(tx, {signature for signature, _ in concerned})
+    query = sa.select(VERDICT.signature, VERDICT.day, sa.func.min(VERDICT.at)).where(
+        these, FIRST, VERDICT.signature.is_not(None)
+    )
+    found = (await tx.run(query.group_by(VERDICT.signature, VERDICT.day))).all()
+    seen = {signature: at for signature, _, at in found}
+    titles = await _titles(tx, seen.keys())
     own = rows.family(repository_id, private=True)
     await tx.run(sa.update(ci_verdict).where(these).values(family=own))
-    for whose in (rows.PUBLIC, own):
-        await failure_counts.count_again(
-            tx, {(signature, whose, day) for signature, day in concerned}, titles
-        )
+    concerned = {(signature, whose, day) for signature, day, _ in found for whose in (rows.PUBLIC, own)}
+    await failure_counts.request(tx, concerned, titles, seen)
     await failed_jobs.request_publish_of(tx, repository_id, jobs)
     return True
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from bot.ci.test_results import crashed_files, disabled_changed, pulls_concerned, store_part
 from bot.ci.test_results.rows import JobKey
 from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
+from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import repository_name
 
@@ -24,20 +25,22 @@ PART, JOB, NAME = test_part.c, test_job.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
 UNDISPATCHED = (  # parts of these runs with tests of which nobody knew the dispatch
-    sa.select(*KEY)
-    .where(
-        PART.repository_id.in_(
-            sa.select(NAME.repository_id).where(NAME.name.in_(sa.bindparam("repos", expanding=True)))
-        ),
-        PART.run_id.in_(sa.bindparam("runs", expanding=True)),
-        sa.exists().where(
-            *(JOB[name] == PART[name] for name in JOB_KEY),
-            JOB.backend.is_not(None),
-            JOB.dispatch_id.is_(None),
-        ),
+    Statement(
+        sa.select(*KEY)
+        .where(
+            PART.repository_id.in_(
+                sa.select(NAME.repository_id).where(NAME.name.in_(sa.bindparam("repos", expanding=True)))
+            ),
+            PART.run_id.in_(sa.bindparam("runs", expanding=True)),
+            sa.exists().where(
+                *(JOB[name] == PART[name] for name in JOB_KEY),
+                JOB.backend.is_not(None),
+                JOB.dispatch_id.is_(None),
+            ),
+        )
+        .distinct()
+        .limit(MOST)
     )
-    .distinct()
-    .limit(MOST)
 )
 RUN_ID = re.compile("[0-9]{1,18}")  # GitHub's
 
@@ -68,9 +71,9 @@ async def _of_jobs(tx: Transaction, jobs: Iterable[Mapping[str, Any]]) -> None:
 
 
 @functools.cache
-def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
+def _of_keys(*, sqlite: bool) -> Statement:
     """Return the query for the jobs of these keys whose reports are stored."""
-    return sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST)
+    return Statement(sa.select(*KEY).where(among_given(KEY, "wanted", sqlite=sqlite)).distinct().limit(MOST))
 
 
 async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> None:
@@ -83,6 +86,6 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
         )
 
 
-async def _request(tx: Transaction, query: sa.Select[Any], parameters: Any = None) -> None:
+async def _request(tx: Transaction, query: Statement, parameters: Any = None) -> None:
     for row in await tx.run(query, parameters):
         store_part.request(tx, JobKey(*row))

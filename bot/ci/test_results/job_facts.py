@@ -171,4 +171,5 @@ async def _pull_of(tx: Transaction, run: WorkflowRunRow) -> int | None:
     query = sa.select(HEAD.number).where(
         HEAD.repository_id == run["repository_id"], HEAD.head_sha == run["head_sha"]
     )
-    return (await tx.run(query.order_by(HEAD.number).limit(1))).scalar()
+    found: int | None = (await tx.run(query.order_by(HEAD.number).limit(1))).scalar()
+    return found

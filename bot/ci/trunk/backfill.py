@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 from bot.ci.collect import budget
 from bot.ci.trunk import list_branch
-from bot.ci.trunk.stale_days import DAY
 from bot.core.errors import OverBudget
 from bot.ingest import delivery, inbox
 from bot.ingest.tables import records
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches, column_ids, folded_commits, runner_labels, stale_days, stored_cells
+from bot.ci.trunk import branches, changed_days, column_ids, folded_commits, runner_labels, stored_cells
 from bot.ci.trunk.branches import HEADS, BranchPush
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import branch_commit, ci_cell
 from bot.core import escaping
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ async def write(tx: Transaction, changed: Changed) -> None:
     shas |= {row["head_sha"] for row in checks if row["app_slug"] != GITHUB_ACTIONS}
     shas |= {row.get("head_sha") for row in reported if row.get("pr_number") is None}
     runners = {(job["repository_id"], job["created_at"] // DAY) for job in on_commits if job["created_at"]}
-    await stale_days.mark_commits(tx, {sha for sha in shas if sha}, runners)
+    await changed_days.request_of_commits(tx, {sha for sha in shas if sha}, runners)
 
 
 async def _write_cells(tx: Transaction, jobs: Sequence[_Job]) -> None:

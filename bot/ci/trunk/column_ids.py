@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bot.ci.collect import job_names
 from bot.ci.trunk.tables import ci_column
+from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ async def _read(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
 
 
 @cache
-def _of_keys(*, sqlite: bool) -> sa.Select[Any]:
+def _of_keys(*, sqlite: bool) -> Statement:
     columns = [COLUMN[name] for name in KEY]
     query = sa.select(*columns, COLUMN.id, COLUMN.seen)
-    return query.where(among_given(columns, "wanted", sqlite=sqlite))
+    return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))
 
 
 def _row(key: Key, day: int, name: Named) -> Mapping[str, Any]:

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from bot.ci.trunk.cells import CONCLUSIONS, STATES
 from bot.ci.trunk.counting import RunTimes
 from bot.ci.trunk.rows import CommitRow
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_day, ci_line, ci_runner_day, trunk_event
+from bot.db.statements import Statement
 from bot.ingest.tables import records
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ _TIMES = (
     CELL.conclusion.in_(FAILED).label("failed"), CELL.failure_kind, CELL.queued_at, CELL.started_at, CELL.completed_at,
     CELL.runner_label,
 )  # fmt: skip
-_STARTED = (
+_STARTED = Statement(
     sa.select(JOB.id, JOB.runner_name, JOB.steps)
     .join(ci_cell, sa.and_(CELL.repository_id == JOB.repository_id, CELL.job_id == JOB.id))
     .where(
@@ -40,10 +41,12 @@ _STARTED = (
     )
     .limit(sa.bindparam("most"))
 )
-_SIGNALS = sa.select(LINE.sha, LINE.signal_seconds).where(
-    LINE.repository_id == sa.bindparam("repository"),
-    LINE.branch == sa.bindparam("branch"),
-    LINE.day.in_(sa.bindparam("days", expanding=True)),
+_SIGNALS = Statement(
+    sa.select(LINE.sha, LINE.signal_seconds).where(
+        LINE.repository_id == sa.bindparam("repository"),
+        LINE.branch == sa.bindparam("branch"),
+        LINE.day.in_(sa.bindparam("days", expanding=True)),
+    )
 )
 
 

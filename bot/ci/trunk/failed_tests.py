@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import cells, stale_days, stored_cells
+from bot.ci.trunk import cells, changed_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ async def write(tx: Transaction, jobs: Iterable[JobTests]) -> None:
         of_job = sa.and_(CELL.repository_id == job.repository_id, CELL.job_id == job.job_id)
         values = {"tests_failed": job.failed, "failed_tests": _names(job.tests)}
         differs = sa.or_(*(CELL[name].is_distinct_from(value) for name, value in values.items()))
-        shas = (await tx.run(sa.select(CELL.head_sha).where(of_job, differs))).scalars().all()
+        shas = (await tx.run(sa.select(CELL.head_sha).where(of_job, differs))).scalars()
         if shas:
             await tx.run(sa.update(ci_cell).where(of_job).values(values))
             await stored_cells.changed(tx, [(job.repository_id, sha) for sha in shas])
-            await stale_days.mark_commits(tx, shas)
+            await changed_days.request_of_commits(tx, shas)
 
 
 def _names(tests: Iterable[int]) -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import stale_days, stored_cells
+from bot.ci.trunk import changed_days, stored_cells
 from bot.ci.trunk.tables import ci_cell
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ async def write(
     """Write why a job failed into its cell, in place of what was there; None and kind `none` where no rule says."""
     of_job = sa.and_(CELL.repository_id == repository_id, CELL.job_id == job_id)
     values = {"failure_kind": kind, "signature": signature, "line": line and line[:LINE_MOST]}
-    shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars().all()
+    shas = (await tx.run(sa.select(CELL.head_sha).where(of_job))).scalars()
     if shas:
         await tx.run(sa.update(ci_cell).where(of_job).values(values))
         await stored_cells.changed(tx, [(repository_id, sha) for sha in shas])
-        await stale_days.mark_commits(tx, shas)
+        await changed_days.request_of_commits(tx, shas)

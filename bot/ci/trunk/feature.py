@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 
 def periodic(_settings: Settings) -> dict[str, float]:
     """Return the seconds between runs, by task kind."""
-    return {"trunk": 30.0, "branch": 600.0}
+    return {"branch": 600.0}
 
 
 FEATURE = Feature(
     name="trunk",
     tables="bot.ci.trunk.tables",
-    tasks={"branch": "bot.ci.trunk.list_branch:run", "trunk": "bot.ci.trunk.recount:run"},
+    tasks={"branch": "bot.ci.trunk.list_branch:run", "trunk_changes": "bot.ci.trunk.record_changes:run"},
+    background=frozenset({"trunk_changes"}),
+    sums=("bot.ci.trunk.changed_days:BRANCHES", "bot.ci.trunk.changed_days:RUNNERS"),
     periodic="bot.ci.trunk.feature:periodic",
     before_commit="bot.ci.trunk.cell_index:write",
     views="bot.ci.trunk.views.routes:VIEWS",

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.trunk import branches
 from bot.ci.trunk.tables import branch_commit, folded_commit
+from bot.db.statements import Statement
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
 AT_ONCE = 200  # commits of one question
 COMMIT, FOLDED, PUSH = branch_commit.c, folded_commit.c, records["push"].c
 
-_PUSHES = sa.select(PUSH.after, PUSH.commits).where(
-    PUSH.after.in_(sa.bindparam("heads", expanding=True)),
-    PUSH.repository_id == sa.bindparam("repository"),
-    PUSH.ref == sa.bindparam("ref"),
+_PUSHES = Statement(
+    sa.select(PUSH.after, PUSH.commits).where(
+        PUSH.after.in_(sa.bindparam("heads", expanding=True)),
+        PUSH.repository_id == sa.bindparam("repository"),
+        PUSH.ref == sa.bindparam("ref"),
+    )
 )
-_NAMED = sa.select(FOLDED.sha, FOLDED.title, FOLDED.author).where(
-    FOLDED.repository_id == sa.bindparam("repository"),
-    FOLDED.branch == sa.bindparam("branch"),
-    FOLDED.sha.in_(sa.bindparam("shas", expanding=True)),
+_NAMED = Statement(
+    sa.select(FOLDED.sha, FOLDED.title, FOLDED.author).where(
+        FOLDED.repository_id == sa.bindparam("repository"),
+        FOLDED.branch == sa.bindparam("branch"),
+        FOLDED.sha.in_(sa.bindparam("shas", expanding=True)),
+    )
 )
 
 

@@ -9,14 +9,14 @@ import sqlalchemy as sa
 import structlog
 
 from bot.ci.collect import budget, collection_scope
-from bot.ci.trunk import branches, cell_index, folded_commits, required_checks, rows, stale_days
+from bot.ci.trunk import branches, cell_index, changed_days, folded_commits, required_checks, rows
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
-from bot.ci.trunk.stale_days import DAY, Place
 from bot.ci.trunk.tables import branch_commit
 from bot.core.errors import GitHubRefused
 from bot.core.json_fields import Kind, read
 from bot.ingest import watched
 from bot.ingest.tables import records
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ async def store(
         await tx.run(
             sa.update(branch_commit).where(*here, later, COMMIT.sha.not_in(sorted(shas))).values(gone=True)
         )
-    await stale_days.mark(tx, [Place(repository_id, branch, int(row["at"]) // DAY) for row in made])
+    changed_days.request(tx, repository_id, [(branch, int(row["at"])) for row in made])
     return len(made)
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.tables import (
     branch_commit,
     ci_broken,
@@ -16,13 +15,13 @@ from bot.ci.trunk.tables import (
     ci_day,
     ci_line,
     ci_runner_day,
-    ci_stale_day,
     folded_commit,
     trunk_branch,
     trunk_event,
 )
 from bot.ingest.prune import delete_rows
 from bot.ingest.tables import records
+from bot.queue.sums import DAY
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -52,7 +51,7 @@ async def prune(context: Context) -> dict[str, int]:
         "sums of CI": sum(
             [
                 await delete_rows(context, table, table.c.day < first)
-                for table in (ci_day, ci_line, ci_runner_day, ci_stale_day)
+                for table in (ci_day, ci_line, ci_runner_day)
             ]
         ),
     }

@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
+from bot.db.statements import Statement
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
@@ -156,7 +157,7 @@ _CELL = [CELL[name] for name in CellRow.__struct_fields__]
 _OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("repository")
 _SHAS: sa.BindParameter[str] = sa.bindparam("shas", expanding=True)
 EVER = 2**62  # later than any time
-_COMMITS = (
+_COMMITS = Statement(
     sa.select(branch_commit)
     .where(
         COMMIT.repository_id == _OF_REPOSITORY,
@@ -166,14 +167,19 @@ _COMMITS = (
     .order_by(COMMIT.at.desc(), COMMIT.sha.desc())
     .limit(sa.bindparam("most"))
 )
-_STORED_CELLS = sa.select(STORED.head_sha, STORED.mark, STORED.cells).where(
-    STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS)
+_STORED_CELLS = Statement(
+    sa.select(STORED.head_sha, STORED.mark, STORED.cells).where(
+        STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS)
+    )
 )
-_STORED_OUTLINES = sa.select(STORED.head_sha, STORED.mark, STORED.outline).where(
-    STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS), STORED.cells.is_not(None)
+_STORED_OUTLINES = Statement(
+    sa.select(STORED.head_sha, STORED.mark, STORED.outline).where(
+        STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS), STORED.cells.is_not(None)
+    )
 )
-_ALL_COLUMNS = sa.select(ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
-_COLUMNS = _ALL_COLUMNS.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True)))
+_of_repository = sa.select(ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
+_ALL_COLUMNS = Statement(_of_repository)
+_COLUMNS = Statement(_of_repository.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True))))
 # of a file that it cannot read GitHub knows no name, and says no more than that the run failed
 _UNSTARTED = sa.case(
     (RUN.conclusion == "startup_failure", sa.true()),
@@ -188,17 +194,20 @@ _UNSTARTED = sa.case(
     ),
     else_=sa.false(),
 )
-_RUNS = sa.select(
+_runs = sa.select(
     *(RUN[name] for name in RunRow.__annotations__ if name in RUN), _UNSTARTED.label("unstarted")
 ).where(RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY)
-_TELLING_RUNS = _RUNS.where(RUN.status.is_distinct_from("completed") | _UNSTARTED)
-_BACKEND_JOBS = sa.select(*(JOB[name] for name in BackendJobRow.__annotations__), JOB.flags).where(
-    JOB.head_sha.in_(_SHAS),
-    sa.func.lower(JOB.upstream_repo).in_(sa.bindparam("names", expanding=True)),
-    JOB.event_type.in_(ON_TRUNK),
-    JOB.pr_number.is_(None),
+_RUNS = Statement(_runs)
+_TELLING_RUNS = Statement(_runs.where(RUN.status.is_distinct_from("completed") | _UNSTARTED))
+_BACKEND_JOBS = Statement(
+    sa.select(*(JOB[name] for name in BackendJobRow.__annotations__), JOB.flags).where(
+        JOB.head_sha.in_(_SHAS),
+        sa.func.lower(JOB.upstream_repo).in_(sa.bindparam("names", expanding=True)),
+        JOB.event_type.in_(ON_TRUNK),
+        JOB.pr_number.is_(None),
+    )
 )
-_NEWEST_RECORD = (
+_NEWEST_RECORD = Statement(
     sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
     .where(
         REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), REPOSITORY.full_name.is_not(None)
@@ -252,7 +261,8 @@ async def following(tx: Transaction, commit: CommitRow) -> str | None:
         COMMIT.at >= commit["at"],
         COMMIT.parent == commit["sha"],
     )
-    return (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
+    found: str | None = (await tx.run(query.order_by(COMMIT.at, COMMIT.sha).limit(1))).scalar()
+    return found
 
 
 async def commits(

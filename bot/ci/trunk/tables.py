@@ -126,16 +126,6 @@ ci_line = sa.Table(  # a commit of a branch as its jobs left it
     sa.PrimaryKeyConstraint("repository_id", "branch", "day", "place", name="pk_ci_line"),
 )
 
-ci_stale_day = sa.Table(
-    "ci_stale_day",
-    metadata,
-    must("repository_id", Big),
-    must("branch", sa.Text),  # "" for the runners of the whole repository
-    must("day", sa.Integer),
-    must("mark", Big),  # random, replaced each time something of that day changes
-    sa.PrimaryKeyConstraint("repository_id", "branch", "day", name="pk_ci_stale_day"),
-)
-
 ci_runner_day = sa.Table(  # jobs by runner label and day of creation, of all branches and pull requests
     "ci_runner_day",
     metadata,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk import stale_days
-from bot.ci.trunk.stale_days import DAY, Place
+from bot.ci.trunk import changed_days
 from bot.ci.trunk.tables import branch_commit, ci_broken, ci_unstable
 
 if TYPE_CHECKING:
@@ -67,4 +66,4 @@ async def _count_again(tx: Transaction, repository_id: int) -> None:
         COMMIT.repository_id == repository_id, COMMIT.branch.in_(counted)
     )
     found = (await tx.run(query.group_by(COMMIT.branch))).all()
-    await stale_days.mark(tx, [Place(repository_id, branch, at // DAY) for branch, at in found])
+    changed_days.request(tx, repository_id, [(branch, at) for branch, at in found])

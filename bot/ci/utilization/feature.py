@@ -9,6 +9,7 @@ FEATURE = Feature(
     tables="bot.ci.utilization.tables",
     tasks={"utilization": "bot.ci.utilization.late_jobs:run"},
     background=frozenset({"utilization"}),
+    sums=("bot.ci.utilization.count_days:UTILIZATION",),
     before_commit="bot.ci.utilization.late_jobs:note",
     parsers={"usage": "bot.ci.utilization.parse_usage:parse"},
     receivers={"usage": "bot.ci.utilization.store_usage:RECEIVER"},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.ci.collect.attribution import Job, attribute_artifact
 from bot.ci.collect.store import runs as collected
-from bot.ci.utilization import claims, day_rows, origin, rows
+from bot.ci.utilization import claims, count_days, origin, rows
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ async def _again(tx: Transaction, key: Sequence[int]) -> None:
     if whose.key == tuple(key):
         if after != before:
             await rows.put(tx, after)
-            await day_rows.replace(tx, before, after)
+            count_days.request(tx, before, after)
         return
     there = await rows.held(tx, whose.key)
     chosen = claims.preferred(there, after)
     await rows.delete(tx, key)
     await rows.put(tx, chosen)
-    await day_rows.replace(tx, there, chosen)
+    count_days.request(tx, before, there, chosen)
 
 
 def _origin(row: JobRow, jobs: Sequence[WorkflowJobRow]) -> Origin | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
 from bot.ci.utilization.tables import utilization_job
+from bot.db.statements import Statement
 from bot.db.transaction import among_given
 
 if TYPE_CHECKING:
@@ -131,10 +132,10 @@ async def measured_runs(tx: Transaction, keys: Sequence[tuple[int, int]]) -> lis
 
 
 @functools.cache
-def _measured_runs(*, sqlite: bool) -> sa.Select[Any]:
+def _measured_runs(*, sqlite: bool) -> Statement:
     """Return the query for runs by their keys: it runs before the commit of every job's event."""
     key = (J.repository_id, J.run_id)
-    return sa.select(*key).where(among_given(key, "wanted", sqlite=sqlite))
+    return Statement(sa.select(*key).where(among_given(key, "wanted", sqlite=sqlite)))
 
 
 async def keys_of_run(tx: Transaction, repository_id: int, run_id: int) -> list[tuple[int, ...]]:

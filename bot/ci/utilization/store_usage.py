@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bot.ci.collect.receiving import MIB, Receiver
-from bot.ci.utilization import claims, day_rows, origin, rows
+from bot.ci.utilization import claims, count_days, origin, rows
 from bot.ci.utilization.histogram import Histogram, encoded, packed
 from bot.ci.utilization.parsed import METRICS, ParsedUsage
 from bot.ci.utilization.tables import MEASURES
@@ -26,7 +26,7 @@ NOTHING = encoded(packed([Histogram.of(())] * len(METRICS)), len(METRICS))
 async def store(
     tx: Transaction, _context: Context, fetched: Fetched, log: ParsedUsage, blob: str | None
 ) -> None:
-    """Write what a log comes to, and count it in the sums of its day in place of what was counted before."""
+    """Write what a log comes to, and have its day counted again."""
     if log.status == "absent":
         return
     whose = await origin.find(tx, fetched, log)
@@ -35,7 +35,7 @@ async def store(
     after = claims.preferred(before, found)
     if after != before:
         await rows.put(tx, after)
-        await day_rows.replace(tx, before, after)
+        count_days.request(tx, before, after)
 
 
 def _row(fetched: Fetched, log: ParsedUsage, whose: Origin, blob: str | None, *, now: int) -> JobRow:

@@ -1,4 +1,4 @@
-"""What a job adds to the sums of its day and week, as whole numbers: adding and taking away again leaves nothing."""
+"""What a job adds to the sums of its day and week."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ MONDAY = 4  # days from the Thursday that 1970 began with to a Monday
 TOTALS = ("cpu_sum", "mem_sum", "gpu_sum", "gpu_bw_sum", "gpu_alloc_sum")  # columns, as METRICS
 
 
-class Key(NamedTuple):
-    """A group on a day, or in a week."""
+class Kind(NamedTuple):
+    """A group of jobs."""
 
-    repository_id: int
     kind: str  # job | workflow | runner
-    span: int
-    day: int
     group_key: str
     parent: str
     trusted: bool
@@ -82,45 +79,33 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __add__(self, other: Sums) -> Sums:
-        return self._with(other, 1)
-
-    def __sub__(self, other: Sums) -> Sums:
-        return self._with(other, -1)
+        seconds = dict(self.seconds)
+        for label, (machine, with_gpu) in other.seconds.items():
+            before = seconds.get(label, (0, 0))
+            seconds[label] = (before[0] + machine, before[1] + with_gpu)
+        return Sums(
+            jobs=self.jobs + other.jobs,
+            records=self.records + other.records,
+            bins=self.bins + other.bins,
+            totals=tuple(map(sum, zip(self.totals, other.totals, strict=True))),
+            idle_gpu_s=self.idle_gpu_s + other.idle_gpu_s,
+            gpu_s=self.gpu_s + other.gpu_s,
+            seconds={label: each for label, each in seconds.items() if each != (0, 0)},
+        )
 
     def histograms(self) -> dict[str, Histogram]:
         """Return the histogram of every metric."""
         return dict(zip(METRICS, unpacked(self.bins, self.totals), strict=True))
 
-    def _with(self, other: Sums, sign: int) -> Sums:
-        seconds = dict(self.seconds)
-        for label, (machine, with_gpu) in other.seconds.items():
-            before = seconds.get(label, (0, 0))
-            seconds[label] = (before[0] + sign * machine, before[1] + sign * with_gpu)
-        return Sums(
-            jobs=self.jobs + sign * other.jobs,
-            records=self.records + sign * other.records,
-            bins=self.bins + sign * other.bins,
-            totals=tuple(one + sign * two for one, two in zip(self.totals, other.totals, strict=True)),
-            idle_gpu_s=self.idle_gpu_s + sign * other.idle_gpu_s,
-            gpu_s=self.gpu_s + sign * other.gpu_s,
-            seconds={label: each for label, each in seconds.items() if each != (0, 0)},
-        )
 
-
-def keys_of(row: JobRow | None) -> list[Key]:
-    """Return the groups that a job counts in: none without records, or where it is not known which job it is."""
-    if row is None or row["status"] != "ok" or row["job_id"] < 0:
-        return []
+def kinds_of(row: JobRow) -> list[Kind]:
+    """Return the groups that a job counts in."""
     groups = (
         ("job", row["base_name"], row["workflow_name"]),
         ("workflow", row["workflow_name"], ""),
         ("runner", row["runner_label"], ""),
     )
-    return [
-        Key(row["repository_id"], kind, span, first_day(row["day"], span), group, parent, row["trusted"])
-        for kind, group, parent in groups
-        for span in SPANS
-    ]
+    return [Kind(kind, group, parent, row["trusted"]) for kind, group, parent in groups]
 
 
 def first_day(day: int, span: int) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement
 from bot.oot.allowlist import allowlist
 from bot.oot.allowlist.entry import DEFAULT_EVENTS
 from bot.oot.allowlist.source import on_github
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from bot.oot.allowlist.source import OnGitHub
 
 
-LAST_GOOD = (
+LAST_GOOD = RowStatement(
     select(VersionRow, allowlist_version)
     .where(allowlist_version.c.valid)
     .order_by(allowlist_version.c.id.desc())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
+from bot.db.statements import Statement
 from bot.db.transaction import insert_into
 from bot.oot.publish.tables import oot_check, oot_comment
 
@@ -123,23 +124,25 @@ async def _lose(tx: Transaction, intent: Intent) -> None:
 
 
 @functools.cache
-def _insert(table: sa.Table, *, sqlite: bool) -> Any:
+def _insert(table: sa.Table, *, sqlite: bool) -> Statement:
     """Return the statement that adds a row unless it is there; putting one together takes longer than running it."""
-    return insert_into(table, sqlite=sqlite).on_conflict_do_nothing()
+    return Statement(insert_into(table, sqlite=sqlite).on_conflict_do_nothing())
 
 
 @functools.cache
-def _change(table: sa.Table) -> sa.Update:
+def _change(table: sa.Table) -> Statement:
     """Return the statement that changes the row of an intent, given as `_mine` does, beside the columns to change."""
-    return sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
+    return Statement(
+        sa.update(table).where(*_of_key(table), table.c.writing_until == sa.bindparam("of_until"))
+    )
 
 
 @functools.cache
-def _take(table: sa.Table) -> Any:
+def _take(table: sa.Table) -> Statement:
     """Return the statement that records an intent in a row that nobody holds at `now`; `_named` gives its key."""
     free = table.c.writing_until <= sa.bindparam("now")
     taken = sa.update(table).where(*_of_key(table), free).values(writing_until=sa.bindparam("until"))
-    return taken.returning(table.c.lost_until)
+    return Statement(taken.returning(table.c.lost_until))
 
 
 def _of_key(table: sa.Table) -> list[sa.ColumnElement[bool]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement
 from bot.ingest.prune import BATCH, DAY, in_batches
 from bot.ingest.tables import records
 from bot.oot.publish.tables import MergeGroupRow, oot_merge_group
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 GROUP = oot_merge_group.c
-OF_PULL = select(MergeGroupRow, oot_merge_group).where(
-    GROUP.upstream_repo == sa.bindparam("of_repo"),
-    GROUP.pr_number == sa.bindparam("of_number"),
-    GROUP.ended_at.is_(None),
+OF_PULL = RowStatement(
+    select(MergeGroupRow, oot_merge_group).where(
+        GROUP.upstream_repo == sa.bindparam("of_repo"),
+        GROUP.pr_number == sa.bindparam("of_number"),
+        GROUP.ended_at.is_(None),
+    )
 )
-WAITING = (
+WAITING = RowStatement(
     select(MergeGroupRow, oot_merge_group)
     .where(GROUP.upstream_repo == sa.bindparam("of_repo"), GROUP.ended_at.is_(None))
     .order_by(GROUP.created_at, GROUP.head_sha)

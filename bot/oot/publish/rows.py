@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from bot.db.columns import unindexed
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.oot.publish import create_once
 from bot.oot.publish.tables import (
     ChangedFilesRow,
@@ -39,8 +40,10 @@ _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
 _OF_PULL = (_CHECK.upstream_repo == _REPO, _CHECK.pr_number == _NUMBER)
 _NAMED = (_CHECK.upstream_repo == _REPO, _CHECK.name == sa.bindparam("of_name"))
 _BY_AGE = (_CHECK.created_at, _CHECK.external_id)
-REFUSAL_OF = select(RefusalRow, oot_comment_refusal).where(oot_comment_refusal.c.upstream_repo == _REPO)
-GATES_ON = (
+REFUSAL_OF = RowStatement(
+    select(RefusalRow, oot_comment_refusal).where(oot_comment_refusal.c.upstream_repo == _REPO)
+)
+GATES_ON = RowStatement(
     select(CheckRow, oot_check)
     .where(
         _CHECK.head_sha.in_(sa.bindparam("heads", expanding=True)),
@@ -49,17 +52,23 @@ GATES_ON = (
     )
     .order_by(*_BY_AGE)
 )
-CHECKS_OF = select(CheckRow, oot_check).where(*_OF_PULL).order_by(*_BY_AGE)
-UNFINISHED_HEADS = sa.select(_CHECK.head_sha).where(*_OF_PULL, _CHECK.status != "completed").distinct()
-ANY_NAMED = sa.select(_CHECK.external_id).where(*_NAMED).limit(1)
-WRITTEN = sa.update(oot_check).where(_CHECK.external_id == sa.bindparam("of_id"))
-MENTIONED = select(MentionRow, oot_mention).where(
-    oot_mention.c.upstream_repo == _REPO,
-    oot_mention.c.pr_number == _NUMBER,
-    oot_mention.c.head_sha == sa.bindparam("of_head"),
+CHECKS_OF = RowStatement(select(CheckRow, oot_check).where(*_OF_PULL).order_by(*_BY_AGE))
+UNFINISHED_HEADS = Statement(
+    sa.select(_CHECK.head_sha).where(*_OF_PULL, _CHECK.status != "completed").distinct()
 )
-GET_COMMENT = select(CommentRow, oot_comment).where(
-    oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
+ANY_NAMED = Statement(sa.select(_CHECK.external_id).where(*_NAMED).limit(1))
+WRITTEN = Statement(sa.update(oot_check).where(_CHECK.external_id == sa.bindparam("of_id")))
+MENTIONED = RowStatement(
+    select(MentionRow, oot_mention).where(
+        oot_mention.c.upstream_repo == _REPO,
+        oot_mention.c.pr_number == _NUMBER,
+        oot_mention.c.head_sha == sa.bindparam("of_head"),
+    )
+)
+GET_COMMENT = RowStatement(
+    select(CommentRow, oot_comment).where(
+        oot_comment.c.upstream_repo == _REPO, oot_comment.c.pr_number == _NUMBER
+    )
 )
 
 

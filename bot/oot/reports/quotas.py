@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.core.clock import JITTER
 from bot.core.errors import Rejected
+from bot.db.statements import Statement
 from bot.oot.reports import verify_commit
 from bot.oot.reports.tables import oot_rate
 from bot.oot.results import jobs
@@ -36,7 +37,7 @@ WIDENED = 2  # times as long failed tests are stored at most: PostgreSQL puts sp
 LONGEST_WINDOW = 3600  # seconds
 LOCK = 1  # namespace of these advisory locks
 RATE = oot_rate.c
-ACCEPTED_LATELY = (
+ACCEPTED_LATELY = Statement(
     sa.select(
         RATE.caller,
         sa.func.sum(RATE.accepted).label("count"),

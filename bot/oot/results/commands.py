@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement
 from bot.oot.results.tables import CommandRow, IgnoreRow, oot_command, oot_ignore
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # put together once: every verdict asks these
 _REPO: sa.BindParameter[str] = sa.bindparam("of_repo")
 _NUMBER: sa.BindParameter[int] = sa.bindparam("of_number")
-LATEST = (
+LATEST = RowStatement(
     select(CommandRow, oot_command)
     .where(
         oot_command.c.upstream_repo == _REPO,
@@ -27,8 +28,10 @@ LATEST = (
     .order_by(oot_command.c.created_at.desc(), oot_command.c.comment_id.desc(), oot_command.c.position.desc())
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-IGNORED = select(IgnoreRow, oot_ignore).where(
-    oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER
+IGNORED = RowStatement(
+    select(IgnoreRow, oot_ignore).where(
+        oot_ignore.c.upstream_repo == _REPO, oot_ignore.c.pr_number == _NUMBER
+    )
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest.tables import records
 from bot.oot.results import task_keys
 from bot.oot.results.tables import (
@@ -48,26 +49,29 @@ _SUPERSEDE = (
     .values(state="superseded")
     .returning(*COUNTED_BY)
 )
-SUPERSEDE_ALL = _SUPERSEDE.where(ASKS_FOR_A_VERDICT)
-SUPERSEDE_OTHERS = _SUPERSEDE.where(
-    ~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != sa.bindparam("but_head"))
+SUPERSEDE_ALL = Statement(_SUPERSEDE.where(ASKS_FOR_A_VERDICT))
+SUPERSEDE_OTHERS = Statement(
+    _SUPERSEDE.where(~ASKS_FOR_A_VERDICT | (oot_dispatch.c.head_sha != sa.bindparam("but_head")))
 )
 _OF_PULL = (oot_dispatch.c.upstream_repo == _REPO, oot_dispatch.c.pr_number == _NUMBER, ASKS_FOR_A_VERDICT)
 _BY_AGE = (oot_dispatch.c.created_at, oot_dispatch.c.id)
-GET = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id == _ID)
-COUNTED = sa.select(*COUNTED_BY).where(oot_dispatch.c.id == _ID)
-BY_ID = select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id.in_(sa.bindparam("ids", expanding=True)))
-OF_PULL = select(DispatchRow, oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
-OF_HEADS = OF_PULL.where(oot_dispatch.c.head_sha.in_(sa.bindparam("heads", expanding=True)))
-HEADS_OF_PULL = (
+GET = RowStatement(select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id == _ID))
+COUNTED = Statement(sa.select(*COUNTED_BY).where(oot_dispatch.c.id == _ID))
+BY_ID = RowStatement(
+    select(DispatchRow, oot_dispatch).where(oot_dispatch.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+_of_pull = select(DispatchRow, oot_dispatch).where(*_OF_PULL).order_by(*_BY_AGE)
+OF_PULL = RowStatement(_of_pull)
+OF_HEADS = RowStatement(_of_pull.where(oot_dispatch.c.head_sha.in_(sa.bindparam("heads", expanding=True))))
+HEADS_OF_PULL = Statement(
     sa.select(oot_dispatch.c.head_sha)
     .where(*_OF_PULL)
     .group_by(oot_dispatch.c.head_sha)
     .order_by(sa.func.max(oot_dispatch.c.created_at), sa.func.max(oot_dispatch.c.id))
 )
-BEGIN_ATTEMPT = (
+BEGIN_ATTEMPT = Statement(
     sa.update(oot_dispatch)
-    .where(oot_dispatch.c.id == _ID, oot_dispatch.c.state == "pending")
+    .where(oot_dispatch.c.id == _ID, oot_dispatch.c.state == literal_word("pending"))
     .values(
         attempts=sa.bindparam("attempt"),
         # an earlier attempt may have arrived
@@ -76,10 +80,12 @@ BEGIN_ATTEMPT = (
         ),
     )
 )
-APPROVED = sa.select(oot_approval.c.login).where(
-    oot_approval.c.upstream_repo == _REPO,
-    oot_approval.c.pr_number == _NUMBER,
-    oot_approval.c.head_sha == sa.bindparam("of_head"),
+APPROVED = Statement(
+    sa.select(oot_approval.c.login).where(
+        oot_approval.c.upstream_repo == _REPO,
+        oot_approval.c.pr_number == _NUMBER,
+        oot_approval.c.head_sha == sa.bindparam("of_head"),
+    )
 )
 
 
@@ -150,9 +156,9 @@ async def begin_attempt(tx: Transaction, dispatch: Mapping[str, Any]) -> bool:
     return bool((await tx.run(BEGIN_ATTEMPT, intent)).rowcount)
 
 
-SETTLE = (
+SETTLE = Statement(
     sa.update(oot_dispatch)
-    .where(oot_dispatch.c.id == sa.bindparam("of_id"), oot_dispatch.c.state == "pending")
+    .where(oot_dispatch.c.id == sa.bindparam("of_id"), oot_dispatch.c.state == literal_word("pending"))
     .returning(*COUNTED_BY)
 )
 

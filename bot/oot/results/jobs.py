@@ -9,6 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import delivery, records
 from bot.oot.results.dispatches import ON_OPEN_HEAD
 from bot.oot.results.tables import UNREPORTED, JobRow, oot_dispatch, oot_workflow_job
@@ -42,24 +43,29 @@ WITHOUT_TESTS = select(SizedJobRow, oot_workflow_job, failed_tests_json=sa.null(
 
 _NAMED: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 # in one order for all, so that no two transactions deadlock
-BY_KEY = (
+_by_key = (
     select(JobRow, oot_workflow_job)
     .where(JOB.job_key.in_(sa.bindparam("keys", expanding=True)))
     .order_by(JOB.job_key)
 )
-BY_KEY_HELD = BY_KEY.with_for_update()
-UNREPORTED_OF = (
+BY_KEY, BY_KEY_HELD = RowStatement(_by_key), RowStatement(_by_key.with_for_update())
+_unreported = (
     sa.select(oot_dispatch.c.id).where(oot_dispatch.c.id.in_(_NAMED), UNREPORTED).order_by(oot_dispatch.c.id)
 )
-HEARD = sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(_NAMED)).values(heard_at=sa.bindparam("now"))
-OF_DISPATCHES = select(JobRow, oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED))
-LIGHT_OF_DISPATCHES = _LIGHT.where(JOB.dispatch_id.in_(_NAMED))
-COUNTS = (  # an index has all it takes
-    sa.select(JOB.dispatch_id, sa.func.count().label("found"))
-    .where(JOB.dispatch_id.in_(_NAMED))
-    .group_by(JOB.dispatch_id)
+UNREPORTED_OF, UNREPORTED_HELD = Statement(_unreported), Statement(_unreported.with_for_update())
+HEARD = Statement(
+    sa.update(oot_dispatch).where(oot_dispatch.c.id.in_(_NAMED)).values(heard_at=sa.bindparam("now"))
 )
-LENGTHS = (
+OF_DISPATCHES = RowStatement(select(JobRow, oot_workflow_job).where(JOB.dispatch_id.in_(_NAMED)))
+LIGHT_OF_DISPATCHES = RowStatement(_LIGHT.where(JOB.dispatch_id.in_(_NAMED)))
+COUNTS = (  # an index has all it takes
+    Statement(
+        sa.select(JOB.dispatch_id, sa.func.count().label("found"))
+        .where(JOB.dispatch_id.in_(_NAMED))
+        .group_by(JOB.dispatch_id)
+    )
+)
+LENGTHS = Statement(
     sa.select(JOB.dispatch_id, LENGTH_OF_TESTS.label("found"))
     .where(JOB.dispatch_id.in_(_NAMED))
     .group_by(JOB.dispatch_id)
@@ -73,7 +79,7 @@ SETTLED = {
     "event_type", "source", "started_at", "received_at",
 }  # fmt: skip
 CHANGING = [name for name in BLANK if name not in SETTLED]
-CHANGE = (
+CHANGE = Statement(
     sa.update(oot_workflow_job)
     .where(oot_workflow_job.c.job_key == sa.bindparam("of_key"))
     .values({name: sa.bindparam(f"new_{name}") for name in CHANGING})
@@ -122,7 +128,7 @@ async def _mark_reported(tx: Transaction, dispatches: Collection[str]) -> None:
     """Record the first report on dispatches that had none."""
     if not dispatches:
         return
-    unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_OF.with_for_update()
+    unreported = UNREPORTED_OF if tx.sqlite else UNREPORTED_HELD
     found = list((await tx.run(unreported, {"ids": sorted(dispatches)})).scalars())
     if found:
         await tx.run(HEARD, {"ids": found, "now": tx.now})
@@ -149,7 +155,7 @@ async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> di
     return await _of_each(tx, LENGTHS, dispatch_ids)
 
 
-async def _of_each(tx: Transaction, query: sa.Select[Any], dispatch_ids: Collection[str]) -> dict[str, int]:
+async def _of_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
     if not dispatch_ids:
         return {}
     found = await tx.run(query, {"ids": sorted(dispatch_ids)})
@@ -200,10 +206,12 @@ async def timed_out(tx: Transaction, timeouts: Timeouts) -> list[JobRow]:
     return await tx.fetch(query.order_by(job.started_at, job.job_key).limit(PAGE))
 
 
-OF_RUN = _LIGHT.where(
-    oot_workflow_job.c.run_id == sa.bindparam("of_run"),
-    sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
-    oot_workflow_job.c.dispatch_id.is_not(None),
+OF_RUN = RowStatement(
+    _LIGHT.where(
+        oot_workflow_job.c.run_id == sa.bindparam("of_run"),
+        sa.func.lower(oot_workflow_job.c.downstream_repo) == sa.bindparam("of_backend"),
+        oot_workflow_job.c.dispatch_id.is_not(None),
+    )
 )
 
 
@@ -212,7 +220,7 @@ async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     return await tx.fetch(OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
 
 
-ANY_REPORT = (
+ANY_REPORT = Statement(
     sa.select(oot_workflow_job.c.job_key)
     .where(oot_workflow_job.c.dispatch_id == sa.bindparam("of_dispatch"))
     .limit(1)

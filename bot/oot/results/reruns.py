@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement
 from bot.oot.results.tables import RERUN_AWAITED, RerunRow, oot_dispatch, oot_rerun, oot_workflow_job
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 PAGE = 500  # rows concluded in one transaction
 
-OF_DISPATCHES = select(RerunRow, oot_rerun).where(
-    oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True))
+OF_DISPATCHES = RowStatement(
+    select(RerunRow, oot_rerun).where(oot_rerun.c.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))
 )
 
 

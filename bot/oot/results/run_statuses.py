@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records
 from bot.oot.results.tables import RunStatusRow, oot_run
 
 if TYPE_CHECKING:
-    from bot.db.rows import Query
     from bot.db.transaction import Transaction
 
 _RUN = records["workflow_run"].c
-RECORDED_RUNS = select(
-    RunStatusRow,
-    records["workflow_run"],
-    backend_key=sa.func.lower(_RUN.repo),
-    run_id=sa.cast(_RUN.id, sa.Text),
-).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
+RECORDED_RUNS = RowStatement(
+    select(
+        RunStatusRow,
+        records["workflow_run"],
+        backend_key=sa.func.lower(_RUN.repo),
+        run_id=sa.cast(_RUN.id, sa.Text),
+    ).where(_RUN.id.in_(sa.bindparam("numbers", expanding=True)))
+)
 
 
 async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
@@ -44,11 +46,11 @@ async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatus
 
 
 @functools.cache
-def _asked_about(*, sqlite: bool) -> Query[RunStatusRow]:
+def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
     """Return the query for runs, by backend and id, that GitHub was asked about."""
     key = (oot_run.c.backend_key, oot_run.c.run_id)
     query = select(RunStatusRow, oot_run, conclusion=sa.null(), event=sa.null())
-    return query.where(among_given(key, "wanted", sqlite=sqlite))
+    return RowStatement(query.where(among_given(key, "wanted", sqlite=sqlite)))
 
 
 async def of_attempt(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:

@@ -28,6 +28,7 @@ class _Entry(Generic[T]):
 
     fingerprint: object  # of all backends
     fingerprints: Fingerprints  # of each
+    changing: set[str]  # backends whose rows changed since they were counted: good for one request
     sums: dict[str, T]
 
 
@@ -47,19 +48,20 @@ class DaySumsCache:
         `kind` distinguishes sums over the same days: it holds everything that `make` depends on.
         """
         first, last = span
-        stale = await rollup.stale_days(tx, first, last=last)
-        fingerprint = (await rollup.fingerprint(tx, first, last), frozenset(stale.items()))
+        changing = {backend for _, backend in await rollup.pending(tx, first, last=last)}
+        fingerprint = await rollup.fingerprint(tx, first, last)
         known: _Entry[T] | None = self._of_days.get((kind, span))
-        if known is None or known.fingerprint != fingerprint:
-            now = await rollup.fingerprints(tx, first, last, stale)
-            sums = {key: known.sums[key] for key in now if known and known.fingerprints.get(key) == now[key]}
-            changed = now.keys() - sums.keys()
+        same = known is not None and known.fingerprint == fingerprint
+        if known is None or not same or changing or known.changing:
+            now = known.fingerprints if known and same else await rollup.fingerprints(tx, first, last)
+            sums = _unchanged(known, now, changing) if known else {}
+            changed = (now.keys() | changing) - sums.keys()
             parts: dict[str, list[Day]] = {key: [] for key in changed}
             for one in await rollup.read(tx, first, last=last, backends=None if not sums else changed):
-                parts[one.key].append(one)
+                parts.setdefault(one.key, []).append(one)
             for key, part in parts.items():
                 sums[key] = make(part)
-            known = _Entry(fingerprint=fingerprint, fingerprints=now, sums=sums)
+            known = _Entry(fingerprint=fingerprint, fingerprints=now, changing=changing, sums=sums)
         _store(self._of_days, (kind, span), known)
         return known.sums
 
@@ -68,16 +70,17 @@ class DaySumsCache:
     ) -> dict[str, T]:
         """Return the sums since a moment; also counted again once a row has become older than that."""
         first, last = at // DAY, tx.now // DAY
-        now = await rollup.fingerprints(tx, first, last, await rollup.stale_days(tx, first, last=last))
+        changing = {backend for _, backend in await rollup.pending(tx, first, last=last)}
+        now: rollup.Fingerprints = dict.fromkeys(changing) | await rollup.fingerprints(tx, first, last)
         known: dict[str, tuple[object, int, T]] = self._since.get(kind, {})
         sums = {
             key: known[key]
             for key, fingerprint in now.items()
-            if key in known and known[key][0] == fingerprint and known[key][1] >= at
+            if key not in changing and key in known and known[key][0] == fingerprint and known[key][1] >= at
         }
         changed = now.keys() - sums.keys()
         for key, one in (await rollup.since(tx, at, changed) if changed else {}).items():
-            sums[key] = (now[key], one.oldest, make(one.days))
+            sums[key] = (None if key in changing else now[key], one.oldest, make(one.days))
         _store(self._since, kind, sums)
         return {key: one for key, (_, _, one) in sums.items()}
 
@@ -105,6 +108,15 @@ class DaySumsCache:
 
 
 DAY_SUMS: web.AppKey[DaySumsCache] = web.AppKey("day_sums", DaySumsCache)
+
+
+def _unchanged(known: _Entry[T], now: Fingerprints, changing: set[str]) -> dict[str, T]:
+    """Return the sums of backends none of whose rows has changed."""
+    return {
+        key: known.sums[key]
+        for key, fingerprint in now.items()
+        if key not in changing | known.changing and known.fingerprints.get(key) == fingerprint
+    }
 
 
 def _store(entries: OrderedDict[Hashable, Any], kind: Hashable, found: object) -> None:

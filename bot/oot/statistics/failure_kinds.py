@@ -33,4 +33,4 @@ async def store(tx: Transaction, kinds: Mapping[str, str | None]) -> None:
     if rows := [{"job_key": key, "kind": kinds[key]} for key in changed if kinds[key]]:
         await tx.run(sa.insert(oot_failure_kind), rows)
     days = await tx.run(sa.select(JOB.received_at, JOB.downstream_repo).where(JOB.job_key.in_(changed)))
-    await rollup.mark_days(tx, {(row.received_at // DAY, row.downstream_repo.casefold()) for row in days})
+    rollup.request(tx, {(row.received_at // DAY, row.downstream_repo.casefold()) for row in days})

@@ -1,47 +1,52 @@
-"""Daily sums of backends, stored in oot_day: reads, writes, and the task that recounts stale days.
+"""Daily sums of backends, stored in oot_day: which days a change concerns, how they are counted and read.
 
-A transaction that changes rows marks their days stale (`mark_stale`); the task `rollup` recounts those. Until then a
-stale day is counted from its rows on each read, so reads are always exact, whenever that task runs.
+A day that is to be counted again is counted from its rows on each read, so reads are always exact.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import secrets
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import sqlalchemy as sa
 
+from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
 from bot.oot.statistics import countable_jobs, histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
 from bot.oot.statistics.stats import ENDS, Tally
-from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, oot_day, oot_stale_day
+from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, oot_day
+from bot.queue import sums
+from bot.queue.sums import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from bot.context import Context
     from bot.db.transaction import Changed, Transaction
-    from bot.queue.tasks import Task
+    from bot.queue.sums import Counted
 
 Place = tuple[int, str]  # a day, a backend's case folded name
-Fingerprints = dict[str, object]  # by backend: changes as soon as any of its days does
-BATCH = 20  # days recounted at a time
+Fingerprints = dict[str, object]  # by backend: changes as soon as any of its stored days does
 SLICE = 100  # days made at a time
+DELAY = 5.0  # seconds in which further changes of a day are awaited
 _NAMES = ("day", "backend", "level", "upstream_key", "event_type", "hours", "last_at")
 READ = tuple(oot_day.c[name] for name in (*_NAMES, *HISTOGRAMS, *COUNTS))
-STALE: Slot[set[Place]] = Slot("stale days", set)
+CHANGED: Slot[set[Place]] = Slot("changed days", set)
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
-SILENT = sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
-    DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+SILENT = Statement(
+    sa.select(DISPATCH.created_at, DISPATCH.backend_key).where(
+        DISPATCH.id.in_(sa.bindparam("ids", expanding=True)), DISPATCH.state.in_(list(ENDS))
+    )
 )
-JOBS_OF = sa.select(JOB.received_at, JOB.downstream_repo).where(
-    JOB.dispatch_id.in_(sa.bindparam("ids", expanding=True))
+JOBS_OF = Statement(
+    sa.select(JOB.received_at, JOB.downstream_repo).where(
+        JOB.dispatch_id.in_(sa.bindparam("ids", expanding=True))
+    )
 )
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
 
@@ -72,31 +77,15 @@ class Recent:
     days: list[Day]
 
 
-async def run(context: Context, _task: Task) -> None:
-    """Recount every stale day, the oldest first; one that changes meanwhile stays stale until the next run."""
-    while True:
-        async with context.store.read() as tx:
-            stale = await stale_days(tx, limit=BATCH)
-            found = await count(tx, list(stale))
-        if not stale:
-            return
-        written = 0
-        async with context.store.transaction() as tx:
-            for place, mark in sorted(stale.items()):
-                written += await write(tx, place, mark, [one for one in found if (one.day, one.key) == place])
-        if not written:  # all of them keep changing
-            return
-
-
-async def mark_stale(tx: Transaction, changed: Changed) -> None:
-    """Before a commit: mark the days that changed rows count for."""
+async def note_changed(tx: Transaction, changed: Changed) -> None:
+    """Before a commit: have the days counted again that changed rows count for."""
     if jobs := changed.get("oot_workflow_job"):
         await _note_jobs(tx, cast("Sequence[_ChangedJob]", jobs))
     dispatches = cast("Sequence[_ChangedDispatch]", changed.get("oot_dispatch", ()))
     ended = [row for row in dispatches if {row["state"], row.get("state_before")} & ENDS.keys()]
     await _note_dispatches(tx, ended)
-    if places := tx.empty(STALE):
-        await mark_days(tx, places)
+    days = tx.empty(CHANGED)
+    request(tx, days)
 
 
 async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
@@ -104,55 +93,66 @@ async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
 
     They overtake earlier attempts, and what a relay reported on the same one.
     """
-    stale = tx.slot(STALE)
-    stale |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
+    days = tx.slot(CHANGED)
+    days |= {(row["received_at"] // DAY, row["downstream_repo"].casefold()) for row in rows}
     same = {(row["run_id"], row["job_name"], row["workflow_name"], row["delivery_id"]) for row in rows}
     overtaken = await tx.run(_overtaken(sqlite=tx.sqlite), {"same": tx.keys(sorted(same))})
-    stale |= {(at // DAY, backend.casefold()) for at, backend in overtaken}
+    days |= {(at // DAY, backend.casefold()) for at, backend in overtaken}
     dispatches = sorted({dispatch for row in rows if (dispatch := row.get("dispatch_id"))})
     if dispatches:
-        stale |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
+        days |= {(at // DAY, key) for at, key in await tx.run(SILENT, {"ids": dispatches})}
 
 
 @functools.cache
-def _overtaken(*, sqlite: bool) -> sa.Select[Any]:
-    return sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
+def _overtaken(*, sqlite: bool) -> Statement:
+    return Statement(
+        sa.select(JOB.received_at, JOB.downstream_repo).where(among_given(SAME_JOB, "same", sqlite=sqlite))
+    )
 
 
 async def _note_dispatches(tx: Transaction, rows: Sequence[_ChangedDispatch]) -> None:
     """Note the days that dispatches and their jobs count for."""
     if not rows:
         return
-    stale = tx.slot(STALE)
-    stale |= {(row["created_at"] // DAY, row["backend_key"]) for row in rows}
+    days = tx.slot(CHANGED)
+    days |= {(row["created_at"] // DAY, row["backend_key"]) for row in rows}
     jobs = await tx.run(JOBS_OF, {"ids": [row["id"] for row in rows]})
-    stale |= {(at // DAY, backend.casefold()) for at, backend in jobs}
+    days |= {(at // DAY, backend.casefold()) for at, backend in jobs}
 
 
-async def mark_days(tx: Transaction, places: Collection[Place]) -> None:
-    """Mark days as stale."""
-    # one order for all, so that two transactions never wait for each other
-    rows = [
-        {"day": day, "backend_key": backend, "mark": secrets.randbits(62)} for day, backend in sorted(places)
-    ]
-    await tx.upsert(oot_stale_day, rows, replaced=("mark",))
+def request(tx: Transaction, places: Iterable[Place]) -> None:
+    """Have days of backends counted again."""
+    sums.request(tx, BACKENDS, (sums.Place((backend,), day) for day, backend in places))
+
+
+async def pending(
+    tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
+) -> set[Place]:
+    """Return the days that are to be counted again, of some backends or of all."""
+    return {
+        (day, backend)
+        for (backend,), day in await sums.pending(tx, BACKENDS)
+        if day >= first and (last is None or day <= last) and (backends is None or backend in backends)
+    }
 
 
 async def read(
     tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
 ) -> list[Day]:
-    """Return the days from `first` to `last`, of some backends or of all; stale ones are recounted."""
-    stale = await stale_days(tx, first, last=last, backends=backends)
+    """Return the days from `first` to `last`, of some backends or of all; changed ones are counted from their rows."""
+    changed = await pending(tx, first, last=last, backends=backends)
     stored = sa.select(*READ).where(oot_day.c.day >= first)
     if last is not None:
         stored = stored.where(oot_day.c.day <= last)
     if backends is not None:
         stored = stored.where(oot_day.c.backend_key.in_(sorted(backends)))
     found: list[Day] = []
-    for part in (await tx.run(stored)).partitions(SLICE):
-        found += [one for one in map(_day, part) if (one.day, one.key) not in stale]
+    rows = (await tx.run(stored)).all()
+    for start in range(0, len(rows), SLICE):
+        days = map(_day, rows[start : start + SLICE])
+        found += [one for one in days if (one.day, one.key) not in changed]
         await asyncio.sleep(0)  # other requests get their turn while a long window is read
-    return found + await count(tx, list(stale))
+    return found + await count(tx, sorted(changed))
 
 
 async def fingerprint(tx: Transaction, first: int, last: int) -> tuple[int, int]:
@@ -162,35 +162,13 @@ async def fingerprint(tx: Transaction, first: int, last: int) -> tuple[int, int]
     return days, int(written)
 
 
-async def fingerprints(tx: Transaction, first: int, last: int, stale: dict[Place, int]) -> Fingerprints:
-    """Return a value for each backend with data in a span of days that changes as soon as any day of it does."""
+async def fingerprints(tx: Transaction, first: int, last: int) -> Fingerprints:
+    """Return a value for each backend with stored days in a span that changes as soon as any of them does."""
     key = oot_day.c.backend_key
     query = sa.select(key, sa.func.count(), sa.func.sum(oot_day.c.written_at)).where(
         oot_day.c.day >= first, oot_day.c.day <= last
     )
-    stored = {backend: (days, int(written)) for backend, days, written in await tx.run(query.group_by(key))}
-    marked: dict[str, set[tuple[int, int]]] = {backend: set() for backend in stored}
-    for (day, backend), mark in stale.items():
-        marked.setdefault(backend, set()).add((day, mark))
-    return {backend: (stored.get(backend), frozenset(marks)) for backend, marks in marked.items()}
-
-
-async def stale_days(
-    tx: Transaction,
-    first: int = 0,
-    *,
-    last: int | None = None,
-    backends: Collection[str] | None = None,
-    limit: int | None = None,
-) -> dict[Place, int]:
-    """Return the stale days with the mark of their last change, the oldest first."""
-    query = sa.select(oot_stale_day).where(oot_stale_day.c.day >= first)
-    if last is not None:
-        query = query.where(oot_stale_day.c.day <= last)
-    if backends is not None:
-        query = query.where(oot_stale_day.c.backend_key.in_(sorted(backends)))
-    query = query.order_by(oot_stale_day.c.day, oot_stale_day.c.backend_key).limit(limit)
-    return {(day, backend): mark for day, backend, mark in await tx.run(query)}
+    return {backend: (days, int(written)) for backend, days, written in await tx.run(query.group_by(key))}
 
 
 async def count(tx: Transaction, places: Sequence[Place]) -> list[Day]:
@@ -240,34 +218,29 @@ async def last_reports(
     return dict((await tx.run(query.group_by(key))).all())
 
 
-STALE_DAY = oot_stale_day.c
-OF_DAY: sa.BindParameter[int] = sa.bindparam("of_day")
-OF_BACKEND: sa.BindParameter[str] = sa.bindparam("of_backend")
-UNMARK = sa.delete(oot_stale_day).where(
-    STALE_DAY.day == OF_DAY, STALE_DAY.backend_key == OF_BACKEND, STALE_DAY.mark == sa.bindparam("mark")
+async def count_day(context: Context, place: sums.Place) -> Counted:
+    """Return the rows of a day of a backend, which has one for each upstream repository and kind of event."""
+    async with context.store.read() as tx:
+        found = await count(tx, [(place.day, *place.group)])
+        return {oot_day: [as_row(one, tx.now) for one in found]}
+
+
+BACKENDS = Sum(
+    name="backends",
+    tables=(oot_day,),
+    group=("backend_key",),
+    count="bot.oot.statistics.rollup:count_day",
+    delay=DELAY,
+    pruned=False,
 )
-CLEAR = sa.delete(oot_day).where(oot_day.c.day == OF_DAY, oot_day.c.backend_key == OF_BACKEND)
-INSERT = sa.insert(oot_day)
 
 
-async def write(tx: Transaction, place: Place, mark: int, found: Iterable[Day]) -> bool:
-    """Store a day as counted under this mark; returns False when it was marked again meanwhile."""
-    day, backend = place
-    here = {"of_day": day, "of_backend": backend}
-    if not (await tx.run(UNMARK, here | {"mark": mark})).rowcount:
-        return False
-    await tx.run(CLEAR, here)
-    rows = [_row(one, tx.now) for one in found]
-    if rows:
-        await tx.run(INSERT, rows)
-    return True
-
-
-def _row(one: Day, now: int) -> dict[str, object]:
+def as_row(one: Day, now: int) -> dict[str, object]:
+    """Return the row of a day, without day and backend."""
     row: dict[str, object] = {name: getattr(one.tally, name) for name in COUNTS}
     row |= {name: histogram.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
-    row |= {"backend_key": one.key, "upstream_key": one.upstream, "event_type": one.event}
-    row |= {"day": one.day, "backend": one.backend, "level": one.level, "hours": one.hours}
+    row |= {"upstream_key": one.upstream, "event_type": one.event}
+    row |= {"backend": one.backend, "level": one.level, "hours": one.hours}
     return row | {"last_at": one.tally.last_at, "written_at": now}
 
 

@@ -1,4 +1,4 @@
-"""Tables of daily sums by backend, of the days to be recounted, and of why jobs failed."""
+"""Tables of daily sums by backend, and of why jobs failed."""
 
 from __future__ import annotations
 
@@ -32,16 +32,6 @@ oot_day = sa.Table(
 
 
 sa.Index("ix_oot_day_day", oot_day.c.day, oot_day.c.written_at, oot_day.c.backend_key)
-
-
-oot_stale_day = sa.Table(
-    "oot_stale_day",
-    metadata,
-    _must("day", sa.Integer),
-    _must("backend_key", sa.Text),
-    _must("mark", Big),  # random, replaced each time rows of that day change
-    sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
-)
 
 
 oot_failure_kind = sa.Table(  # why a job failed, where its log was read and says so

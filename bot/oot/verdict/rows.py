@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import records
 from bot.oot.results.tables import SELF_TRIGGERED, oot_dispatch, oot_workflow_job
 from bot.oot.verdict.tables import ComparedRow, oot_compared, oot_merge_base
@@ -29,7 +30,7 @@ DECISIVE = sorted({"success", *RED_CONCLUSIONS})
 KEYS_PER_QUERY = 500
 
 
-def _past(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def _past(*conditions: sa.ColumnElement[bool]) -> Statement:
     """Return the query of runs of the same job, reported by the backend itself, newest first."""
     bound = sa.bindparam
     same = (
@@ -44,7 +45,7 @@ def _past(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         JOB.job_key != bound("key"),
     )
     newest_first = sa.select(*PAST).where(*same, *conditions).order_by(JOB.completed_at.desc(), JOB.job_key)
-    return newest_first.limit(bound("most"))
+    return Statement(newest_first.limit(bound("most")))
 
 
 def _on_base() -> sa.ColumnElement[bool]:
@@ -102,8 +103,8 @@ async def past_on_other_pulls(tx: Transaction, failed: Failed, *, within: int, l
     return await tx.rows_as(PastRow, ON_OTHER_PULLS, _about(failed.job, within, limit) | about)
 
 
-COMPARED = select(ComparedRow, oot_compared).where(
-    oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True))
+COMPARED = RowStatement(
+    select(ComparedRow, oot_compared).where(oot_compared.c.job_key.in_(sa.bindparam("keys", expanding=True)))
 )
 
 
@@ -123,10 +124,12 @@ async def store_compared(tx: Transaction, rows: Sequence[ComparedRow]) -> None:
         await tx.upsert(oot_compared, rows, replaced=changed)
 
 
-MERGE_BASES = sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base).where(
-    oot_merge_base.c.upstream_repo == sa.bindparam("of_repo"),
-    oot_merge_base.c.head_sha.in_(sa.bindparam("heads", expanding=True)),
-    oot_merge_base.c.base_ref == sa.bindparam("of_base"),
+MERGE_BASES = Statement(
+    sa.select(oot_merge_base.c.head_sha, oot_merge_base.c.merge_base).where(
+        oot_merge_base.c.upstream_repo == sa.bindparam("of_repo"),
+        oot_merge_base.c.head_sha.in_(sa.bindparam("heads", expanding=True)),
+        oot_merge_base.c.base_ref == sa.bindparam("of_base"),
+    )
 )
 
 

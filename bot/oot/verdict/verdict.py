@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from bot.oot.allowlist.entry import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bot.oot.allowlist.allowlist import Entry
-    from bot.oot.results.tables import DispatchRow, JobRow
+    from bot.oot.results.tables import DispatchRow, JobRow, RunStatusRow
     from bot.oot.verdict.facts import Facts, Reports
 
 
@@ -54,6 +54,7 @@ _RED = frozenset(
 RED_CONCLUSIONS = frozenset({"failure", "timed_out", "action_required", "startup_failure", "stale"})
 PASSING = frozenset({"success", "neutral", "skipped"})
 QUIET = 60_000  # milliseconds without news after which an unconfirmed L4 backend counts as finished
+WORST_FIRST = (State.FAILURE, State.TIMED_OUT, State.CANCELLED)  # of what GitHub says about several runs
 DISPATCH_EVENTS = frozenset({"repository_dispatch", "workflow_dispatch"})  # that start a run on our behalf
 STATE_OF_DISPATCH = {  # while nothing is reported on it
     "not_installed": State.NOT_INSTALLED,
@@ -113,9 +114,12 @@ def is_due(entry: Entry) -> bool:
 def as_blocking(facts: Facts, entry: Entry | None) -> Facts:
     """Return the facts that count for a backend that blocks now, whatever its level when it was dispatched.
 
-    Reports accepted with less proof than its entry asks for now do not count, and it has to answer now.
+    Reports accepted with less proof than its entry asks for now do not count, nor does an earlier attempt of a run
+    whose newest has no others; and it has to answer now.
     """
-    counted = [job for job in facts.jobs if entry is None or _proven(job, entry)]
+    proven = [job for job in facts.jobs if entry is None or _proven(job, entry)]
+    at_newest = {job["run_id"] for job in proven if job["run_attempt"] == facts.reported[job["run_id"]]}
+    counted = [job for job in proven if job["run_id"] in at_newest]
     dispatch: DispatchRow = {
         **facts.dispatch,
         "level": int(Level.L4),
@@ -245,31 +249,50 @@ def _of_rerun(reports: Reports, awaited: Mapping[str, int]) -> tuple[State, str]
 
 def _contradiction(reports: Reports, expected: Mapping[str, int]) -> tuple[State, str] | None:
     """Return the failure when GitHub contradicts the reports, or cannot confirm them."""
-    for run, attempt in expected.items():
-        known = reports.run_statuses.get((run, attempt))
-        if known is None:
-            continue
-        if known["status"] == "missing":
-            return State.FAILURE, f"GitHub knows no run {run} of this backend"
-        if known["status"] == "unreadable":
-            return State.TIMED_OUT, f"the App may not read run {run} of this backend: it needs actions: read"
-        if known["status"] == "unconfirmed":
-            return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
-        if (event := known["event"]) and event not in DISPATCH_EVENTS:
-            return State.FAILURE, f"run {run} was started by {event}, not by our dispatch"
-    return _failed_at_github(reports, expected)
+    return _worst(reports, expected, lambda known: _not_confirmed(known) or _unsuccessful_at_github(known))
 
 
 def _failed_at_github(reports: Reports, attempts: Mapping[str, int]) -> tuple[State, str] | None:
     """Return the failure when an attempt concluded in anything but success at GitHub."""
-    for run, attempt in attempts.items():
-        known = reports.run_statuses.get((run, attempt))
-        if known is None or known["status"] != "completed" or known["conclusion"] == "success":
-            continue
-        if known["conclusion"] == "cancelled":
-            return State.CANCELLED, f"run {run} was cancelled"
-        return State.FAILURE, f"GitHub says run {run} concluded {known['conclusion']}"
+    return _worst(reports, attempts, _unsuccessful_at_github)
+
+
+def _worst(
+    reports: Reports,
+    attempts: Mapping[str, int],
+    check: Callable[[RunStatusRow], tuple[State, str] | None],
+) -> tuple[State, str] | None:
+    """Return the worst of what `check` finds wrong with these attempts, whichever run was reported first."""
+    known = [reports.run_statuses.get(attempt) for attempt in sorted(attempts.items())]
+    failures = [failure for status in known if status and (failure := check(status))]
+    return min(failures, key=lambda failure: WORST_FIRST.index(failure[0]), default=None)
+
+
+def _not_confirmed(known: RunStatusRow) -> tuple[State, str] | None:
+    """Return the failure when GitHub's status of an attempt does not prove that our dispatch started it."""
+    run, status, event = known["run_id"], known["status"], known["event"]
+    match status:
+        case "missing":
+            return State.FAILURE, f"GitHub knows no run {run} of this backend"
+        case "unreadable":
+            return State.TIMED_OUT, f"the App may not read run {run} of this backend: it needs actions: read"
+        case "unconfirmed":
+            return State.TIMED_OUT, f"GitHub did not confirm run {run} in time"
+    if event and event not in DISPATCH_EVENTS:
+        return State.FAILURE, f"run {run} was started by {event}, not by our dispatch"
+    if not event and status == "completed":
+        return State.FAILURE, f"GitHub does not say what started run {run}"
     return None
+
+
+def _unsuccessful_at_github(known: RunStatusRow) -> tuple[State, str] | None:
+    """Return the failure when an attempt concluded in anything but success at GitHub."""
+    run, conclusion = known["run_id"], known["conclusion"]
+    if known["status"] != "completed" or conclusion == "success":
+        return None
+    if conclusion == "cancelled":
+        return State.CANCELLED, f"run {run} was cancelled"
+    return State.FAILURE, f"GitHub says run {run} concluded {conclusion}"
 
 
 def _is_confirmed(reports: Reports, expected: Mapping[str, int]) -> bool:

@@ -65,7 +65,7 @@ async def clock(target: Target) -> list[Finding]:
     if abs(behind) <= db_clock.TOLERANCE:
         return [ok("database clock", "that of the database")]
     detail = f"{abs(behind) / 1000:.0f} s {'behind' if behind > 0 else 'ahead of'} the database's"
-    todo = "keep both by NTP; meanwhile the bot here goes by the database's"
+    todo = "synchronise both with NTP; until then the bot here uses the database's time"
     return [warning("database clock", detail, todo)]
 
 
@@ -127,7 +127,7 @@ async def _stuck(tx: Transaction) -> Finding:
         f"{now.dead} dead, {now.parked} deliveries of the last week parked"
     )
     if now.oldest_delivery > HOUR or now.longest_due > HOUR:
-        return error("queue", detail, "nothing works on them: is `ootbot serve` running?")
+        return error("queue", detail, "no process works on them: is `ootbot serve` running?")
     if now.dead or now.parked:
         return warning("queue", detail, "docs/operations.md, 'When something is stuck'")
     return ok("queue", detail)

@@ -47,13 +47,13 @@ def _clock(target: Target, answer: Response) -> Finding:
     theirs = email.utils.parsedate_to_datetime(answer.headers["date"]) if "date" in answer.headers else None
     if theirs is None:
         return warning(
-            "clock", "GitHub's answer has no date to compare with", "check that the clock is kept by NTP"
+            "clock", "GitHub's answer has no date to compare with", "check that NTP sets the clock"
         )
     skew = target.clock.now() / 1000 - theirs.timestamp()
     detail = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} GitHub's"
     if abs(skew) > TOO_MUCH:
         return error("clock", detail, "set the time: tokens are refused from a minute on")
-    return warning("clock", detail, "keep the clock by NTP") if abs(skew) > SKEW else ok("clock", detail)
+    return warning("clock", detail, "have NTP set the clock") if abs(skew) > SKEW else ok("clock", detail)
 
 
 WITHOUT = "no comment is written and no command gets a reaction; checks and gate go on"

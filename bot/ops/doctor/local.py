@@ -72,9 +72,9 @@ def disk(folder: Path) -> Finding:
     free = shutil.disk_usage(there).free
     detail = f"{free / GB:.1f} GB free at {folder}"
     if free < TOO_LITTLE:
-        return error("disk", detail, "make room now: deliveries are refused when the disk is full")
+        return error("disk", detail, "free space now: deliveries are refused when the disk is full")
     if free < LITTLE:
-        todo = "take backups elsewhere; a lower RAW_RETENTION_DAYS stops growth, VACUUM while stopped gives room back"
+        todo = "move backups elsewhere; a lower RAW_RETENTION_DAYS stops growth, VACUUM while stopped returns space"
         return warning("disk", detail, todo)
     return ok("disk", detail)
 

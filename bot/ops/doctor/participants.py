@@ -36,7 +36,7 @@ async def allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
         ), None
     if not found.entries:
         return warning(
-            "allowlist", f"{source}: nobody takes part", "list a backend: docs/allowlist.md"
+            "allowlist", f"{source}: no backend takes part", "list a backend: docs/allowlist.md"
         ), found
     return ok("allowlist", f"{source}: {len(found.entries)} backends"), found
 

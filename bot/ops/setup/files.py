@@ -84,7 +84,7 @@ def issuer_of(api_url: str) -> str | None:
 
 PRIVATE = 0o600
 NOBODY_YET = """\
-# Who takes part, and how far: see docs/allowlist.md. Nobody yet.
+# Which backends take part, and at which level: see docs/allowlist.md. None yet.
 L1: []
 """
 

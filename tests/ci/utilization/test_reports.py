@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.ci.trunk import recount
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.utilization.periods import date_of, periods, pieces
 from bot.ingest.tables import records
@@ -20,6 +19,7 @@ from tests.ci.utilization.conftest import Usage
 from tests.ci.utilization.logs_of_usage import metadata, record, text
 from tests.ci.utilization.test_stored import busy
 from tests.harness import L3, UPSTREAM
+from tests.sums import count_changed
 
 REPORT = f"/api/ci/utilization/{UPSTREAM}/report"
 
@@ -95,7 +95,7 @@ async def test_idle_hours_cost_and_what_was_not_measured(settings, github, issue
         bot.clock.advance(1_000)
         usage.leave(job, busy(seconds=1_000, gpu=1.0))
         await usage.finish(job)
-        await recount.run(bot.context, None)
+        await count_changed(bot.context)
         _, answer = await bot.get(f"{REPORT}?group_by=runner_label")
         (group,) = answer["groups"]
         (numbers,) = group["periods"]

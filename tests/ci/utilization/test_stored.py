@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.utilization import day_rows, rows
+from bot.ci.utilization import count_days, rows
 from bot.ci.utilization.histogram import Histogram, decoded, unpacked
 from bot.ci.utilization.sums import Sums
 from bot.ci.utilization.tables import utilization_day, utilization_job
@@ -149,9 +149,10 @@ async def test_logs_stored_at_the_same_time_lose_nothing(bot, usage):
             mine = row | {"job_id": number, "records": 60 + number}
             if before is None or before["records"] < mine["records"]:
                 await rows.put(tx, mine)
-                await day_rows.replace(tx, before, mine)
+                count_days.request(tx, before, mine)
 
     await asyncio.gather(*(again(number) for number in (1, 2, 3, 4, 1, 2, 3, 4)))
+    await bot.settle()
     days = await bot.rows("utilization_day")
     assert {(one["jobs"], one["records"]) for one in days} == {(5, 5 * 60 + 10)}
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from bot.oot.statistics import rollup
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.oot.pages.page_checks import add_job, links, page_text
 from tests.serving import SQLITE
+from tests.sums import count_changed
 
 HOUR = 3_600
 
@@ -81,7 +81,7 @@ async def test_the_last_24_hours_are_held_against_the_week_before(bot, hours_ago
 @SQLITE
 async def test_who_has_not_been_heard_of_for_36_hours_is_marked_however_long_ago_that_was(bot):
     await add_job(bot)
-    await rollup.run(bot, None)
+    await count_changed(bot.context)
     for hours, silent in ((35, ""), (2, "37 h"), (70 * 24, "71 d 13 h")):
         bot.clock.advance(hours * HOUR)
         assert (await of(bot, L4))["stale"] is bool(silent)
@@ -98,7 +98,7 @@ async def test_who_has_not_been_heard_of_for_36_hours_is_marked_however_long_ago
 @SQLITE
 async def test_who_is_asked_and_does_not_answer_is_still_marked_silent(bot, github):
     await add_job(bot)
-    await rollup.run(bot, None)
+    await count_changed(bot.context)
     bot.clock.advance(40 * 24 * HOUR)
     await github.open_pull(UPSTREAM, author="octocat")
     await bot.wait(30 * HOUR)  # nobody answered, and nobody is expected to any more

@@ -9,14 +9,17 @@ import tracemalloc
 import pytest
 import sqlalchemy as sa
 
+from bot.features import FEATURES
 from bot.oot.results import dispatches, jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.statistics import rollup, stats
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.stats import tally, total
+from bot.queue import sums, tasks
 from tests import by_hand, samples
 from tests.db.opened import opened
 from tests.serving import POSTGRES
+from tests.sums import count_changed
 
 BACKENDS = ("org/npu", "Org/TPU")
 CONCLUSIONS = ("success", "failure", "timed_out", "cancelled", "stale", "skipped")
@@ -30,6 +33,8 @@ async def store(migrated_url, clock):
 
 class Context:
     """As much of a context as the task needs."""
+
+    features = FEATURES
 
     def __init__(self, store):
         self.store = store
@@ -96,14 +101,14 @@ async def test_an_attempt_of_another_day_takes_the_earlier_one_out_of_its_day(st
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure")
         await jobs.add(tx, {row["job_key"]: row})
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now(), attempt=2)
         await jobs.add(tx, {row["job_key"]: row})
     found = (await kept(store, 0))["org/npu"]
     assert (found.runs, found.success, found.failure) == (1, 1, 0)
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     assert (await kept(store, 0))["org/npu"] == found
     await agree(store, clock)
 
@@ -113,13 +118,13 @@ async def test_a_late_report_takes_never_started_out_of_its_day(store, clock):
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         await dispatches.change(tx, "d", state="never_started", error="silent")
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     assert (await kept(store, 0))["org/npu"].never_started == 1
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now())
         await jobs.add(tx, {row["job_key"]: row})
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     assert (await kept(store, 0))["org/npu"].never_started == 0
     await agree(store, clock)
 
@@ -131,12 +136,12 @@ async def test_what_a_backend_tells_itself_takes_a_relays_word_out_of_its_day(st
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion="failure", source="relay")
         await jobs.add(tx, {row["job_key"]: row})
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     clock.advance(86_400)
     async with store.transaction() as tx:
         row = reported(dispatch, clock.now())
         await jobs.add(tx, {row["job_key"]: row})
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     found = (await kept(store, 0))["org/npu"]
     assert (found.runs, found.success, found.failure) == (1, 1, 0)
     await agree(store, clock)
@@ -158,23 +163,28 @@ async def test_a_report_at_the_moment_its_dispatch_is_given_up_takes_never_start
             ended, _ = await asyncio.wait({adding}, timeout=1)
             assert not ended  # it waits for the other one
         await adding
-        await rollup.run(Context(store), None)
+        await count_changed(Context(store))
     await agree(store, clock)
 
 
-async def test_what_changes_while_a_day_is_counted_leaves_it_stale(store, clock):
+async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, clock):
     dispatch = told("d", "org/npu", clock.now())
     async with store.transaction() as tx:
         await dispatches.add(tx, dispatch)
         row = reported(dispatch, clock.now(), conclusion=None)
         await jobs.add(tx, {row["job_key"]: row})
-    async with store.read() as tx:
-        ((place, marks),) = (await rollup.stale_days(tx)).items()
-        found = await rollup.count(tx, [place])
+    clock.advance(60)
+    async with store.transaction() as tx:
+        (running,) = await tasks.claim(tx, owner="test", limit=9, kinds=["sum"], background=True)
+    await sums.run(Context(store), running)
     async with store.transaction() as tx:
         assert await jobs.change_if_unchanged(tx, row, {"status": "completed", "conclusion": "success"})
     async with store.transaction() as tx:
-        assert not await rollup.write(tx, place, marks, found)
+        await tasks.finish(tx, [running])
+    assert (await kept(store, 0))["org/npu"].success == 1  # counted from its rows
+    await count_changed(Context(store))
+    async with store.read() as tx:
+        assert await rollup.pending(tx, 0) == set()
     assert (await kept(store, 0))["org/npu"].success == 1
 
 
@@ -185,7 +195,7 @@ async def test_a_day_is_counted_in_the_same_room_however_many_jobs_it_has(store,
         await dispatches.add(tx, dispatch)
         await jobs.add(tx, {row["job_key"]: row for row in rows})
     async with store.read() as tx:
-        places = list(await rollup.stale_days(tx))
+        places = list(await rollup.pending(tx, 0))
         tracemalloc.start()
         try:
             found = await rollup.count(tx, places)
@@ -238,11 +248,11 @@ async def test_days_kept_agree_with_all_rows_counted_plainly(store, clock, seed)
             else:
                 await dispatches.supersede_unsent(tx, "org/up", 1, but_head=None)
         if chance.random() < 0.2:
-            await rollup.run(Context(store), None)
+            await count_changed(Context(store))
         if step % 10 == 0:
             await agree(store, clock)
     await agree(store, clock)
-    await rollup.run(Context(store), None)
+    await count_changed(Context(store))
     async with store.read() as tx:
-        assert await rollup.stale_days(tx) == {}
+        assert await rollup.pending(tx, 0) == set()
     await agree(store, clock)

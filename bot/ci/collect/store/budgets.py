@@ -8,13 +8,14 @@ import sqlalchemy as sa
 
 from bot.ci.collect.tables import BudgetRow, ci_budget
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 SAME_ACCOUNT = ci_budget.c.account == sa.bindparam("of_account")
-LOCKED = select(BudgetRow, ci_budget).where(SAME_ACCOUNT).with_for_update()
-STORE = sa.update(ci_budget).where(SAME_ACCOUNT)
+LOCKED = RowStatement(select(BudgetRow, ci_budget).where(SAME_ACCOUNT).with_for_update())
+STORE = Statement(sa.update(ci_budget).where(SAME_ACCOUNT))
 
 
 async def all_budgets(tx: Transaction) -> list[BudgetRow]:
@@ -25,11 +26,10 @@ async def all_budgets(tx: Transaction) -> list[BudgetRow]:
 async def lock_budget(tx: Transaction, new: BudgetRow) -> BudgetRow:
     """Return an account's budget, locked until the transaction ends; where it has none, it gets the new one."""
     account = {"of_account": new["account"]}
-    row = await tx.fetch_first(LOCKED, account)
-    if row is None:
-        await tx.upsert(ci_budget, [new])
-        row = await tx.fetch_first(LOCKED, account)
-    assert row is not None
+    if (row := await tx.fetch_first(LOCKED, account)) is not None:
+        return row
+    await tx.upsert(ci_budget, [new])
+    (row,) = await tx.fetch(LOCKED, account)
     return row
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bot.ci.collect.states import FINAL, State
 from bot.ci.collect.tables import FetchRow, ListingRow, ci_fetch, ci_listing
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.db.transaction import insert_into
 from bot.ingest.tables import records
 
@@ -31,19 +32,19 @@ SAME_RUN = (
     L.run_id == sa.bindparam("of_run"),
     L.run_attempt == sa.bindparam("of_attempt"),
 )
-LISTING = select(ListingRow, ci_listing).where(*SAME_RUN)
+LISTING = RowStatement(select(ListingRow, ci_listing).where(*SAME_RUN))
 SAME_FETCH = (
     F.repository_id == sa.bindparam("of_repository"),
     F.kind == sa.bindparam("of_kind"),
     F.object_id == sa.bindparam("of_object"),
 )
-FETCH = select(FetchRow, ci_fetch).where(*SAME_FETCH)
-BEGIN_TRY = (
+FETCH = RowStatement(select(FetchRow, ci_fetch).where(*SAME_FETCH))
+BEGIN_TRY = Statement(
     sa.update(ci_fetch)
     .where(*SAME_FETCH, F.state.not_in(sorted(FINAL)))
     .values(tries=F.tries + 1, due_at=None)
 )
-SETTLE = sa.update(ci_fetch).where(*SAME_FETCH)
+SETTLE = Statement(sa.update(ci_fetch).where(*SAME_FETCH))
 
 
 async def find_fetch(tx: Transaction, repository_id: int, kind: str, object_id: int) -> FetchRow | None:
@@ -104,7 +105,7 @@ async def count_states(tx: Transaction) -> list[tuple[int, str, int, int]]:
 async def count_unfinished(tx: Transaction, run_ids: Collection[int]) -> tuple[int, int]:
     """Return how many fetches of some runs there are, and how many of them are over."""
     query = sa.select(F.state, sa.func.count()).where(F.run_id.in_(list(run_ids))).group_by(F.state)
-    counts: dict[str, int] = dict((await tx.run(query)).tuples().all())
+    counts: dict[str, int] = dict((await tx.run(query)).all())
     return sum(counts.values()), sum(counts.values()) - counts.get(State.WANTED.value, 0)
 
 
@@ -132,14 +133,14 @@ async def record_listing(
 
 
 @functools.cache
-def _pass(*, sqlite: bool) -> Any:
+def _pass(*, sqlite: bool) -> Statement:
     """Return the statement that records a pass, and counts it where there was one before."""
     insert = insert_into(ci_listing, sqlite=sqlite)
     new = insert.excluded
     again = {name: new[name] for name in ("artifacts", "state", "error", "at")}
     again["passes"] = L.passes + new.passes
     keys = ["repository_id", "run_id", "run_attempt"]
-    return insert.on_conflict_do_update(index_elements=keys, set_=again).returning(L.passes)
+    return Statement(insert.on_conflict_do_update(index_elements=keys, set_=again).returning(L.passes))
 
 
 async def overdue_listings(tx: Transaction) -> list[tuple[str, int, int]]:

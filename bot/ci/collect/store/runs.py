@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.ingest.rows import WorkflowJobRow, WorkflowRunRow
 from bot.ingest.tables import records
 
@@ -20,17 +21,21 @@ OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("of_repository")
 OF_RUN: sa.BindParameter[int] = sa.bindparam("of_run")
 OF_ATTEMPT: sa.BindParameter[int] = sa.bindparam("of_attempt")
 # put together once, since they run for every run and job that is collected
-ATTEMPT = select(WorkflowRunRow, RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT)
-STARTS = sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
-    RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
+ATTEMPT = RowStatement(select(WorkflowRunRow, RUN).where(RUN.c.id == OF_RUN, RUN.c.run_attempt == OF_ATTEMPT))
+STARTS = Statement(
+    sa.select(RUN.c.run_attempt, RUN.c.run_started_at).where(
+        RUN.c.id == OF_RUN, RUN.c.repository_id == OF_REPOSITORY
+    )
 )
-JOBS = (
+JOBS = RowStatement(
     select(WorkflowJobRow, JOB)
     .where(JOB.c.run_id == OF_RUN, JOB.c.repository_id == OF_REPOSITORY)
     .order_by(JOB.c.id)
 )
-FACTS = sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
-    REPOSITORY.c.repository_id == OF_REPOSITORY
+FACTS = Statement(
+    sa.select(REPOSITORY.c.private, REPOSITORY.c.default_branch).where(
+        REPOSITORY.c.repository_id == OF_REPOSITORY
+    )
 )
 
 

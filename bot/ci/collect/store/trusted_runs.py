@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.store import runs
 from bot.ci.collect.trust import is_trusted, is_trusted_branch
+from bot.db.statements import Statement
 from bot.ingest.tables import records
 from bot.oot.results.tables import oot_workflow_job
 
@@ -22,14 +23,16 @@ BY_US = frozenset({"repository_dispatch", "workflow_dispatch"})  # events of the
 PUSH, REPORTED = records["push"].c, oot_workflow_job.c
 
 REPORTED_ON = (  # what a backend's run is about, as it says
-    sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number)
-    .where(
-        REPORTED.run_id == sa.bindparam("of_run"),
-        REPORTED.run_attempt == sa.bindparam("of_attempt"),
-        sa.func.lower(REPORTED.downstream_repo) == sa.bindparam("of_repo"),
+    Statement(
+        sa.select(REPORTED.upstream_repo, REPORTED.head_sha, REPORTED.pr_number)
+        .where(
+            REPORTED.run_id == sa.bindparam("of_run"),
+            REPORTED.run_attempt == sa.bindparam("of_attempt"),
+            sa.func.lower(REPORTED.downstream_repo) == sa.bindparam("of_repo"),
+        )
+        .distinct()
+        .limit(2)
     )
-    .distinct()
-    .limit(2)
 )
 
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from bot.ci.collect.job_names import FAILED
 from bot.ci.collect.tables import UploadRow, ci_fetch, ci_upload
 from bot.db.rows import select
+from bot.db.statements import Statement
 from bot.ingest import watched
 from bot.oot.results.tables import oot_workflow_job
 
@@ -76,7 +77,7 @@ OPEN = sa.and_(
     FETCH.repository_id == UPLOAD.repository_id, FETCH.kind == "upload", FETCH.object_id == UPLOAD.id,
     FETCH.state == "wanted",
 )  # fmt: skip
-WAITING = (
+WAITING = Statement(
     sa.select(UPLOAD.id)
     .join(ci_fetch, OPEN)
     .where(UPLOAD.dispatch_id.in_(sa.bindparam("dispatches", expanding=True)))

@@ -19,6 +19,7 @@ from bot.ci.test_results.tables import (
     test_state,
     test_summary,
 )
+from bot.db.statements import Statement
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -114,10 +115,12 @@ _WITH_TEST = test_failure.join(test, test.c.id == FAILURE.test_id).join(
 
 
 _REPOSITORY = records["repository"].c
-PUBLIC = sa.select(_REPOSITORY.repository_id).where(
-    _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
+PUBLIC = Statement(
+    sa.select(_REPOSITORY.repository_id).where(
+        _REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), _REPOSITORY.private.is_(False)
+    )
 )
-TESTING = (
+TESTING = Statement(
     sa.select(*WITHOUT_BLOCKS)
     .where(JOB.upstream_sha == sa.bindparam("of_commit"))
     .order_by(JOB.at, JOB.generation)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.trunk import day_rows, name_patterns, reading, trunk_numbers
+from bot.ci.trunk.changed_days import BRANCHES
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.views.grid import BRANCH_MOST, address
+from bot.queue import sums
+from bot.queue.sums import DAY
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.view_parameters import REPO
@@ -37,6 +39,7 @@ class BranchDays:
     lines: list[LineRow]
     columns: list[ColumnDayRow]
     events: list[EventRow]
+    counted_until: int | None
 
     def jobs(self) -> list[JobReliability]:
         """Return the jobs, the least reliable first."""
@@ -54,6 +57,7 @@ class BranchDays:
             "home": address(self.branch),
             "days": self.days,
             "windows": parameters.windows(self.days),
+            "counted_until": self.counted_until,
         }
 
     def link(self) -> dict[str, object]:
@@ -62,7 +66,7 @@ class BranchDays:
 
 
 async def read_days(asked: Asked, *, columns: bool) -> BranchDays:
-    """Read some days; days that changed a moment ago may not have been counted again yet."""
+    """Read some days, and up to when they are counted."""
     tx, days = asked.tx, asked[DAYS]
     branch = await reading.find(tx, asked.hidden, asked[REPO], asked[BRANCH])
     identifier, last = branch.repository["repository_id"], tx.now // DAY
@@ -76,4 +80,5 @@ async def read_days(asked: Asked, *, columns: bool) -> BranchDays:
         lines=await day_rows.line_days(tx, identifier, branch.name, first),
         columns=await day_rows.column_days(tx, identifier, branch.name, first) if columns else [],
         events=await day_rows.events(tx, identifier, branch.name, EVENTS_MOST),
+        counted_until=await sums.counted_until(tx, BRANCHES, [identifier], first=first),
     )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bot.ci.trunk import trunk_numbers
-from bot.ci.trunk.stale_days import DAY
 from bot.ci.trunk.trunk_numbers import RunnerHours, TrunkDay
 from bot.ci.trunk.views.branch_days import PARAMETERS, BranchDays, read_days
 from bot.core import text
 from bot.core.json_fields import iso_time
+from bot.queue.sums import DAY
 from bot.web import charts
 from bot.web import operations as op
 from bot.web.answers import Answer, Time, time

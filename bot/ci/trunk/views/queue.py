@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.trunk import day_rows, reading, runner_queue
+from bot.ci.trunk.changed_days import RUNNERS
 from bot.ci.trunk.runner_queue import RunnerQueue
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.stale_days import DAY
 from bot.core import text
+from bot.queue import sums
+from bot.queue.sums import DAY
 from bot.web import charts
 from bot.web import operations as op
 from bot.web.answers import Answer
@@ -38,6 +40,7 @@ class Queues:
 
     repo: str
     runners: list[RunnerQueue]
+    counted_until: int | None
 
 
 async def read(asked: Asked) -> Queues:
@@ -57,7 +60,8 @@ async def read(asked: Asked) -> Queues:
         runners=asked.settings.of(TrunkSettings).ci_runners,
         being_prepared=runner_queue.starting(started),
     )
-    return Queues(repo=branch.repository["full_name"], runners=found)
+    until = await sums.counted_until(tx, RUNNERS, [identifier], first=today - runner_queue.WEEK)
+    return Queues(repo=branch.repository["full_name"], runners=found, counted_until=until)
 
 
 def show(found: Queues) -> dict[str, Any]:
@@ -65,7 +69,7 @@ def show(found: Queues) -> dict[str, Any]:
     runners = [
         (one, charts.bars(one.queue_counts_week), _spread(one.queue_counts_week)) for one in found.runners
     ]
-    return {"repo": found.repo, "runners": runners}
+    return {"repo": found.repo, "runners": runners, "counted_until": found.counted_until}
 
 
 def answer(found: Queues) -> Queue:

@@ -8,9 +8,12 @@ from urllib.parse import urlencode
 
 from bot.ci.collect import job_reads as ci_jobs
 from bot.ci.utilization import day_rows, periods, report, report_reads
+from bot.ci.utilization.count_days import UTILIZATION
 from bot.ci.utilization.report import Group, Numbers
 from bot.ci.utilization.report_reads import DAY, RUNS, Window
+from bot.ci.utilization.sums import first_day
 from bot.oot.allowlist import rows as allowlists
+from bot.queue import sums
 from bot.web import parameters
 from bot.web import view_parameters as declare
 from bot.web.charts import chart
@@ -82,6 +85,7 @@ class Found:
     measured: Mapping[bool, int]
     jobs_run: int
     backends: list[tuple[str, Numbers]]
+    counted_until: int | None
 
 
 BY = declare.choice("by", KINDS, "what is a group")
@@ -121,6 +125,7 @@ async def read(asked: Asked) -> Found:
         measured=measured,
         jobs_run=sum(run.values()),
         backends=await _backends(asked, window, money),
+        counted_until=await sums.counted_until(tx, UTILIZATION, owners, first=first_day(window.first, 7)),
     )
 
 
@@ -152,6 +157,7 @@ def show(found: Found) -> dict[str, Any]:
         "backends": found.backends,
         "metrics": METRICS,
         "sorts": report.SORTS,
+        "counted_until": found.counted_until,
         "json_url": _json_url(found.window, chosen),
     }
 

@@ -1,960 +1,770 @@
-"""The first tables."""
+"""The first tables, as `python3 dev.py generate` writes them from the code until the first release."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0001"
-down_revision = None
-branch_labels = None
-depends_on = None
+revision, down_revision, branch_labels, depends_on = "0001", None, None, None
 
-BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-JSON = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
-
-# table -> what a repository's rows are ordered by; autogenerate does not see indexes of expressions on SQLite
-ORDERED_BY = {
-    "check_run": "id",
-    "check_suite": "id",
-    "installation": "id",
-    "issue": "id",
-    "issue_comment": "id",
-    "issue_label_event": "guid",
-    "pull_head": "number",
-    "pull_label_event": "guid",
-    "pull_request": "id",
-    "pull_review": "id",
-    "pull_review_comment": "id",
-    "push": "guid",
-    "repository": "id",
-    "workflow_job": "id",
-    "workflow_run": "id",
-}
+Big = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Json = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+Integer, Small, Float = sa.Integer(), sa.SmallInteger(), sa.Float(53)
+Text, Boolean, Bytes = sa.Text(), sa.Boolean(), sa.LargeBinary()
 
 
+def column(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=True, **options)
+
+
+def must(name: str, kind: Any, **options: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False, **options)
+
+
+def table(name: str, *parts: sa.schema.SchemaItem, key: list[str], **options: Any) -> None:
+    op.create_table(name, *parts, sa.PrimaryKeyConstraint(*key, name=f"pk_{name}"), **options)
+
+
+def index(
+    name: str, table: str, *columns: Any, where: str = "", where_on_postgresql: str = "", **options: Any
+) -> None:
+    if where:
+        options["sqlite_where"] = sa.text(where)
+        options["postgresql_where"] = sa.text(where_on_postgresql or where)
+    op.create_index(name, table, columns, **options)
+
+
+# fmt: off
 def upgrade() -> None:
-    op.create_table(
-        "allowlist_version",
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("content", sa.Text(), nullable=False),
-        sa.Column("valid", sa.Boolean(), nullable=False),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("loaded_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_allowlist_version")),
-    )
-    op.create_table(
-        "check_run",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("external_id", sa.Text(), nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=True),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("check_suite_id", BIG, nullable=True),
-        sa.Column("app_id", BIG, nullable=True),
-        sa.Column("app_slug", sa.Text(), nullable=True),
-        sa.Column("output_title", sa.Text(), nullable=True),
-        sa.Column("output_summary", sa.Text(), nullable=True),
-        sa.Column("output_annotations_count", BIG, nullable=True),
-        sa.Column("pull_requests", JSON, nullable=True),
-        sa.Column("details_url", sa.Text(), nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("started_at", BIG, nullable=True),
-        sa.Column("completed_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_check_run"),
-    )
-    op.create_index(
-        "ix_check_run_in_flight",
-        "check_run",
-        ["received_at"],
-        unique=False,
-        sqlite_where=sa.text("status != 'completed'"),
-        postgresql_where=sa.text("status != 'completed'"),
-    )
-    op.create_table(
-        "check_suite",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("head_branch", sa.Text(), nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=True),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("before", sa.Text(), nullable=True),
-        sa.Column("after", sa.Text(), nullable=True),
-        sa.Column("app_id", BIG, nullable=True),
-        sa.Column("app_slug", sa.Text(), nullable=True),
-        sa.Column("pull_requests", JSON, nullable=True),
-        sa.Column("latest_check_runs_count", BIG, nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_check_suite"),
-    )
-    op.create_table(
-        "delivery",
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("guid", sa.Text(), nullable=False),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=True),
-        sa.Column("repo", sa.Text(), nullable=True),
-        sa.Column("repository_id", BIG, nullable=True),
-        sa.Column("installation_id", BIG, nullable=True),
-        sa.Column("app_id", BIG, nullable=True),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("due_at", BIG, nullable=False),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("headers", sa.Text(), nullable=True),
-        sa.Column("codec", sa.Text(), nullable=True),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_delivery")),
-        sa.UniqueConstraint("guid"),
-    )
-    op.create_index(
-        "ix_delivery_pending",
-        "delivery",
-        ["due_at"],
-        unique=False,
-        sqlite_where=sa.text("state = 'stored'"),
-        postgresql_where=sa.text("state = 'stored'"),
-    )
-    op.create_index("ix_delivery_received_at", "delivery", ["received_at"], unique=False)
-    op.create_index(
-        "ix_delivery_parked",
-        "delivery",
-        ["id"],
-        unique=False,
-        sqlite_where=sa.text("state = 'parked'"),
-        postgresql_where=sa.text("state = 'parked'"),
-    )
-    op.create_table(
-        "installation",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("account_login", sa.Text(), nullable=True),
-        sa.Column("account_id", BIG, nullable=True),
-        sa.Column("account_type", sa.Text(), nullable=True),
-        sa.Column("app_id", BIG, nullable=True),
-        sa.Column("app_slug", sa.Text(), nullable=True),
-        sa.Column("target_type", sa.Text(), nullable=True),
-        sa.Column("target_id", BIG, nullable=True),
-        sa.Column("repository_selection", sa.Text(), nullable=True),
-        sa.Column("permissions", JSON, nullable=True),
-        sa.Column("events", JSON, nullable=True),
-        sa.Column("suspended_at", BIG, nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_installation"),
-    )
-    op.create_table(
-        "issue",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("number", BIG, nullable=True),
-        sa.Column("title", sa.Text(), nullable=True),
-        sa.Column("body", sa.Text(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=True),
-        sa.Column("state_reason", sa.Text(), nullable=True),
-        sa.Column("user_login", sa.Text(), nullable=True),
-        sa.Column("user_id", BIG, nullable=True),
-        sa.Column("author_association", sa.Text(), nullable=True),
-        sa.Column("labels", JSON, nullable=True),
-        sa.Column("assignees", JSON, nullable=True),
-        sa.Column("milestone_title", sa.Text(), nullable=True),
-        sa.Column("comments", BIG, nullable=True),
-        sa.Column("locked", sa.Boolean(), nullable=True),
-        sa.Column("active_lock_reason", sa.Text(), nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("closed_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_issue"),
-    )
-    op.create_index("ix_issue_number", "issue", ["number"], unique=False)
-    op.create_table(
-        "issue_comment",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("body", sa.Text(), nullable=True),
-        sa.Column("user_login", sa.Text(), nullable=True),
-        sa.Column("user_id", BIG, nullable=True),
-        sa.Column("author_association", sa.Text(), nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("issue_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_issue_comment"),
-    )
-    op.create_table(
-        "issue_label_event",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("guid", sa.Text(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=True),
-        sa.Column("issue_id", BIG, nullable=True),
-        sa.Column("issue_number", BIG, nullable=True),
-        sa.Column("label_id", BIG, nullable=True),
-        sa.Column("label_name", sa.Text(), nullable=True),
-        sa.Column("sender_login", sa.Text(), nullable=True),
-        sa.Column("issue_updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "guid", name="pk_issue_label_event"),
-    )
-    op.create_table(
-        "missed_delivery",
-        sa.Column("app_id", BIG, nullable=False),
-        sa.Column("guid", sa.Text(), nullable=False),
-        sa.Column("log_id", BIG, nullable=False),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("repository_id", BIG, nullable=True),
-        sa.Column("delivered_at", BIG, nullable=False),
-        sa.Column("asks", sa.Integer(), nullable=False),
-        sa.Column("asked_at", BIG, nullable=False),
-        sa.Column("lost", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("app_id", "guid", name="pk_missed_delivery"),
-    )
-    op.create_table(
-        "oot_approval",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("login", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_approval"),
-    )
-    op.create_table(
-        "oot_changed_files",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("base_ref", sa.Text(), nullable=False),
-        sa.Column("paths", JSON, nullable=False),
-        sa.Column("asked_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "pr_number", "head_sha", name="pk_oot_changed_files"),
-    )
-    op.create_table(
-        "oot_check",
-        sa.Column("external_id", sa.Text(), nullable=False),
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("check_run_id", BIG, nullable=True),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("written_at", BIG, nullable=False),
-        sa.Column("writing_until", BIG, nullable=False),
-        sa.Column("lost_until", BIG, nullable=False),
-        sa.Column("label_ended", sa.Boolean(), nullable=False),
-        sa.Column("basis", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("external_id", name=op.f("pk_oot_check")),
-    )
-    op.create_index("ix_oot_check_head", "oot_check", ["head_sha"], unique=False)
-    op.create_index("ix_oot_check_name", "oot_check", ["upstream_repo", "name"], unique=False)
-    op.create_index("ix_oot_check_pull", "oot_check", ["upstream_repo", "pr_number"], unique=False)
-    op.create_index("ix_oot_check_run", "oot_check", ["check_run_id"], unique=False)
-    op.create_table(
-        "oot_command",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("comment_id", BIG, nullable=False),
-        sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("login", sa.Text(), nullable=False),
-        sa.Column("verb", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("answer", sa.Text(), nullable=False),
-        sa.Column("delivery_id", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "comment_id", "position", name="pk_oot_command"),
-    )
-    op.create_index("ix_oot_command_login", "oot_command", ["login", "created_at"], unique=False)
-    op.create_index("ix_oot_command_pull", "oot_command", ["upstream_repo", "pr_number"], unique=False)
-    op.create_table(
-        "oot_comment",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("comment_id", BIG, nullable=True),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("written_at", BIG, nullable=False),
-        sa.Column("writing_until", BIG, nullable=False),
-        sa.Column("lost_until", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "pr_number", name="pk_oot_comment"),
-    )
-    op.create_table(
-        "oot_dispatch",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("delivery_id", sa.Text(), nullable=False),
-        sa.Column("source_guid", sa.Text(), nullable=False),
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=True),
-        sa.Column("pr_number", BIG, nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("base_sha", sa.Text(), nullable=True),
-        sa.Column("base_ref", sa.Text(), nullable=True),
-        sa.Column("labels", JSON, nullable=True),
-        sa.Column("backend", sa.Text(), nullable=False),
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("level", sa.Integer(), nullable=False),
-        sa.Column("device", sa.Text(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("dispatched_at", BIG, nullable=True),
-        sa.Column("heard_at", BIG, nullable=True),
-        sa.Column("token_jti", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=True),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_oot_dispatch")),
-        sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"),
-    )
-    op.create_index("ix_oot_dispatch_head", "oot_dispatch", ["head_sha"], unique=False)
-    op.create_index("ix_oot_dispatch_pull", "oot_dispatch", ["upstream_repo", "pr_number"], unique=False)
-    op.create_index("ix_oot_dispatch_source", "oot_dispatch", ["source_guid"], unique=False)
-    op.create_index("ix_oot_dispatch_state", "oot_dispatch", ["state", "created_at"], unique=False)
-    op.create_index(
-        "ix_oot_dispatch_unanswered",
-        "oot_dispatch",
-        ["backend_key", "created_at"],
-        unique=False,
-        sqlite_where=sa.text("state IN ('failed', 'never_started', 'not_installed')"),
-        postgresql_where=sa.text("state IN ('failed', 'never_started', 'not_installed')"),
-    )
-    op.create_index(
-        "ix_oot_dispatch_awaited",
-        "oot_dispatch",
-        ["state", "created_at", "id"],
-        unique=False,
-        sqlite_where=sa.text("heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'"),
-        postgresql_where=sa.text("heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'"),
-    )
-    op.create_table(
-        "oot_ignore",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("base_ref", sa.Text(), nullable=True),
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("login", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint(
-            "upstream_repo", "pr_number", "head_sha", "backend_key", name="pk_oot_ignore"
-        ),
-    )
-    op.create_table(
-        "oot_key",
-        sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("digest", sa.LargeBinary(), nullable=False),
-        sa.Column("note", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("used_at", BIG, nullable=True),
-        sa.Column("revoked_at", BIG, nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_oot_key")),
-    )
-    op.create_table(
-        "oot_mention",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("over", sa.Boolean(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint(
-            "upstream_repo", "pr_number", "head_sha", "backend_key", name="pk_oot_mention"
-        ),
-    )
-    op.create_table(
-        "oot_compared",
-        sa.Column("job_key", sa.Text(), nullable=False),
-        sa.Column("completed_at", BIG, nullable=False),
-        sa.Column("history", sa.Text(), nullable=False),
-        sa.Column("url", sa.Text(), nullable=True),
-        sa.Column("elsewhere", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("job_key", name="pk_oot_compared"),
-    )
-    op.create_table(
-        "oot_merge_base",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("base_ref", sa.Text(), nullable=False),
-        sa.Column("merge_base", sa.Text(), nullable=True),
-        sa.Column("asked_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", "base_ref", name="pk_oot_merge_base"),
-    )
-    op.create_table(
-        "oot_merge_group",
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("base_sha", sa.Text(), nullable=True),
-        sa.Column("pr_number", BIG, nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("ended_at", BIG, nullable=True),
-        sa.PrimaryKeyConstraint("upstream_repo", "head_sha", name="pk_oot_merge_group"),
-    )
-    op.create_index(
-        "ix_oot_merge_group_pull", "oot_merge_group", ["upstream_repo", "pr_number"], unique=False
-    )
-    op.create_table(
-        "oot_rate",
-        sa.Column("caller", sa.Text(), nullable=False),
-        sa.Column("second", BIG, nullable=False),
-        sa.Column("accepted", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("caller", "second", name="pk_oot_rate"),
-    )
-    op.create_table(
-        "oot_rerun",
-        sa.Column("dispatch_id", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("from_attempt", sa.Integer(), nullable=False),
-        sa.Column("scope", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("cause", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("dispatch_id", "run_id", "from_attempt", name="pk_oot_rerun"),
-    )
-    op.create_index(
-        "ix_oot_rerun_awaited",
-        "oot_rerun",
-        ["created_at"],
-        unique=False,
-        sqlite_where=sa.text("state IN ('asked', 'sent')"),
-        postgresql_where=sa.text("state IN ('asked', 'sent')"),
-    )
-    op.create_table(
-        "oot_run",
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("run_attempt", sa.Integer(), nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("checked_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("backend_key", "run_id", "run_attempt", name="pk_oot_run"),
-    )
-    op.create_table(
-        "oot_workflow_job",
-        sa.Column("job_key", sa.Text(), nullable=False),
-        sa.Column("dispatch_id", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("downstream_repo", sa.Text(), nullable=False),
-        sa.Column("upstream_repo", sa.Text(), nullable=False),
-        sa.Column("pr_number", BIG, nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("delivery_id", sa.Text(), nullable=False),
-        sa.Column("workflow_run_url", sa.Text(), nullable=True),
-        sa.Column("workflow_name", sa.Text(), nullable=False),
-        sa.Column("job_name", sa.Text(), nullable=False),
-        sa.Column("check_run_id", sa.Text(), nullable=True),
-        sa.Column("reporter_check_run_id", sa.Text(), nullable=True),
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("run_attempt", sa.Integer(), nullable=False),
-        sa.Column("queue_time", sa.Float(precision=53), nullable=True),
-        sa.Column("execution_time", sa.Float(precision=53), nullable=True),
-        sa.Column("started_at", BIG, nullable=True),
-        sa.Column("completed_at", BIG, nullable=True),
-        sa.Column("total_tests", BIG, nullable=True),
-        sa.Column("passed_tests", BIG, nullable=True),
-        sa.Column("failed_tests", BIG, nullable=True),
-        sa.Column("skipped_tests", BIG, nullable=True),
-        sa.Column("failed_tests_json", JSON, nullable=True),
-        sa.Column("artifact_url", sa.Text(), nullable=True),
-        sa.Column("environment", JSON, nullable=True),
-        sa.Column("downstream_repo_level", sa.Integer(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("flags", JSON, nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("updated_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("job_key", name=op.f("pk_oot_workflow_job")),
-    )
-    op.create_index(
-        "ix_oot_workflow_job_backend",
-        "oot_workflow_job",
-        [sa.text("lower(downstream_repo)"), "received_at"],
-        unique=False,
-    )
-    op.create_index("ix_oot_workflow_job_dispatch", "oot_workflow_job", ["dispatch_id"], unique=False)
-    op.create_index(
-        "ix_oot_workflow_job_name",
-        "oot_workflow_job",
-        [sa.text("lower(downstream_repo)"), "job_name", "workflow_name", "completed_at", "pr_number"],
-        unique=False,
-    )
-    op.create_index(
-        "ix_oot_workflow_job_open",
-        "oot_workflow_job",
-        ["started_at"],
-        unique=False,
-        sqlite_where=sa.text("status = 'in_progress'"),
-        postgresql_where=sa.text("status = 'in_progress'"),
-    )
-    op.create_index(
-        "ix_oot_workflow_job_pull", "oot_workflow_job", ["upstream_repo", "pr_number"], unique=False
-    )
-    op.create_index(
-        "ix_oot_workflow_job_run",
-        "oot_workflow_job",
-        ["run_id", "job_name", "workflow_name", "delivery_id", "run_attempt"],
-        unique=False,
-    )
-    op.create_index(
-        "ix_oot_workflow_job_failed",
-        "oot_workflow_job",
-        [sa.text("lower(downstream_repo)"), "received_at"],
-        unique=False,
-        sqlite_where=sa.text("failed_tests_json IS NOT NULL"),
-        postgresql_where=sa.text("failed_tests_json IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_oot_workflow_job_head",
-        "oot_workflow_job",
-        ["head_sha", sa.text("lower(downstream_repo || '')")],
-        unique=False,
-    )
-    op.create_table(
-        "pull_head",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("number", BIG, nullable=False),
-        sa.Column("head_sha", sa.Text(), nullable=False),
-        sa.Column("head_ref", sa.Text(), nullable=True),
-        sa.Column("base_sha", sa.Text(), nullable=True),
-        sa.Column("base_ref", sa.Text(), nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "number", "head_sha", name="pk_pull_head"),
-    )
-    op.create_table(
-        "pull_label_event",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("guid", sa.Text(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=True),
-        sa.Column("pull_request_id", BIG, nullable=True),
-        sa.Column("pull_request_number", BIG, nullable=True),
-        sa.Column("pull_request_head_sha", sa.Text(), nullable=True),
-        sa.Column("label_id", BIG, nullable=True),
-        sa.Column("label_name", sa.Text(), nullable=True),
-        sa.Column("sender_login", sa.Text(), nullable=True),
-        sa.Column("pull_request_updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "guid", name="pk_pull_label_event"),
-    )
-    op.create_table(
-        "pull_request",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("number", BIG, nullable=True),
-        sa.Column("title", sa.Text(), nullable=True),
-        sa.Column("body", sa.Text(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=True),
-        sa.Column("draft", sa.Boolean(), nullable=True),
-        sa.Column("locked", sa.Boolean(), nullable=True),
-        sa.Column("user_login", sa.Text(), nullable=True),
-        sa.Column("user_id", BIG, nullable=True),
-        sa.Column("author_association", sa.Text(), nullable=True),
-        sa.Column("labels", JSON, nullable=True),
-        sa.Column("assignees", JSON, nullable=True),
-        sa.Column("requested_reviewers", JSON, nullable=True),
-        sa.Column("milestone_title", sa.Text(), nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("head_ref", sa.Text(), nullable=True),
-        sa.Column("head_repo_full_name", sa.Text(), nullable=True),
-        sa.Column("head_repo_id", BIG, nullable=True),
-        sa.Column("base_sha", sa.Text(), nullable=True),
-        sa.Column("base_ref", sa.Text(), nullable=True),
-        sa.Column("merged", sa.Boolean(), nullable=True),
-        sa.Column("merge_commit_sha", sa.Text(), nullable=True),
-        sa.Column("merged_by_login", sa.Text(), nullable=True),
-        sa.Column("comments", BIG, nullable=True),
-        sa.Column("review_comments", BIG, nullable=True),
-        sa.Column("commits", BIG, nullable=True),
-        sa.Column("additions", BIG, nullable=True),
-        sa.Column("deletions", BIG, nullable=True),
-        sa.Column("changed_files", BIG, nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("closed_at", BIG, nullable=True),
-        sa.Column("merged_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_pull_request"),
-    )
-    op.create_index("ix_pull_head_head_sha", "pull_head", ["head_sha"], unique=False)
-    op.create_index("ix_pull_request_head_sha", "pull_request", ["head_sha"], unique=False)
-    op.create_index("ix_pull_request_number", "pull_request", ["number"], unique=False)
-    op.create_index(
-        "ix_pull_request_open",
-        "pull_request",
-        ["number"],
-        unique=False,
-        sqlite_where=sa.text("state = 'open'"),
-        postgresql_where=sa.text("state = 'open'"),
-    )
-    op.create_table(
-        "pull_review",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("body", sa.Text(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=True),
-        sa.Column("user_login", sa.Text(), nullable=True),
-        sa.Column("user_id", BIG, nullable=True),
-        sa.Column("author_association", sa.Text(), nullable=True),
-        sa.Column("commit_id", sa.Text(), nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("pull_request_url", sa.Text(), nullable=True),
-        sa.Column("submitted_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_pull_review"),
-    )
-    op.create_table(
-        "pull_review_comment",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("pull_request_review_id", BIG, nullable=True),
-        sa.Column("body", sa.Text(), nullable=True),
-        sa.Column("path", sa.Text(), nullable=True),
-        sa.Column("line", BIG, nullable=True),
-        sa.Column("side", sa.Text(), nullable=True),
-        sa.Column("user_login", sa.Text(), nullable=True),
-        sa.Column("user_id", BIG, nullable=True),
-        sa.Column("author_association", sa.Text(), nullable=True),
-        sa.Column("commit_id", sa.Text(), nullable=True),
-        sa.Column("original_commit_id", sa.Text(), nullable=True),
-        sa.Column("in_reply_to_id", BIG, nullable=True),
-        sa.Column("diff_hunk", sa.Text(), nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("pull_request_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_pull_review_comment"),
-    )
-    op.create_table(
-        "push",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("guid", sa.Text(), nullable=False),
-        sa.Column("ref", sa.Text(), nullable=True),
-        sa.Column("before", sa.Text(), nullable=True),
-        sa.Column("after", sa.Text(), nullable=True),
-        sa.Column("created", sa.Boolean(), nullable=True),
-        sa.Column("deleted", sa.Boolean(), nullable=True),
-        sa.Column("forced", sa.Boolean(), nullable=True),
-        sa.Column("base_ref", sa.Text(), nullable=True),
-        sa.Column("compare", sa.Text(), nullable=True),
-        sa.Column("commits", JSON, nullable=True),
-        sa.Column("head_commit_id", sa.Text(), nullable=True),
-        sa.Column("head_commit_message", sa.Text(), nullable=True),
-        sa.Column("head_commit_timestamp", BIG, nullable=True),
-        sa.Column("pusher_name", sa.Text(), nullable=True),
-        sa.Column("sender_login", sa.Text(), nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "guid", name="pk_push"),
-    )
-    op.create_table(
-        "repository",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("full_name", sa.Text(), nullable=True),
-        sa.Column("private", sa.Boolean(), nullable=True),
-        sa.Column("owner_login", sa.Text(), nullable=True),
-        sa.Column("owner_id", BIG, nullable=True),
-        sa.Column("fork", sa.Boolean(), nullable=True),
-        sa.Column("description", sa.Text(), nullable=True),
-        sa.Column("archived", sa.Boolean(), nullable=True),
-        sa.Column("disabled", sa.Boolean(), nullable=True),
-        sa.Column("visibility", sa.Text(), nullable=True),
-        sa.Column("default_branch", sa.Text(), nullable=True),
-        sa.Column("language", sa.Text(), nullable=True),
-        sa.Column("topics", JSON, nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("pushed_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_repository"),
-    )
-    op.create_table(
-        "secret",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("value", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_secret")),
-    )
-    op.create_table(
-        "repository_name",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "name", name="pk_repository_name"),
-    )
-    op.create_index("ix_repository_name_name", "repository_name", ["name"])
-    op.create_table(
-        "sweep",
-        sa.Column("app_id", BIG, nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("tried_at", BIG, nullable=True),
-        sa.Column("reached", BIG, nullable=True),
-        sa.Column("finished_at", BIG, nullable=True),
-        sa.Column("found", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("app_id", "name", name="pk_sweep"),
-    )
-    op.create_table(
-        "task",
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("created_at", BIG, nullable=False),
-        sa.Column("due_at", BIG, nullable=False),
-        sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("owner", sa.Text(), nullable=True),
-        sa.Column("lease_until", BIG, nullable=True),
-        sa.Column("finished_at", BIG, nullable=True),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.Column("cause", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_task")),
-    )
-    op.create_index(
-        "ix_task_dead",
-        "task",
-        ["kind", "key"],
-        unique=False,
-        sqlite_where=sa.text("state = 'dead'"),
-        postgresql_where=sa.text("state = 'dead'"),
-    )
-    op.create_index(
-        "ix_task_due",
-        "task",
-        ["due_at"],
-        unique=False,
-        sqlite_where=sa.text("state = 'waiting'"),
-        postgresql_where=sa.text("state = 'waiting'"),
-    )
-    op.create_index("ix_task_state", "task", ["state", "id"], unique=False)
-    op.create_index(
-        "ux_task_running",
-        "task",
-        ["kind", "key"],
-        unique=True,
-        sqlite_where=sa.text("state = 'running'"),
-        postgresql_where=sa.text("state = 'running'"),
-    )
-    op.create_index(
-        "ux_task_waiting",
-        "task",
-        ["kind", "key"],
-        unique=True,
-        sqlite_where=sa.text("state = 'waiting'"),
-        postgresql_where=sa.text("state = 'waiting'"),
-    )
-    op.create_table(
-        "workflow_job",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("run_id", BIG, nullable=True),
-        sa.Column("run_attempt", BIG, nullable=True),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("workflow_name", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=True),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("head_branch", sa.Text(), nullable=True),
-        sa.Column("labels", JSON, nullable=True),
-        sa.Column("runner_id", BIG, nullable=True),
-        sa.Column("runner_name", sa.Text(), nullable=True),
-        sa.Column("runner_group_id", BIG, nullable=True),
-        sa.Column("runner_group_name", sa.Text(), nullable=True),
-        sa.Column("steps", JSON, nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("started_at", BIG, nullable=True),
-        sa.Column("completed_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", name="pk_workflow_job"),
-    )
-    op.create_index(
-        "ix_workflow_job_in_flight",
-        "workflow_job",
-        ["received_at"],
-        unique=False,
-        sqlite_where=sa.text("status != 'completed'"),
-        postgresql_where=sa.text("status != 'completed'"),
-    )
-    op.create_table(
-        "workflow_run",
-        sa.Column("repository_id", BIG, nullable=False),
-        sa.Column("repo", sa.Text(), nullable=False),
-        sa.Column("received_at", BIG, nullable=False),
-        sa.Column("id", BIG, nullable=False),
-        sa.Column("run_attempt", BIG, nullable=False),
-        sa.Column("node_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("display_title", sa.Text(), nullable=True),
-        sa.Column("path", sa.Text(), nullable=True),
-        sa.Column("event", sa.Text(), nullable=True),
-        sa.Column("status", sa.Text(), nullable=True),
-        sa.Column("conclusion", sa.Text(), nullable=True),
-        sa.Column("workflow_id", BIG, nullable=True),
-        sa.Column("check_suite_id", BIG, nullable=True),
-        sa.Column("run_number", BIG, nullable=True),
-        sa.Column("head_branch", sa.Text(), nullable=True),
-        sa.Column("head_sha", sa.Text(), nullable=True),
-        sa.Column("head_repository_full_name", sa.Text(), nullable=True),
-        sa.Column("actor_login", sa.Text(), nullable=True),
-        sa.Column("triggering_actor_login", sa.Text(), nullable=True),
-        sa.Column("pull_requests", JSON, nullable=True),
-        sa.Column("html_url", sa.Text(), nullable=True),
-        sa.Column("created_at", BIG, nullable=True),
-        sa.Column("updated_at", BIG, nullable=True),
-        sa.Column("run_started_at", BIG, nullable=True),
-        sa.Column("deleted_at", BIG, nullable=True),
-        sa.Column("merge_state", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("repository_id", "id", "run_attempt", name="pk_workflow_run"),
-    )
-    op.create_index("ix_workflow_run_id", "workflow_run", ["id"], unique=False)
-    op.create_index(
-        "ix_workflow_run_in_flight",
-        "workflow_run",
-        ["received_at"],
-        unique=False,
-        sqlite_where=sa.text("status != 'completed'"),
-        postgresql_where=sa.text("status != 'completed'"),
-    )
-    op.create_index("ix_push_after", "push", ["after"], unique=False)
-    op.create_index("ix_push_guid", "push", ["guid"], unique=False)
-    op.create_index("ix_workflow_job_head_sha", "workflow_job", ["head_sha"], unique=False)
-    op.create_index("ix_check_run_head_sha", "check_run", ["head_sha"], unique=False)
-    _rollup()
-    _installation()
-    for table, key in ORDERED_BY.items():
-        op.create_index(f"ix_{table}_repo", table, [sa.text("lower(repo)"), key], unique=False)
-
-
-def _rollup() -> None:
-    """The daily numbers of each backend."""
-    counts = (
-        "runs",
-        "success",
-        "failure",
-        "timed_out",
-        "cancelled",
-        "skipped",
-        "neutral",
-        "running",
-        "never_started",
-        "not_dispatched",
-        "superseded",
-    )
-    op.create_table(
-        "oot_day",
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("day", sa.Integer(), nullable=False),
-        sa.Column("upstream_key", sa.Text(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
-        sa.Column("backend", sa.Text(), nullable=False),
-        sa.Column("level", sa.Integer(), nullable=False),
-        *(sa.Column(name, BIG, nullable=False) for name in counts),
-        *(sa.Column(name, sa.LargeBinary(), nullable=False) for name in ("execution", "queue", "whole")),
-        sa.Column("hours", JSON, nullable=False),
-        sa.Column("last_at", BIG, nullable=False),
-        sa.Column("written_at", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("backend_key", "day", "upstream_key", "event_type", name="pk_oot_day"),
-    )
-    op.create_index("ix_oot_day_day", "oot_day", ["day", "written_at", "backend_key"], unique=False)
-    op.create_table(
-        "oot_stale_day",
-        sa.Column("day", sa.Integer(), nullable=False),
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("mark", BIG, nullable=False),
-        sa.PrimaryKeyConstraint("day", "backend_key", name="pk_oot_stale_day"),
-    )
-    op.create_table(
-        "oot_level",
-        sa.Column("backend_key", sa.Text(), nullable=False),
-        sa.Column("since", BIG, nullable=False),
-        sa.Column("level", sa.Integer(), nullable=False),
-        sa.PrimaryKeyConstraint("backend_key", "since", name="pk_oot_level"),
-    )
-
-
-def _installation() -> None:
-    """What it has used of GitHub's patience, and which programs may use these tables."""
-    op.create_table(
-        "oot_budget",
-        sa.Column("app_id", BIG, nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("next_write", BIG, nullable=False),
-        sa.Column("blocked_until", BIG, nullable=False),
-        sa.Column("pressed_until", BIG, nullable=False),
-        sa.Column("creations", JSON, nullable=False),
-        sa.Column("dispatches", JSON, nullable=False),
-        sa.PrimaryKeyConstraint("app_id", "account", name="pk_oot_budget"),
-    )
-    support = op.create_table("schema_support", sa.Column("oldest", sa.Text(), primary_key=True))
-    op.bulk_insert(support, [{"oldest": revision}])
+    table("admin_sign_out", must("token_id", Text), must("not_before", Big), key=["token_id"])
+    table(
+        "allowlist_version", must("id", Big), must("digest", Text), must("source", Text),
+        must("content", Text), must("valid", Boolean), column("error", Text), must("loaded_at", Big),
+        column("default_events", Text), key=["id"],
+    )
+    table(
+        "branch_commit", must("repository_id", Big), must("branch", Text), must("sha", Text),
+        column("parent", Text), column("replaces", Text), must("at", Big), must("title", Text),
+        column("author", Text), column("pr_number", Big), must("folded", Integer), must("gone", Boolean),
+        must("listed", Boolean, server_default=sa.false()), key=["repository_id", "branch", "sha"],
+    )
+    index("ix_branch_commit_at", "branch_commit", "repository_id", "branch", "at", "sha")
+    index("ix_branch_commit_sha", "branch_commit", "sha", "repository_id")
+    table(
+        "branch_rule", must("repository_id", Big), must("branch", Text), column("contexts", Json),
+        must("asked_at", Big), key=["repository_id", "branch"],
+    )
+    table(
+        "check_run", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("name", Text), column("external_id", Text),
+        column("head_sha", Text), column("status", Text), column("conclusion", Text),
+        column("check_suite_id", Big), column("app_id", Big), column("app_slug", Text),
+        column("output_title", Text), column("output_summary", Text), column("output_annotations_count", Big),
+        column("pull_requests", Json), column("details_url", Text), column("html_url", Text),
+        column("started_at", Big), column("completed_at", Big), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_check_run_head_sha", "check_run", "head_sha")
+    index("ix_check_run_in_flight", "check_run", "received_at", where="status != 'completed'")
+    index("ix_check_run_repo", "check_run", sa.text("lower(repo)"), "id")
+    table(
+        "check_suite", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("head_branch", Text), column("head_sha", Text),
+        column("status", Text), column("conclusion", Text), column("before", Text), column("after", Text),
+        column("app_id", Big), column("app_slug", Text), column("pull_requests", Json),
+        column("latest_check_runs_count", Big), column("created_at", Big), column("updated_at", Big),
+        column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_check_suite_repo", "check_suite", sa.text("lower(repo)"), "id")
+    table(
+        "ci_artifact", must("repository_id", Big), must("id", Big), must("run_id", Big),
+        must("run_attempt", Integer), column("job_id", Big), must("name", Text), must("kind", Text),
+        must("size_in_bytes", Big), column("digest", Text), column("created_at", Big),
+        column("updated_at", Big), column("expires_at", Big), must("expired", Boolean),
+        must("head_sha", Text), must("trusted", Boolean), must("flags", Json), key=["repository_id", "id"],
+    )
+    index("ix_ci_artifact_head_sha", "ci_artifact", "head_sha", "repository_id", "id")
+    index("ix_ci_artifact_name", "ci_artifact", "repository_id", "name", "id")
+    index("ix_ci_artifact_run", "ci_artifact", "repository_id", "run_id", "id")
+    table(
+        "ci_broken", must("repository_id", Big), must("branch", Text), must("column_group", Text),
+        must("broken", Integer), key=["repository_id", "branch", "column_group"],
+    )
+    table(
+        "ci_budget", must("account", Text), must("calls", Float), must("bytes", Float), must("at", Big),
+        must("minutes", Json), key=["account"],
+    )
+    table(
+        "ci_cell", must("repository_id", Big), must("head_sha", Text), must("column_id", Big),
+        must("job_id", Big), column("numbered_column_id", Big), must("run_id", Big), must("attempt", Integer),
+        must("shard", Integer), must("shards", Integer), must("state", Small), must("conclusion", Small),
+        column("queued_at", Big), column("started_at", Big), column("completed_at", Big),
+        column("runner_label", Text), column("signature", Text), column("line", Text),
+        column("tests_failed", Integer), column("failed_tests", Text), column("failure_kind", Text),
+        key=["repository_id", "head_sha", "column_id", "job_id"],
+    )
+    index("ix_ci_cell_job", "ci_cell", "repository_id", "job_id")
+    index("ix_ci_cell_queued_at", "ci_cell", "repository_id", "queued_at")
+    table(
+        "ci_column", must("id", Big), must("repository_id", Big), must("workflow", Text), must("job", Text),
+        must("base_name", Text), must("config", Text), must("flags", Text),
+        must("seen", Integer, server_default="0"),
+        sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"), key=["id"],
+    )
+    table(
+        "ci_commit", must("repository_id", Big), must("head_sha", Text), must("mark", Big),
+        column("cells", Bytes), column("outline", Bytes), key=["repository_id", "head_sha"],
+    )
+    table(
+        "ci_day", must("repository_id", Big), must("branch", Text), must("day", Integer), must("name", Text),
+        must("workflow", Text), must("cells", Text), must("seconds", Big),
+        key=["repository_id", "branch", "day", "name"],
+    )
+    table("ci_default", must("name", Text), must("value", Text), key=["name"])
+    table(
+        "ci_disabling", must("repository_id", Big), must("number", Big), must("kind", Text),
+        must("unstable", Boolean), must("title", Text), column("author", Text), column("url", Text),
+        must("listed", Boolean), must("entries", Json), must("problems", Json), column("created_at", Big),
+        column("updated_at", Big), key=["repository_id", "number"],
+    )
+    table(
+        "ci_disabling_comment", must("repository_id", Big), must("number", Big), column("comment_id", Big),
+        must("digest", Text), must("writing_until", Big), must("lost_until", Big),
+        key=["repository_id", "number"],
+    )
+    table(
+        "ci_fetch", must("repository_id", Big), must("kind", Text), must("object_id", Big),
+        must("run_id", Big), must("run_attempt", Integer), column("job_id", Big), must("state", Text),
+        must("tries", Integer), column("due_at", Big), column("size", Big), column("sha256", Text),
+        column("blob", Text), column("parser", Text), column("error", Text), must("asked_at", Big),
+        column("done_at", Big), key=["repository_id", "kind", "object_id"],
+    )
+    index("ix_ci_fetch_asked_at", "ci_fetch", "asked_at")
+    index("ix_ci_fetch_blob", "ci_fetch", "blob", where="blob IS NOT NULL")
+    index("ix_ci_fetch_run", "ci_fetch", "repository_id", "run_id", "kind", "object_id")
+    index("ix_ci_fetch_wanted", "ci_fetch", "asked_at", where="state = 'wanted'")
+    table(
+        "ci_line", must("repository_id", Big), must("branch", Text), must("day", Integer),
+        must("place", Integer), must("sha", Text), must("verdict", Text), column("red_seconds", Big),
+        column("signal_seconds", Big), must("jobs", Integer), must("reruns", Integer), must("flaky", Integer),
+        must("cancelled_seconds", Big), must("seconds", Json), column("failures", Json),
+        key=["repository_id", "branch", "day", "place"],
+    )
+    table(
+        "ci_list", must("repository_id", Big), must("name", Text), must("etag", Text), must("made_at", Big),
+        must("body", Bytes), must("gzipped", Bytes), key=["repository_id", "name"],
+    )
+    table(
+        "ci_listing", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("passes", Integer), must("artifacts", Integer), must("state", Text), column("error", Text),
+        must("at", Big), key=["repository_id", "run_id", "run_attempt"],
+    )
+    table(
+        "ci_log", must("repository_id", Big), must("job_id", Big), must("run_id", Big),
+        must("run_attempt", Integer), must("state", Text), must("bytes", Big), must("lines", Big),
+        must("longest_line", Big), must("sha256", Text), column("blob", Text), column("first_at", Big),
+        column("last_at", Big), must("fetched_at", Big), must("truncated", Boolean),
+        must("secrets_masked", Integer), must("head_sha", Text), must("trusted", Boolean),
+        column("first_error", Json), key=["repository_id", "job_id"],
+    )
+    index("ix_ci_log_fetched_at", "ci_log", "fetched_at")
+    index("ix_ci_log_head_sha", "ci_log", "head_sha", "repository_id")
+    index("ix_ci_log_run", "ci_log", "repository_id", "run_id")
+    table(
+        "ci_pull_closes", must("repository_id", Big), must("number", Big), must("head_sha", Text),
+        must("issues", Json), key=["repository_id", "number"],
+    )
+    table(
+        "ci_reclassified", must("repository_id", Big, autoincrement=False), must("ruleset", Text),
+        must("phase", Integer), must("at", Big), must("job_id", Big), key=["repository_id"],
+    )
+    table(
+        "ci_ruleset", must("digest", Text), must("source", Text), must("content", Text),
+        must("valid", Boolean), column("error", Text), must("rules", Integer), must("loaded_at", Big),
+        key=["digest"],
+    )
+    index("ix_ci_ruleset_source", "ci_ruleset", "source", "loaded_at")
+    table(
+        "ci_runner_day", must("repository_id", Big), must("label", Text), must("day", Integer),
+        must("jobs", Integer), must("queue", Bytes), must("duration", Bytes),
+        key=["repository_id", "label", "day"],
+    )
+    table(
+        "ci_signature", must("signature", Text), must("family", Text), must("first_at", Big),
+        must("last_at", Big), must("title", Text), must("rule", Text), must("kind", Text),
+        must("jobs_total", Big), column("issue_url", Text), key=["signature", "family"],
+    )
+    table(
+        "ci_signature_day", must("signature", Text), must("family", Text), must("day", Integer),
+        must("jobs", Big), must("prs", Big), must("trusted_jobs", Big), must("repos", Big),
+        key=["signature", "family", "day"],
+    )
+    index("ix_ci_signature_day_day", "ci_signature_day", "day", "family")
+    table(
+        "ci_storage_day", must("repository_id", Big), must("day", Integer), must("workflow", Text),
+        must("artifacts", Big), must("bytes", Big), key=["repository_id", "day", "workflow"],
+    )
+    table("ci_unstable", must("repository_id", Big), must("name", Text), key=["repository_id", "name"])
+    table(
+        "ci_upload", must("id", Big), must("backend", Text), must("backend_key", Text),
+        must("repository_id", Big), must("dispatch_id", Text), column("event_type", Text),
+        column("commit_sha", Text), must("kind", Text), must("run_id", Text), must("run_attempt", Integer),
+        must("workflow", Text), must("job", Text), must("name", Text), must("size", Big),
+        must("sha256", Text), must("blob", Text), must("received_at", Big), key=["id"],
+    )
+    index("ix_ci_upload_backend_key", "ci_upload", "backend_key", "received_at")
+    index("ix_ci_upload_dispatch_id", "ci_upload", "dispatch_id")
+    table(
+        "ci_verdict", must("repository_id", Big), must("job_id", Big), must("ruleset", Text),
+        must("rank", Integer), must("current", Boolean), column("rule", Text), must("kind", Text),
+        column("line", Text), column("line_num", Big), must("captures", Json), must("context", Json),
+        column("step", Text), must("excerpt", Json), column("excerpt_from", Big), column("hint", Text),
+        column("signature", Text), must("family", Text), must("day", Integer), must("trusted", Boolean),
+        column("change", Text), must("at", Big), key=["repository_id", "job_id", "ruleset", "rank"],
+    )
+    index(
+        "ix_ci_verdict_at", "ci_verdict", "repository_id", "at", "job_id", where="current = 1 AND rank = 0",
+        where_on_postgresql="current AND rank = 0",
+    )
+    index(
+        "ix_ci_verdict_day", "ci_verdict", "day", "kind", where="current = 1 AND rank = 0",
+        where_on_postgresql="current AND rank = 0",
+    )
+    index(
+        "ix_ci_verdict_repository", "ci_verdict", "repository_id", "family", where="current = 1 AND rank = 0",
+        where_on_postgresql="current AND rank = 0",
+    )
+    index(
+        "ix_ci_verdict_signature", "ci_verdict", "signature", "day", where="current = 1 AND rank = 0",
+        where_on_postgresql="current AND rank = 0",
+    )
+    table(
+        "delivery", must("id", Big), must("guid", Text), must("event", Text), column("action", Text),
+        column("repo", Text), column("repository_id", Big), column("installation_id", Big),
+        column("app_id", Big), must("source", Text), must("received_at", Big), must("state", Text),
+        must("attempts", Integer, server_default=sa.text("'0'")), must("due_at", Big), column("error", Text),
+        column("headers", Text), column("codec", Text), must("body", Bytes), sa.UniqueConstraint("guid"),
+        key=["id"],
+    )
+    index("ix_delivery_parked", "delivery", "id", where="state = 'parked'")
+    index("ix_delivery_pending", "delivery", "due_at", where="state = 'stored'")
+    index("ix_delivery_received_at", "delivery", "received_at")
+    table(
+        "folded_commit", must("repository_id", Big), must("branch", Text), must("sha", Text), must("at", Big),
+        must("title", Text), column("author", Text), key=["repository_id", "branch", "sha"],
+    )
+    table(
+        "installation", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("account_login", Text), column("account_id", Big),
+        column("account_type", Text), column("app_id", Big), column("app_slug", Text),
+        column("target_type", Text), column("target_id", Big), column("repository_selection", Text),
+        column("permissions", Json), column("events", Json), column("suspended_at", Big),
+        column("created_at", Big), column("updated_at", Big), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_installation_repo", "installation", sa.text("lower(repo)"), "id")
+    table(
+        "issue", must("repository_id", Big), must("repo", Text), must("received_at", Big), must("id", Big),
+        column("node_id", Text), column("number", Big), column("title", Text), column("body", Text),
+        column("state", Text), column("state_reason", Text), column("user_login", Text),
+        column("user_id", Big), column("author_association", Text), column("labels", Json),
+        column("assignees", Json), column("milestone_title", Text), column("comments", Big),
+        column("locked", Boolean), column("active_lock_reason", Text), column("html_url", Text),
+        column("created_at", Big), column("updated_at", Big), column("closed_at", Big),
+        column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index(
+        "ix_issue_disabled", "issue", "repository_id", "title",
+        where="state = 'closed' AND substr(title, 1, 9) IN ('DISABLED ')",
+    )
+    index(
+        "ix_issue_disabling", "issue", "repository_id", "number",
+        where="state = 'open' AND substr(title, 1, 9) IN ('DISABLED ', 'UNSTABLE ')",
+    )
+    index("ix_issue_number", "issue", "number")
+    index("ix_issue_repo", "issue", sa.text("lower(repo)"), "id")
+    table(
+        "issue_comment", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("body", Text), column("user_login", Text),
+        column("user_id", Big), column("author_association", Text), column("html_url", Text),
+        column("issue_url", Text), column("created_at", Big), column("updated_at", Big),
+        column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_issue_comment_repo", "issue_comment", sa.text("lower(repo)"), "id")
+    table(
+        "issue_label_event", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("guid", Text), column("action", Text), column("issue_id", Big), column("issue_number", Big),
+        column("label_id", Big), column("label_name", Text), column("sender_login", Text),
+        column("issue_updated_at", Big), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "guid"],
+    )
+    index("ix_issue_label_event_repo", "issue_label_event", sa.text("lower(repo)"), "guid")
+    table(
+        "missed_delivery", must("app_id", Big), must("guid", Text), must("log_id", Big), must("event", Text),
+        column("repository_id", Big), must("delivered_at", Big), must("asks", Integer), must("asked_at", Big),
+        must("lost", Boolean), key=["app_id", "guid"],
+    )
+    table(
+        "oot_approval", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
+        must("login", Text), must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha"],
+    )
+    table(
+        "oot_budget", must("app_id", Big), must("account", Text), must("next_write", Big),
+        must("blocked_until", Big), must("pressed_until", Big), must("creations", Json),
+        must("dispatches", Json), key=["app_id", "account"],
+    )
+    table(
+        "oot_changed_files", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
+        must("base_ref", Text), must("paths", Json), must("asked_at", Big),
+        key=["upstream_repo", "pr_number", "head_sha"],
+    )
+    table(
+        "oot_check", must("external_id", Text), must("upstream_repo", Text), column("pr_number", Big),
+        must("head_sha", Text), must("name", Text), column("check_run_id", Big), must("status", Text),
+        column("conclusion", Text), must("digest", Text), must("created_at", Big), must("written_at", Big),
+        must("writing_until", Big), must("lost_until", Big), must("label_ended", Boolean),
+        must("basis", Text), key=["external_id"],
+    )
+    index("ix_oot_check_head", "oot_check", "head_sha")
+    index("ix_oot_check_name", "oot_check", "upstream_repo", "name")
+    index("ix_oot_check_pull", "oot_check", "upstream_repo", "pr_number")
+    index("ix_oot_check_run", "oot_check", "check_run_id")
+    table(
+        "oot_command", must("upstream_repo", Text), must("comment_id", Big), must("position", Integer),
+        must("pr_number", Big), column("head_sha", Text), must("login", Text), must("verb", Text),
+        must("text", Text), must("state", Text), must("answer", Text), must("delivery_id", Text),
+        must("created_at", Big), key=["upstream_repo", "comment_id", "position"],
+    )
+    index("ix_oot_command_login", "oot_command", "login", "created_at")
+    index("ix_oot_command_pull", "oot_command", "upstream_repo", "pr_number")
+    table(
+        "oot_comment", must("upstream_repo", Text), must("pr_number", Big), column("comment_id", Big),
+        must("digest", Text), must("written_at", Big), must("writing_until", Big), must("lost_until", Big),
+        key=["upstream_repo", "pr_number"],
+    )
+    table(
+        "oot_comment_refusal", must("upstream_repo", Text), must("reason", Text), must("refused_at", Big),
+        key=["upstream_repo"],
+    )
+    table(
+        "oot_compared", must("job_key", Text), must("completed_at", Big), must("history", Text),
+        column("url", Text), must("elsewhere", Boolean), key=["job_key"],
+    )
+    table(
+        "oot_day", must("backend_key", Text), must("day", Integer), must("upstream_key", Text),
+        must("event_type", Text), must("backend", Text), must("level", Integer), must("runs", Big),
+        must("success", Big), must("failure", Big), must("timed_out", Big), must("cancelled", Big),
+        must("skipped", Big), must("neutral", Big), must("running", Big), must("never_started", Big),
+        must("not_run", Big, server_default="0"), must("not_dispatched", Big), must("superseded", Big),
+        must("infra", Big, server_default="0"), must("execution", Bytes), must("queue", Bytes),
+        must("whole", Bytes), must("hours", Json), must("last_at", Big), must("written_at", Big),
+        key=["backend_key", "day", "upstream_key", "event_type"],
+    )
+    index("ix_oot_day_day", "oot_day", "day", "written_at", "backend_key")
+    table(
+        "oot_dispatch", must("id", Text), must("delivery_id", Text), must("source_guid", Text),
+        must("upstream_repo", Text), must("event_type", Text), column("action", Text),
+        column("pr_number", Big), column("head_sha", Text), column("base_sha", Text),
+        column("base_ref", Text), column("labels", Json), must("backend", Text), must("backend_key", Text),
+        must("level", Integer), column("device", Text), must("state", Text), must("attempts", Integer),
+        must("created_at", Big), column("dispatched_at", Big), column("heard_at", Big),
+        must("token_jti", Text), column("answers", Text), column("run_id", Text), column("error", Text),
+        sa.UniqueConstraint("delivery_id", "backend_key", name="ux_oot_dispatch"), key=["id"],
+    )
+    index(
+        "ix_oot_dispatch_awaited", "oot_dispatch", "state", "created_at", "id",
+        where="heard_at IS NULL AND level > 1 AND oot_dispatch.action IS NOT 'closed'",
+        where_on_postgresql="heard_at IS NULL AND level > 1 AND action IS DISTINCT FROM 'closed'",
+    )
+    index("ix_oot_dispatch_head", "oot_dispatch", "head_sha")
+    index("ix_oot_dispatch_pull", "oot_dispatch", "upstream_repo", "pr_number")
+    index("ix_oot_dispatch_source", "oot_dispatch", "source_guid")
+    index("ix_oot_dispatch_state", "oot_dispatch", "state", "created_at")
+    index(
+        "ix_oot_dispatch_unanswered", "oot_dispatch", "backend_key", "created_at",
+        where="state IN ('failed', 'never_started', 'not_installed')",
+    )
+    table("oot_failure_kind", must("job_key", Text), must("kind", Text), key=["job_key"])
+    table(
+        "oot_ignore", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
+        column("base_ref", Text), must("backend_key", Text), must("login", Text), must("reason", Text),
+        must("created_at", Big), key=["upstream_repo", "pr_number", "head_sha", "backend_key"],
+    )
+    table(
+        "oot_key", must("id", Text), must("repo", Text), must("digest", Bytes), must("note", Text),
+        must("created_at", Big), column("used_at", Big), column("revoked_at", Big), key=["id"],
+    )
+    table(
+        "oot_level", must("backend_key", Text), must("since", Big), must("level", Integer),
+        key=["backend_key", "since"],
+    )
+    table(
+        "oot_mention", must("upstream_repo", Text), must("pr_number", Big), must("head_sha", Text),
+        must("backend_key", Text), must("over", Boolean), must("created_at", Big),
+        key=["upstream_repo", "pr_number", "head_sha", "backend_key"],
+    )
+    table(
+        "oot_merge_base", must("upstream_repo", Text), must("head_sha", Text), must("base_ref", Text),
+        column("merge_base", Text), must("asked_at", Big), key=["upstream_repo", "head_sha", "base_ref"],
+    )
+    table(
+        "oot_merge_group", must("upstream_repo", Text), must("head_sha", Text), column("base_sha", Text),
+        must("pr_number", Big), must("created_at", Big), column("ended_at", Big), column("base_ref", Text),
+        column("merged", Boolean), column("base_known", Boolean), column("asked_at", Big),
+        key=["upstream_repo", "head_sha"],
+    )
+    index("ix_oot_merge_group_pull", "oot_merge_group", "upstream_repo", "pr_number")
+    table(
+        "oot_rate", must("caller", Text), must("second", Big), must("accepted", Integer),
+        key=["caller", "second"],
+    )
+    table(
+        "oot_rerun", must("dispatch_id", Text), must("run_id", Text), must("from_attempt", Integer),
+        must("scope", Text), must("state", Text), must("cause", Text), must("created_at", Big),
+        key=["dispatch_id", "run_id", "from_attempt"],
+    )
+    index("ix_oot_rerun_awaited", "oot_rerun", "created_at", where="state IN ('asked', 'sent')")
+    table(
+        "oot_run", must("backend_key", Text), must("run_id", Text), must("run_attempt", Integer),
+        must("status", Text), must("checked_at", Big), key=["backend_key", "run_id", "run_attempt"],
+    )
+    table(
+        "oot_workflow_job", must("job_key", Text), column("dispatch_id", Text), must("status", Text),
+        column("conclusion", Text), must("downstream_repo", Text), must("upstream_repo", Text),
+        column("pr_number", Big), column("head_sha", Text), must("delivery_id", Text),
+        column("workflow_run_url", Text), must("workflow_name", Text), must("job_name", Text),
+        column("check_run_id", Text), column("reporter_check_run_id", Text), must("run_id", Text),
+        must("run_attempt", Integer), column("queue_time", Float), column("execution_time", Float),
+        column("started_at", Big), column("completed_at", Big), column("total_tests", Big),
+        column("passed_tests", Big), column("failed_tests", Big), column("skipped_tests", Big),
+        column("failed_tests_json", Json), column("artifact_url", Text), column("environment", Json),
+        column("reported_started_at", Big), column("reported_completed_at", Big),
+        column("triage_verdict", Json), must("downstream_repo_level", Integer), must("event_type", Text),
+        must("source", Text), must("flags", Json), must("received_at", Big), must("updated_at", Big),
+        key=["job_key"],
+    )
+    index("ix_oot_workflow_job_backend", "oot_workflow_job", sa.text("lower(downstream_repo)"), "received_at")
+    index("ix_oot_workflow_job_dispatch", "oot_workflow_job", "dispatch_id")
+    index(
+        "ix_oot_workflow_job_failed", "oot_workflow_job", sa.text("lower(downstream_repo)"), "received_at",
+        where="failed_tests_json IS NOT NULL",
+    )
+    index("ix_oot_workflow_job_head", "oot_workflow_job", "head_sha", sa.text("lower(downstream_repo || '')"))
+    index(
+        "ix_oot_workflow_job_name", "oot_workflow_job", sa.text("lower(downstream_repo)"), "job_name",
+        "workflow_name", "completed_at", "pr_number",
+    )
+    index("ix_oot_workflow_job_no_commit", "oot_workflow_job", "delivery_id", where="head_sha IS NULL")
+    index("ix_oot_workflow_job_open", "oot_workflow_job", "started_at", where="status = 'in_progress'")
+    index("ix_oot_workflow_job_pull", "oot_workflow_job", "upstream_repo", "pr_number")
+    index(
+        "ix_oot_workflow_job_run", "oot_workflow_job", "run_id", "job_name", "workflow_name", "delivery_id",
+        "run_attempt",
+    )
+    table(
+        "pinned_repository", must("name", Text), must("repository_id", Big), must("pinned_at", Big),
+        key=["name"],
+    )
+    table(
+        "pull_head", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("number", Big), must("head_sha", Text), column("head_ref", Text), column("base_sha", Text),
+        column("base_ref", Text), column("updated_at", Big), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "number", "head_sha"],
+    )
+    index("ix_pull_head_head_sha", "pull_head", "head_sha")
+    index("ix_pull_head_repo", "pull_head", sa.text("lower(repo)"), "number")
+    table(
+        "pull_label_event", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("guid", Text), column("action", Text), column("pull_request_id", Big),
+        column("pull_request_number", Big), column("pull_request_head_sha", Text), column("label_id", Big),
+        column("label_name", Text), column("sender_login", Text), column("pull_request_updated_at", Big),
+        column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "guid"],
+    )
+    index("ix_pull_label_event_number", "pull_label_event", "pull_request_number")
+    index("ix_pull_label_event_repo", "pull_label_event", sa.text("lower(repo)"), "guid")
+    table(
+        "pull_request", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("number", Big), column("title", Text),
+        column("body", Text), column("state", Text), column("draft", Boolean), column("locked", Boolean),
+        column("user_login", Text), column("user_id", Big), column("author_association", Text),
+        column("labels", Json), column("assignees", Json), column("requested_reviewers", Json),
+        column("milestone_title", Text), column("head_sha", Text), column("head_ref", Text),
+        column("head_repo_full_name", Text), column("head_repo_id", Big), column("base_sha", Text),
+        column("base_ref", Text), column("merged", Boolean), column("merge_commit_sha", Text),
+        column("merged_by_login", Text), column("comments", Big), column("review_comments", Big),
+        column("commits", Big), column("additions", Big), column("deletions", Big),
+        column("changed_files", Big), column("html_url", Text), column("created_at", Big),
+        column("updated_at", Big), column("closed_at", Big), column("merged_at", Big),
+        column("deleted_at", Big), must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_pull_request_head_sha", "pull_request", "head_sha")
+    index("ix_pull_request_number", "pull_request", "number")
+    index("ix_pull_request_open", "pull_request", "number", where="state = 'open'")
+    index("ix_pull_request_repo", "pull_request", sa.text("lower(repo)"), "id")
+    table(
+        "pull_review", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("body", Text), column("state", Text),
+        column("user_login", Text), column("user_id", Big), column("author_association", Text),
+        column("commit_id", Text), column("html_url", Text), column("pull_request_url", Text),
+        column("submitted_at", Big), column("updated_at", Big), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_pull_review_repo", "pull_review", sa.text("lower(repo)"), "id")
+    table(
+        "pull_review_comment", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("pull_request_review_id", Big), column("body", Text),
+        column("path", Text), column("line", Big), column("side", Text), column("user_login", Text),
+        column("user_id", Big), column("author_association", Text), column("commit_id", Text),
+        column("original_commit_id", Text), column("in_reply_to_id", Big), column("diff_hunk", Text),
+        column("html_url", Text), column("pull_request_url", Text), column("created_at", Big),
+        column("updated_at", Big), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "id"],
+    )
+    index("ix_pull_review_comment_repo", "pull_review_comment", sa.text("lower(repo)"), "id")
+    table(
+        "push", must("repository_id", Big), must("repo", Text), must("received_at", Big), must("guid", Text),
+        column("ref", Text), column("before", Text), column("after", Text), column("created", Boolean),
+        column("deleted", Boolean), column("forced", Boolean), column("base_ref", Text),
+        column("compare", Text), column("commits", Json), column("head_commit_id", Text),
+        column("head_commit_message", Text), column("head_commit_timestamp", Big),
+        column("pusher_name", Text), column("sender_login", Text), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "guid"],
+    )
+    index("ix_push_after", "push", "after")
+    index("ix_push_guid", "push", "guid")
+    index("ix_push_repo", "push", sa.text("lower(repo)"), "guid")
+    table(
+        "repository", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("node_id", Text), column("name", Text), column("full_name", Text),
+        column("private", Boolean), column("owner_login", Text), column("owner_id", Big),
+        column("fork", Boolean), column("description", Text), column("archived", Boolean),
+        column("disabled", Boolean), column("visibility", Text), column("default_branch", Text),
+        column("language", Text), column("topics", Json), column("html_url", Text), column("created_at", Big),
+        column("updated_at", Big), column("pushed_at", Big), column("deleted_at", Big),
+        must("merge_state", Json), key=["repository_id", "id"],
+    )
+    index("ix_repository_repo", "repository", sa.text("lower(repo)"), "id")
+    table("repository_name", must("repository_id", Big), must("name", Text), key=["repository_id", "name"])
+    index("ix_repository_name_name", "repository_name", "name")
+    table("schema_support", must("oldest", Text), key=["oldest"])
+    table("secret", must("name", Text), must("value", Bytes), key=["name"])
+    table(
+        "sweep", must("app_id", Big), must("name", Text), must("created_at", Big), column("tried_at", Big),
+        column("reached", Big), column("finished_at", Big), must("found", Big), key=["app_id", "name"],
+    )
+    table(
+        "task", must("id", Big), must("kind", Text), must("key", Text), must("state", Text),
+        must("created_at", Big), must("due_at", Big), must("attempts", Integer), column("owner", Text),
+        column("lease_until", Big), column("finished_at", Big), column("error", Text), column("cause", Text),
+        must("background", Boolean, server_default=sa.false()), key=["id"],
+    )
+    index("ix_task_dead", "task", "kind", "key", where="state = 'dead'")
+    index("ix_task_due", "task", "due_at", where="state = 'waiting'")
+    index(
+        "ix_task_due_foreground", "task", "due_at", where="state = 'waiting' AND background = 0",
+        where_on_postgresql="state = 'waiting' AND background = false",
+    )
+    index("ix_task_state", "task", "state", "id")
+    index("ux_task_running", "task", "kind", "key", unique=True, where="state = 'running'")
+    index("ux_task_waiting", "task", "kind", "key", unique=True, where="state = 'waiting'")
+    table(
+        "test", must("id", Big), must("repository_id", Big), must("class_id", Big), must("digest", Bytes),
+        must("canonical", Big), must("name", Text), column("declared_name", Text), column("language", Text),
+        must("first_at", Big), must("last_at", Big), column("trusted_first_at", Big),
+        column("trusted_last_at", Big), sa.UniqueConstraint("repository_id", "digest", name="uq_test"),
+        key=["id"], sqlite_autoincrement=True,
+    )
+    index("ix_test_canonical", "test", "canonical")
+    index("ix_test_class_id", "test", "class_id", "id")
+    table(
+        "test_class", must("id", Big), must("repository_id", Big), must("file", Text), must("suite", Text),
+        must("last_at", Big), sa.UniqueConstraint("repository_id", "file", "suite", name="uq_test_class"),
+        key=["id"], sqlite_autoincrement=True,
+    )
+    table(
+        "test_day", must("repository_id", Big), must("page", Big), must("day", Integer),
+        must("counts", Bytes), key=["repository_id", "page", "day"],
+    )
+    index("ix_test_day_day", "test_day", "day")
+    table(
+        "test_env", must("id", Big), must("digest", Bytes), must("os", Text), must("arch", Text),
+        must("accelerator", Text), must("accelerator_version", Text), must("device_name", Text),
+        must("device_count", Integer), must("python", Text), must("build", Text), must("config", Text),
+        must("env_group", Text), sa.UniqueConstraint("digest"), key=["id"],
+    )
+    table(
+        "test_exclusion", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("job_id", Big), must("object_id", Big), must("files", Json), must("received_at", Big),
+        key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
+    )
+    index("ix_test_exclusion_received_at", "test_exclusion", "received_at")
+    table(
+        "test_failure", must("generation", Big), must("test_id", Big), must("invoking_file", Text),
+        must("outcome", Small), must("flaky", Boolean), must("attempts", Integer),
+        must("failed_attempts", Integer), column("time_ms", Big), must("type", Text), must("message", Text),
+        must("stack", Text), must("output", Text), column("source_file", Text), column("line", Integer),
+        column("signature", Text), column("verdict", Text), column("evidence", Json),
+        column("properties", Json), must("repository_id", Big), must("head_sha", Text),
+        must("trusted", Boolean), must("at", Big), key=["generation", "test_id", "invoking_file"],
+    )
+    index("ix_test_failure_at", "test_failure", "repository_id", "at")
+    index("ix_test_failure_head_sha", "test_failure", "head_sha")
+    index("ix_test_failure_signature", "test_failure", "signature", "at")
+    index("ix_test_failure_test_id", "test_failure", "test_id", "at")
+    table(
+        "test_job", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("job_id", Big), must("generation", Big), must("head_sha", Text), column("upstream_sha", Text),
+        column("upstream_repo", Text), column("backend", Text), column("dispatch_id", Text),
+        column("head_branch", Text), column("event", Text), must("trusted", Boolean),
+        column("pr_number", Big), must("env_id", Big), must("workflow", Text), must("name", Text),
+        must("family", Text), must("base_name", Text), must("config", Text), column("shard", Integer),
+        column("shards", Integer), must("rerun_disabled", Boolean), must("tests", Integer),
+        must("passed", Integer), must("failed", Integer), must("errors", Integer), must("skipped", Integer),
+        must("xfailed", Integer), must("xpassed", Integer), must("flaky", Integer), must("crashed", Integer),
+        must("left_out", Integer), must("time_ms", Big), must("files", Integer), column("flags", Json),
+        column("properties", Json), must("unreadable", Json), must("at", Big), must("received_at", Big),
+        must("counted", Big), column("counted_day", Integer), column("counted_group", Text),
+        column("counted_block", Bytes), column("block", Bytes),
+        key=["repository_id", "run_id", "run_attempt", "job_id"],
+    )
+    index("ix_test_job_at", "test_job", "at")
+    index(
+        "ix_test_job_family", "test_job", "repository_id", "family", "at",
+        where="trusted = 1 AND rerun_disabled = 0", where_on_postgresql="trusted AND NOT rerun_disabled",
+    )
+    index("ix_test_job_generation", "test_job", "generation", unique=True)
+    index("ix_test_job_head_sha", "test_job", "repository_id", "head_sha")
+    index(
+        "ix_test_job_uncounted", "test_job", "repository_id", "at",
+        where="trusted = 1 AND rerun_disabled = 0 AND counted != generation OR NOT (trusted = 1 AND rerun_disabled = 0) AND counted != 0",
+        where_on_postgresql="trusted AND NOT rerun_disabled AND counted != generation OR NOT (trusted AND NOT rerun_disabled) AND counted != 0",
+    )
+    index("ix_test_job_upstream_sha", "test_job", "upstream_sha")
+    table(
+        "test_loss", must("repository_id", Big), must("run_id", Big), must("family", Text),
+        must("class_id", Big), must("kind", Text), column("backend", Text), must("head_sha", Text),
+        must("base_sha", Text), must("tests_before", Integer), must("tests", Integer),
+        must("skipped_before", Integer), must("skipped", Integer), must("gone", Integer),
+        must("examples", Json), must("at", Big),
+        key=["repository_id", "run_id", "family", "class_id", "kind"],
+    )
+    index("ix_test_loss_at", "test_loss", "repository_id", "at")
+    index("ix_test_loss_head_sha", "test_loss", "head_sha")
+    table(
+        "test_part", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("job_id", Big), must("object_id", Big), must("kind", Text), must("name", Text),
+        column("blob", Text), must("unreadable", Json), must("received_at", Big),
+        key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
+    )
+    index("ix_test_part_object", "test_part", "repository_id", "object_id")
+    index("ix_test_part_received_at", "test_part", "received_at")
+    table(
+        "test_rerun", must("generation", Big), must("name", Text), must("suite", Text), must("file", Text),
+        must("green", Integer), must("red", Integer), must("flaky", Boolean), must("repository_id", Big),
+        must("trusted", Boolean), must("platforms", Json), must("at", Big),
+        key=["generation", "name", "suite", "file"],
+    )
+    index("ix_test_rerun_at", "test_rerun", "repository_id", "at")
+    table("test_rerun_job", must("generation", Big, autoincrement=False), must("at", Big), key=["generation"])
+    table(
+        "test_state", must("repository_id", Big), must("test_id", Big), must("env_group", Text),
+        must("state", Text), must("since", Big), must("evidence", Json), column("issue", Text),
+        must("by", Text), must("at", Big), key=["repository_id", "test_id", "env_group"],
+    )
+    index("ix_test_state_state", "test_state", "repository_id", "state", "since")
+    table(
+        "test_summary", must("generation", Big), must("class_id", Big), must("invoking_file", Text),
+        must("at", Big), must("tests", Integer), must("failures", Integer), must("errors", Integer),
+        must("skipped", Integer), must("successes", Integer), must("flaky", Integer), must("time_ms", Big),
+        key=["generation", "class_id", "invoking_file"],
+    )
+    index("ix_test_summary_class_id", "test_summary", "class_id", "at")
+    table(
+        "test_time", must("repository_id", Big), must("base_name", Text), must("config", Text),
+        must("files", Bytes), must("classes", Bytes), must("at", Big),
+        key=["repository_id", "base_name", "config"],
+    )
+    table(
+        "test_time_source", must("repository_id", Big, autoincrement=False), must("digest", Text),
+        must("at", Big), key=["repository_id"],
+    )
+    table(
+        "trunk_branch", must("repository_id", Big), must("branch", Text), must("pushed_at", Big),
+        must("deleted_at", Big), key=["repository_id", "branch"],
+    )
+    table(
+        "trunk_event", must("repository_id", Big), must("branch", Text), must("name", Text),
+        must("first_bad", Text), must("state_after", Text), must("state_before", Text),
+        column("last_good", Text), column("signature", Text), column("at", Big),
+        key=["repository_id", "branch", "name", "first_bad", "state_after"],
+    )
+    index("ix_trunk_event_at", "trunk_event", "repository_id", "branch", "at")
+    table(
+        "utilization_day", must("repository_id", Big), must("kind", Text), must("span", Integer),
+        must("day", Integer), must("group_key", Text), must("parent", Text), must("trusted", Boolean),
+        must("jobs", Integer), must("records", Big), must("histograms", Bytes), must("cpu_sum", Big),
+        must("mem_sum", Big), must("gpu_sum", Big), must("gpu_bw_sum", Big), must("gpu_alloc_sum", Big),
+        must("idle_gpu_s", Big), must("gpu_s", Big), must("seconds", Json),
+        key=["repository_id", "kind", "span", "day", "group_key", "parent", "trusted"],
+    )
+    index("ix_utilization_day_day", "utilization_day", "day")
+    table(
+        "utilization_job", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
+        must("job_id", Big), must("repo", Text), must("workflow_name", Text), must("job_name", Text),
+        must("base_name", Text), must("config", Text), must("runner_label", Text), must("head_sha", Text),
+        must("head_branch", Text), must("trusted", Boolean), must("source_id", Big), must("digest", Text),
+        must("status", Text), must("reason", Text), must("flags", Json), column("collect_interval", Float),
+        column("model_version", Text), column("gpu_count", Integer), column("cpu_count", Integer),
+        column("gpu_type", Text), must("start_at", Big), must("end_at", Big), must("records", Integer),
+        must("error_records", Integer), column("cpu_avg", Float), column("cpu_p90", Float),
+        column("cpu_max", Float), column("mem_avg", Float), column("mem_p90", Float),
+        column("mem_max", Float), column("gpu_avg", Float), column("gpu_p90", Float),
+        column("gpu_max", Float), column("gpu_bw_avg", Float), column("gpu_bw_p90", Float),
+        column("gpu_bw_max", Float), column("gpu_alloc_avg", Float), column("gpu_alloc_p90", Float),
+        column("gpu_alloc_max", Float), must("observed_s", Float), must("idle_gpu_s", Float),
+        must("gpu_s", Float), must("no_data_s", Float), must("saturated_s", Float), must("oom_risk", Boolean),
+        column("peak", Json), must("segments", Json), must("histograms", Bytes), must("totals", Json),
+        must("machine_s", Big), must("day", Integer), column("blob", Text), must("received_at", Big),
+        key=["repository_id", "run_id", "run_attempt", "job_id"],
+    )
+    index("ix_utilization_job_day", "utilization_job", "day")
+    index("ix_utilization_job_head_sha", "utilization_job", "head_sha", "repository_id")
+    index("ix_utilization_job_job", "utilization_job", "repository_id", "job_id")
+    index("ix_utilization_job_newest", "utilization_job", "repository_id", "received_at")
+    index("ix_utilization_job_run", "utilization_job", "run_id", "run_attempt")
+    table(
+        "workflow_job", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), column("run_id", Big), column("run_attempt", Big), column("node_id", Text),
+        column("name", Text), column("workflow_name", Text), column("status", Text),
+        column("conclusion", Text), column("head_sha", Text), column("head_branch", Text),
+        column("labels", Json), column("runner_id", Big), column("runner_name", Text),
+        column("runner_group_id", Big), column("runner_group_name", Text), column("steps", Json),
+        column("html_url", Text), column("created_at", Big), column("started_at", Big),
+        column("completed_at", Big), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "id"],
+    )
+    index("ix_workflow_job_head_sha", "workflow_job", "head_sha")
+    index("ix_workflow_job_in_flight", "workflow_job", "received_at", where="status != 'completed'")
+    index("ix_workflow_job_repo", "workflow_job", sa.text("lower(repo)"), "id")
+    index("ix_workflow_job_run", "workflow_job", "run_id", "repository_id")
+    table(
+        "workflow_run", must("repository_id", Big), must("repo", Text), must("received_at", Big),
+        must("id", Big), must("run_attempt", Big), column("node_id", Text), column("name", Text),
+        column("display_title", Text), column("path", Text), column("event", Text), column("status", Text),
+        column("conclusion", Text), column("workflow_id", Big), column("check_suite_id", Big),
+        column("run_number", Big), column("head_branch", Text), column("head_sha", Text),
+        column("head_repository_full_name", Text), column("head_repository_id", Big),
+        column("actor_login", Text), column("triggering_actor_login", Text), column("pull_requests", Json),
+        column("html_url", Text), column("created_at", Big), column("updated_at", Big),
+        column("run_started_at", Big), column("deleted_at", Big), must("merge_state", Json),
+        key=["repository_id", "id", "run_attempt"],
+    )
+    index("ix_workflow_run_head_sha", "workflow_run", "head_sha")
+    index("ix_workflow_run_id", "workflow_run", "id")
+    index("ix_workflow_run_in_flight", "workflow_run", "received_at", where="status != 'completed'")
+    index("ix_workflow_run_received_at", "workflow_run", "received_at")
+    index("ix_workflow_run_repo", "workflow_run", sa.text("lower(repo)"), "id")
+    op.execute("INSERT INTO schema_support (oldest) VALUES ('0001')")

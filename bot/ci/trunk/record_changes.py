@@ -1,0 +1,91 @@
+"""The task `trunk_changes`: records how the columns of a branch changed on its newest commits. Key: repository, branch.
+
+It follows each count of a day of the branch. A change that was recorded stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.ci.trunk import branches, gauge, grid, reading, rows, trouble
+from bot.ci.trunk.reading import Branch
+from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.tables import trunk_event
+from bot.core.errors import GiveUp
+from bot.ingest import watched
+
+if TYPE_CHECKING:
+    from bot.context import Context
+    from bot.core.settings import Settings
+    from bot.db.transaction import Transaction
+    from bot.queue.sums import Place
+    from bot.queue.tasks import Task
+
+KIND = "trunk_changes"
+EVENT_LINES = 100  # newest commits in which changes are looked for
+
+
+async def request(tx: Transaction, place: Place) -> None:
+    """Have the changes of a branch recorded, once a day of it was counted."""
+    identifier, name = place.group
+    tx.enqueue(KIND, f"{identifier}/{name}")
+
+
+async def run(context: Context, task: Task) -> None:
+    """Record changes of the columns of a branch, and how many of them are broken."""
+    repository, _, name = task.key.partition("/")
+    if not repository.isdigit():
+        raise GiveUp(f"{task.key!r} names no branch")
+    async with context.store.read() as tx:
+        branch = await find_branch(tx, context.settings, int(repository), name)
+        if branch is None:
+            return
+        commits, _ = await reading.newest(tx, branch, before=None, limit=EVENT_LINES)
+        facts = await reading.facts(tx, context.settings, branch, commits)
+    made, broken = await asyncio.to_thread(_changes, branch, facts, context.settings.of(TrunkSettings))
+    async with context.store.transaction() as tx:
+        await gauge.store(tx, branch, broken)
+        if made:
+            changed = ("state_before", "last_good", "signature", "at")
+            await tx.upsert(trunk_event, made, replaced=changed)
+
+
+async def find_branch(tx: Transaction, settings: Settings, repository_id: int, name: str) -> Branch | None:
+    """Return a branch of upstream, None where it is not watched."""
+    found = await rows.repository(tx, {repository_id})
+    if found is None or not settings.is_upstream(found["full_name"]):
+        return None
+    if not branches.watched(settings, found, name):
+        return None
+    names = await watched.of_same(tx, found["full_name"])
+    return Branch(repository=found, names=frozenset(names), name=name)
+
+
+def _changes(
+    branch: Branch, facts: grid.Facts, options: TrunkSettings
+) -> tuple[list[dict[str, object]], dict[str, int]]:
+    """Return the rows of changes, and how many columns of each group are broken."""
+    found = grid.build(facts, options).on_branch()
+    made = [
+        _event(branch, found, place, change)
+        for place in range(len(found.columns))
+        for change in trouble.changes(found.column(place))
+    ]
+    return made, gauge.count(found)
+
+
+def _event(branch: Branch, found: grid.Grid, place: int, change: trouble.Change) -> dict[str, object]:
+    cell = found.lines[change.place].cells[place]
+    good = change.last_good
+    return {
+        "repository_id": branch.repository["repository_id"],
+        "branch": branch.name,
+        "name": found.columns[place].name,
+        "first_bad": found.lines[change.first_bad].commit["sha"],
+        "state_after": change.after.value,
+        "state_before": change.before.value,
+        "last_good": None if good is None else found.lines[good].commit["sha"],
+        "signature": cell.signature,
+        "at": cell.completed_at,
+    }

@@ -1,0 +1,138 @@
+"""Daily sums: tables of what rows of a day add up to, each counted again by the task `sum` once a row changes.
+
+What changes a row requests its day with `request`, in the same transaction. The queue does the rest: requests of one
+key are merged, no key runs twice at once, and what is requested while its task runs is counted again afterwards. A day
+is therefore counted when no task of it waits, runs or has been given up; `pending` returns the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from bot.core.errors import RetryLater
+from bot.core.feature import load
+from bot.queue.tables import task as task_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from bot.context import Context
+    from bot.db.transaction import Transaction
+    from bot.queue.tasks import Task
+
+KIND = "sum"
+DAY = 86_400_000  # milliseconds
+UNCOUNTED = ("waiting", "running", "dead")  # states of a task whose day is not counted, or may change
+TASK = task_table.c
+# one query a state: each has an index of its own
+PENDING = sa.union_all(
+    *(
+        sa.select(TASK.key, TASK.created_at).where(
+            TASK.kind == KIND, TASK.state == state, TASK.key.startswith(sa.bindparam("prefix"))
+        )
+        for state in UNCOUNTED
+    )
+)
+
+
+class Place(NamedTuple):
+    """A day of a group: what is counted at once."""
+
+    group: tuple[Any, ...]  # values of the columns that the sum names
+    day: int  # days since 1970, UTC
+
+
+Counted = dict[sa.Table, "Sequence[Mapping[str, Any]]"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """Tables of a daily sum, and how a day of them is counted. `Feature.sums` lists those of a capability."""
+
+    name: str
+    tables: tuple[sa.Table, ...]  # each has the columns `day` and those of the group
+    group: tuple[str, ...]  # columns; the value of the last alone may contain a slash
+    # both as module:attribute. async (context, place): returns the rows of a day without day and group, None where
+    # nothing is to be changed
+    count: str
+    after: str = ""  # async (tx, place): in the transaction that writes them
+    delay: float = 0  # seconds from a change to the count: further changes in between are counted with it
+    rest: float = 0  # seconds after a count in which its process does not count the same day again
+    pruned: bool = (
+        True  # rows are deleted as records are: what is left of an old day must not replace its sum
+    )
+
+
+def request(tx: Transaction, what: Sum, places: Iterable[Place]) -> None:
+    """Have days counted again once this transaction is committed."""
+    for place in places:
+        tx.enqueue(KIND, _key(what, place), delay=what.delay, replayed=True)
+
+
+async def run(context: Context, task: Task) -> float:
+    """Count a day of a sum (key: name, day and group, by `/`) from its rows, and replace what is stored of it."""
+    name, _, _ = task.key.partition("/")
+    what = _find(context, name)
+    place = _place(what, task.key)
+    if what.pruned and place.day <= context.clock.now() // DAY - context.settings.record_retention_days:
+        return what.rest
+    counted = await load(what.count)(context, place)
+    if counted is not None:
+        async with context.store.transaction() as tx:
+            await write(tx, what, place, counted)
+    return what.rest
+
+
+async def write(tx: Transaction, what: Sum, place: Place, counted: Counted) -> None:
+    """Replace what is stored of a day."""
+    key = {**dict(zip(what.group, place.group, strict=True)), "day": place.day}
+    for table in what.tables:
+        await tx.run(sa.delete(table).where(*(table.c[name] == value for name, value in key.items())))
+        if rows := counted.get(table):
+            await tx.run(sa.insert(table), [{**key, **row} for row in rows])
+    if what.after:
+        await load(what.after)(tx, place)
+
+
+async def pending(tx: Transaction, what: Sum) -> dict[Place, int]:
+    """Return the days that are to be counted again, each with the time of the first change that is not counted."""
+    found: dict[Place, int] = {}
+    for key, at in await tx.run(PENDING, {"prefix": f"{what.name}/"}):
+        place = _place(what, key)
+        found[place] = min(at, found.get(place, at))
+    return found
+
+
+async def counted_until(tx: Transaction, what: Sum, within: Collection[Any], *, first: int = 0) -> int | None:
+    """Return up to when changes are counted of days from `first` on, for pages to say so; None: all are.
+
+    `within` has values of the first column of the group.
+    """
+    found = await pending(tx, what)
+    return min(
+        (at for place, at in found.items() if place.day >= first and place.group[0] in within), default=None
+    )
+
+
+def _find(context: Context, name: str) -> Sum:
+    for feature in context.features:
+        for reference in feature.sums:
+            found: Sum = load(reference)
+            if found.name == name:
+                return found
+    raise RetryLater(f"this version has no sum {name!r}; another may")
+
+
+def _key(what: Sum, place: Place) -> str:
+    return "/".join(map(str, (what.name, place.day, *place.group)))
+
+
+def _place(what: Sum, key: str) -> Place:
+    """Return what a task's key names; its values have the types of their columns."""
+    _, day, *values = key.split("/", 1 + len(what.group))
+    columns = (what.tables[0].c[name] for name in what.group)
+    group = (column.type.python_type(value) for column, value in zip(columns, values, strict=True))
+    return Place(tuple(group), int(day))
