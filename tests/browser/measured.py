@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Given
+from bot.ci.collect.parse.contract import Given
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
 from bot.ci.utilization.parse import parse_usage

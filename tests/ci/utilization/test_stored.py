@@ -269,7 +269,7 @@ async def test_rows_and_sums_go_with_the_records_and_series_earlier(bot, usage):
 
 def test_a_log_of_200_megabytes_is_thinned(tmp_path):
     """Read by the parser child's own function, from an archive, within its limits of memory and size."""
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.utilization.parse import parse_usage
 
     commands = ["python " + "x" * 9_900]

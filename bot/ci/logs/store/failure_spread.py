@@ -81,7 +81,7 @@ async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
 
 def spread_of_samples(samples: Sequence[Sample]) -> Spread:
     """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
-    names = [job_names.parse(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
+    names = [job_names.parse_name(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
     labels = [", ".join(one["labels"] or []) or "not known" for one in samples]
     repos = [one["repo"] for one in samples]
     return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
@@ -92,7 +92,7 @@ async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -
     query = _jobs(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
     for one in await tx.fetch(query.limit(FIRSTS)):
-        name = job_names.parse(one["workflow_name"], one["name"] or "").shard_free
+        name = job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
         firsts.setdefault((one["repo"], name), one)
     found = [await _began(tx, settings, one, name) for (_, name), one in list(firsts.items())[:BEGINNINGS]]
     return [one for one in found if one]
