@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import commit_cells, rows
+from bot.ci.trunk import commit_cells
+from bot.ci.trunk.store import rows
 from bot.ci.trunk.tables import ci_commit
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ STORED = ci_commit.c
 AT_ONCE = 10  # commits: their runs are looked at without a pause
 
 
-async def changed(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
+async def forget(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
     """Take away the cells of some commits, by repository and SHA, under a new random mark each."""
     found = [
         {"repository_id": repository, "head_sha": sha, "mark": secrets.randbits(62), "cells": None}
@@ -31,7 +32,7 @@ async def changed(tx: Transaction, commits: Iterable[tuple[int, str]]) -> None:
         await tx.upsert(ci_commit, found, replaced=("mark", "cells"))
 
 
-async def make(store: Store, repository_id: int, shas: Sequence[str]) -> None:
+async def make_cells(store: Store, repository_id: int, shas: Sequence[str]) -> None:
     """Store the cells of those commits that lack them; not where something changes meanwhile."""
     async with store.read() as tx:
         known = await rows.stored_cells(tx, repository_id, shas)
@@ -43,9 +44,9 @@ async def make(store: Store, repository_id: int, shas: Sequence[str]) -> None:
 async def _make(store: Store, repository_id: int, shas: Sequence[str]) -> None:
     async with store.read() as tx:
         known = await rows.stored_cells(tx, repository_id, shas)
-        foreign = commit_cells.foreign(await rows.runs(tx, repository_id, shas))
+        foreign = commit_cells.foreign_runs(await rows.runs(tx, repository_id, shas))
         runs = await rows.cells(tx, repository_id, shas)
-    made = await asyncio.to_thread(commit_cells.made, runs, foreign)
+    made = await asyncio.to_thread(commit_cells.make_cells, runs, foreign)
     async with store.transaction() as tx:
         for sha, row in sorted(known.items()):
             same = (STORED.repository_id == repository_id, STORED.head_sha == sha, STORED.mark == row.mark)

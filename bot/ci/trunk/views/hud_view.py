@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from bot.ci.trunk import cells, hud_filter, trouble
-from bot.ci.trunk.grid import Grid
+from bot.ci.trunk import broken_columns, cells
+from bot.ci.trunk.grid import Grid, key_of_column
+from bot.ci.trunk.views import hud_filter
 from bot.core import escaping
 from bot.core.text import plural
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from bot.ci.trunk.cells import Cell
     from bot.ci.trunk.grid import Column, Line
-    from bot.ci.trunk.hud_filter import Filter
-    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.tables import CommitRow
+    from bot.ci.trunk.views.hud_filter import Filter
 
 COLUMNS_MOST = 300
 FAILING_MOST = 8  # names of a line's failing jobs, for narrow screens
@@ -51,7 +51,7 @@ class Shown:
     @property
     def key(self) -> str:
         """A short name for the column in addresses."""
-        return key_of(self.name)
+        return key_of_column(self.name)
 
     @property
     def label(self) -> str:
@@ -70,7 +70,7 @@ class Group:
 
     @property
     def fits(self) -> bool:
-        """Whether its name has room above its columns."""
+        """Whether its name fits above its columns."""
         return len(self.name) <= self.width * LETTERS
 
 
@@ -106,12 +106,12 @@ class View:
     links: str  # the address of a cell without its row and column
 
 
-def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View:
+def make_view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View:
     """Return the page's view of a grid; `base` is its address without parameters, `broken` are places of columns."""
     wanted = chosen.columns(grid)
-    newest = Grid(columns=grid.columns, lines=grid.on_branch().lines[: trouble.STALE_AFTER])
-    cells_of: dict[int, trouble.Column] = {place: grid.column(place) for place in sorted(wanted)}
-    stale = frozenset(place for place in cells_of if trouble.is_stale(newest.column(place)))
+    newest = Grid(columns=grid.columns, lines=grid.on_branch().lines[: broken_columns.STALE_AFTER])
+    cells_of: dict[int, broken_columns.Column] = {place: grid.column(place) for place in sorted(wanted)}
+    stale = frozenset(place for place in cells_of if broken_columns.is_stale(newest.column(place)))
     shown, left_out = _columns(grid, cells_of, chosen, broken, stale)
     links = f"{base}{chosen.query(cell='')}"
     links += "&cell=" if "?" in links else "?cell="
@@ -120,7 +120,7 @@ def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View
             line=line,
             markup=_markup(at, line, shown, links),
             failing=_failing(grid, line, wanted),
-            outage=trouble.is_outage(_failing_workflows(grid, line)),
+            outage=broken_columns.is_outage(_failing_workflows(grid, line)),
             green_before=green,
         )
         for at, (line, green) in enumerate(zip(grid.lines, grid.greens_before(), strict=True))
@@ -134,15 +134,10 @@ def view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View
     )
 
 
-def key_of(name: str) -> str:
-    """Return a column's key: the same on every page, whatever other columns there are."""
-    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:10]
-
-
-def find(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
+def find_cell(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
     """Return the cell that a page's address asks for, as `{beginning of the SHA}.{key of the column}`."""
     sha, _, wanted = key.partition(".")
-    place = next((at for at, column in enumerate(grid.columns) if key_of(column.name) == wanted), None)
+    place = next((at for at, column in enumerate(grid.columns) if key_of_column(column.name) == wanted), None)
     line = next((one for one in grid.lines if sha and one.commit["sha"].startswith(sha)), None)
     cell = line.cells.get(place) if line is not None and place is not None else None
     return (line, grid.columns[place], cell) if line and place is not None and cell else None
@@ -150,7 +145,7 @@ def find(grid: Grid, key: str) -> tuple[Line, Column, Cell] | None:
 
 def _columns(
     grid: Grid,
-    cells_of: Mapping[int, trouble.Column],
+    cells_of: Mapping[int, broken_columns.Column],
     chosen: Filter,
     broken: Collection[int],
     stale: frozenset[int],
@@ -169,7 +164,7 @@ def _columns(
                     blocking=column.blocking,
                     broken=place in broken,
                     stale=place in stale,
-                    flakes=trouble.flakes(of_column) if troubled else frozenset(),
+                    flakes=broken_columns.flakes(of_column) if troubled else frozenset(),
                 )
             )
         else:
@@ -249,10 +244,10 @@ def _count(cell: Cell) -> str:
 
 def _failing_workflows(grid: Grid, line: Line) -> list[str]:
     columns = [grid.columns[at] for at, cell in line.cells.items() if cell.broken]
-    return [trouble.workflow_of(column.name, column.workflow) for column in columns]
+    return [broken_columns.workflow_of(column.name, column.workflow) for column in columns]
 
 
 def _failing(grid: Grid, line: Line, wanted: set[int]) -> tuple[tuple[str, str], ...]:
     places = sorted(at for at, cell in line.cells.items() if at in wanted and cell.broken)
     names = [grid.columns[place].name for place in places[:FAILING_MOST]]
-    return tuple((name, key_of(name)) for name in names)
+    return tuple((name, key_of_column(name)) for name in names)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.ci.trunk.settings import TrunkSettings
-from tests.ci.trunk.branch import COMMITS, job, push, told
+from tests.ci.trunk.branch import COMMITS, deliver, job, push
 from tests.ci.trunk.test_hud import HUD
 from tests.harness import UPSTREAM
 from tests.oot.pages.page_checks import page_text
@@ -39,7 +39,7 @@ async def failing(bot, branch="main", conclusions=("success", "failure", "failur
     parent = None
     for at, conclusion in enumerate(conclusions, start):
         sha = f"{branch.encode().hex()}{at:02}{'0' * 40}"[:40]
-        await told(bot, push(bot, sha, parent=parent, branch=branch, at=at),
+        await deliver(bot, push(bot, sha, parent=parent, branch=branch, at=at),
                    job(bot, "linux / test", sha, conclusion, at=at), job(bot, "lint", sha, at=at))  # fmt: skip
         parent = sha
     await bot.wait(60)
@@ -65,14 +65,14 @@ async def test_what_is_broken_is_counted_by_branch_and_group(bot):
     assert await broken(bot) == expected
     assert (await bot.get("/readyz"))[1]["notes"] == []
     sha = COMMITS["A"]
-    await told(
+    await deliver(
         bot,
         push(bot, sha, parent=f"{b'main'.hex()}03{'0' * 40}"[:40], at=9),
         job(bot, "linux / test", sha, ""),
     )
     await bot.wait(60)
     assert (await broken(bot))["main", "Linux"] == 1  # still running
-    await told(bot, job(bot, "linux / test", sha))
+    await deliver(bot, job(bot, "linux / test", sha))
     await bot.wait(60)
     assert (await broken(bot))["main", "Linux"] == 0
 
@@ -82,7 +82,7 @@ async def test_a_private_repository_is_counted_for_the_administrator_only(bot):
     await failing(bot)
     _event, body = push(bot, "E")
     body["repository"] |= {"private": True, "updated_at": "2030-01-01T00:00:00Z"}
-    await told(bot, ("repository", {"action": "privatized", "repository": body["repository"]}))
+    await deliver(bot, ("repository", {"action": "privatized", "repository": body["repository"]}))
     token = {"Authorization": "Bearer an admin token of ours"}
     assert (await broken(bot, headers=token))["main", "Linux"] == 1
     assert await broken(bot) == {}
@@ -96,12 +96,12 @@ async def test_a_deleted_branch_says_so_and_is_not_counted(bot):
     assert (await broken(bot))[branch, "Linux"] == 1
     assert "was deleted" not in await page_text(bot, page)
     bot.clock.advance(60)
-    await told(bot, deletion(bot, branch))
+    await deliver(bot, deletion(bot, branch))
     text = await page_text(bot, page)
     assert "This branch was deleted" in text
     assert "linux / test" in text  # its lines stay
     assert (branch, "Linux") not in await broken(bot)
     bot.clock.advance(60)
-    await told(bot, push(bot, "B", branch=branch, at=30))
+    await deliver(bot, push(bot, "B", branch=branch, at=30))
     assert "was deleted" not in await page_text(bot, page)
     assert "was deleted" not in await page_text(bot, HUD)

@@ -31,7 +31,7 @@ JOB = records["workflow_job"].c
 MARGIN = 7  # days that columns are kept longer than cells: some of these go only after their records
 
 
-async def prune(context: Context) -> dict[str, int]:
+async def delete_old_rows(context: Context) -> dict[str, int]:
     """Delete what is past the retention of records."""
     before = context.clock.now() - context.settings.record_retention_days * DAY
     first = before // DAY  # the oldest day that is kept

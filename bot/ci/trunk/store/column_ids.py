@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk.tables import ci_column
+from bot.ci.trunk.tables import ColumnName, ci_column
 from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
 
@@ -27,14 +27,10 @@ Key = tuple[int, str, str]
 class Named(NamedTuple):
     """What a job's name says of its column."""
 
-    workflow: str
-    job: str  # without shard and runner
+    column: ColumnName
     numbered: str | None  # with its numbers, where these may be a shard and not part of the name
     shard: int
     shards: int  # 0: none
-    base_name: str
-    config: str
-    flags: str
 
 
 class _Column(NamedTuple):
@@ -47,28 +43,30 @@ KNOWN: Slot[dict[Key, _Column]] = Slot("columns of the grid", dict)
 
 
 @lru_cache(maxsize=NAMES_MOST)
-def named(workflow: str, name: str) -> Named:
+def parse_name(workflow: str, name: str) -> Named:
     """Take a job's name apart."""
     found = job_names.parse_name(workflow, name)
     return Named(
-        workflow=found.workflow,
-        job=found.job,
+        column={
+            "workflow": found.workflow,
+            "job": found.job,
+            "base_name": found.base_name,
+            "config": found.config,
+            "flags": ",".join(found.flags),
+        },
         numbered=found.numbered if found.shards else None,
         shard=found.shard or 0,
         shards=found.shards or 0,
-        base_name=found.base_name,
-        config=found.config,
-        flags=",".join(found.flags),
     )
 
 
-async def of(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) -> Mapping[Key, int]:
+async def assign_ids(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) -> Mapping[Key, int]:
     """Return the numbers of the columns of some jobs, given with their repository and day; makes those that are new."""
     wanted: dict[Key, tuple[int, Named]] = {}
     for repository, name, day in jobs:
-        for job in (name.job, name.numbered):
+        for job in (name.column["job"], name.numbered):
             if job is not None:
-                key = (repository, name.workflow, job)
+                key = (repository, name.column["workflow"], job)
                 if key not in wanted or wanted[key][0] < day:
                     wanted[key] = (day, name)
     kept = tx.kept(KNOWN)
@@ -101,10 +99,4 @@ def _of_keys(*, sqlite: bool) -> Statement:
 
 
 def _row(key: Key, day: int, name: Named) -> Mapping[str, Any]:
-    return {
-        **dict(zip(KEY, key, strict=True)),
-        "base_name": name.base_name,
-        "config": name.config,
-        "flags": name.flags,
-        "seen": day,
-    }
+    return {**name.column, **dict(zip(KEY, key, strict=True)), "seen": day}

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import sqlalchemy as sa
 
-from bot.ci.trunk.tables import branch_commit, ci_cell, ci_column, ci_commit
-from bot.db.statements import Statement
+from bot.ci.trunk.tables import (
+    CellRow,
+    ColumnRow,
+    CommitRow,
+    JobColumn,
+    JobShard,
+    JobState,
+    JobTimes,
+    branch_commit,
+    ci_cell,
+    ci_column,
+    ci_commit,
+)
+from bot.db.rows import Millis, Text, select
+from bot.db.statements import RowStatement, Statement
+from bot.ingest.rows import CheckRunRow, RecordStart, WorkflowRunRow
 from bot.ingest.tables import records
-from bot.oot.results.tables import oot_workflow_job
+from bot.oot.results.tables import (
+    JobFlags,
+    JobKey,
+    JobName,
+    JobOrigin,
+    JobOutcome,
+    JobPage,
+    JobRun,
+    JobSubject,
+    oot_workflow_job,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
@@ -25,100 +48,30 @@ ON_TRUNK = ("push", "nightly", "periodic")  # events whose results are about a c
 SHA_OF_SQLITE = 900  # texts in one IN
 
 
-class RepositoryRow(TypedDict):
+class RepositoryRow(RecordStart):
     """A repository as last recorded."""
 
-    repository_id: int
-    full_name: str
-    default_branch: str | None
+    full_name: Text
+    default_branch: Text | None
 
 
-class CommitRow(TypedDict):
-    """A commit of a branch."""
+class RunRow(WorkflowRunRow):
+    """A workflow run."""
 
-    repository_id: int
-    branch: str
-    sha: str
-    parent: str | None
-    replaces: str | None
-    at: int
-    title: str
-    author: str | None
-    pr_number: int | None
-    folded: int
-    gone: bool
-
-
-class ColumnRow(TypedDict):
-    """A job, named without shard and runner."""
-
-    id: int
-    repository_id: int
-    workflow: str
-    job: str
-    base_name: str
-    config: str
-    flags: str
-
-
-class RunRow(TypedDict):
-    """What the grid needs of a workflow run."""
-
-    id: int
-    run_attempt: int
-    head_sha: str
-    name: str | None
-    event: str | None
-    triggering_actor_login: str | None
-    status: str | None
-    conclusion: str | None
-    path: str | None
-    updated_at: int | None
     unstarted: bool  # it ended before GitHub made its jobs
 
 
-class BackendJobRow(TypedDict):
+class BackendJobRow(JobKey, JobOutcome, JobSubject, JobPage, JobName, JobRun, JobOrigin, JobFlags):
     """What the grid needs of a backend's job."""
 
-    head_sha: str
-    downstream_repo: str
-    workflow_name: str
-    job_name: str
-    run_id: str
-    run_attempt: int
-    job_key: str
-    status: str
-    conclusion: str | None
-    completed_at: int | None
-    event_type: str
-    workflow_run_url: str | None
+    completed_at: Millis | None
 
 
-class CheckRow(TypedDict):
-    """What the grid needs of another App's check run."""
+class TimedJobRow(JobColumn, JobShard, JobState, JobTimes):
+    """A job on a commit, with its times."""
 
-    id: int
-    head_sha: str
-    app_slug: str | None
-    name: str | None
-    status: str | None
-    conclusion: str | None
-    completed_at: int | None
-
-
-class TimedJobRow(TypedDict):
-    """A job on a commit, with its times in epoch milliseconds."""
-
-    job_id: int
-    shard: int
-    shards: int
-    state: int
-    conclusion: int
-    queued_at: int | None
-    started_at: int | None
-    completed_at: int | None
-    workflow: str
-    job: str
+    workflow: Text
+    job: Text
 
 
 class StoredRow(NamedTuple):
@@ -128,37 +81,12 @@ class StoredRow(NamedTuple):
     cells: bytes | None  # None: something has changed since
 
 
-class CellRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of ci_cell as the grid reads it; there are many thousands, which the garbage collector need not look at."""
-
-    head_sha: str
-    column_id: int
-    numbered_column_id: int | None
-    job_id: int
-    run_id: int
-    attempt: int
-    shard: int
-    shards: int
-    state: int
-    conclusion: int
-    started_at: int | None
-    completed_at: int | None
-    line: str | None
-    signature: str | None
-    tests_failed: int | None
-    failed_tests: str | None
-    failure_kind: str | None
-
-
-_CELL = [CELL[name] for name in CellRow.__struct_fields__]
-
-
 # built once, since every page asks
 _OF_REPOSITORY: sa.BindParameter[int] = sa.bindparam("repository")
 _SHAS: sa.BindParameter[str] = sa.bindparam("shas", expanding=True)
 EVER = 2**62  # later than any time
-_COMMITS = Statement(
-    sa.select(branch_commit)
+_COMMITS = RowStatement(
+    select(CommitRow, branch_commit)
     .where(
         COMMIT.repository_id == _OF_REPOSITORY,
         COMMIT.branch == sa.bindparam("branch"),
@@ -177,9 +105,9 @@ _STORED_OUTLINES = Statement(
         STORED.repository_id == _OF_REPOSITORY, STORED.head_sha.in_(_SHAS), STORED.cells.is_not(None)
     )
 )
-_of_repository = sa.select(ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
-_ALL_COLUMNS = Statement(_of_repository)
-_COLUMNS = Statement(_of_repository.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True))))
+_of_repository = select(ColumnRow, ci_column).where(COLUMN.repository_id == _OF_REPOSITORY)
+_ALL_COLUMNS = RowStatement(_of_repository)
+_COLUMNS = RowStatement(_of_repository.where(COLUMN.id.in_(sa.bindparam("ids", expanding=True))))
 # of a file that it cannot read GitHub knows no name, and says no more than that the run failed
 _UNSTARTED = sa.case(
     (RUN.conclusion == "startup_failure", sa.true()),
@@ -194,21 +122,21 @@ _UNSTARTED = sa.case(
     ),
     else_=sa.false(),
 )
-_runs = sa.select(
-    *(RUN[name] for name in RunRow.__annotations__ if name in RUN), _UNSTARTED.label("unstarted")
-).where(RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY)
-_RUNS = Statement(_runs)
-_TELLING_RUNS = Statement(_runs.where(RUN.status.is_distinct_from("completed") | _UNSTARTED))
-_BACKEND_JOBS = Statement(
-    sa.select(*(JOB[name] for name in BackendJobRow.__annotations__), JOB.flags).where(
+_runs = select(RunRow, records["workflow_run"], unstarted=_UNSTARTED).where(
+    RUN.head_sha.in_(_SHAS), RUN.repository_id == _OF_REPOSITORY
+)
+_RUNS = RowStatement(_runs)
+_TELLING_RUNS = RowStatement(_runs.where(RUN.status.is_distinct_from("completed") | _UNSTARTED))
+_BACKEND_JOBS = RowStatement(
+    select(BackendJobRow, oot_workflow_job).where(
         JOB.head_sha.in_(_SHAS),
         sa.func.lower(JOB.upstream_repo).in_(sa.bindparam("names", expanding=True)),
         JOB.event_type.in_(ON_TRUNK),
         JOB.pr_number.is_(None),
     )
 )
-_NEWEST_RECORD = Statement(
-    sa.select(REPOSITORY.repository_id, REPOSITORY.full_name, REPOSITORY.default_branch)
+_NEWEST_RECORD = RowStatement(
+    select(RepositoryRow, records["repository"])
     .where(
         REPOSITORY.repository_id.in_(sa.bindparam("ids", expanding=True)), REPOSITORY.full_name.is_not(None)
     )
@@ -219,7 +147,7 @@ _NEWEST_RECORD = Statement(
 
 async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | None:
     """Return the newest record of a repository that has or had a name."""
-    return await tx.row_as(RepositoryRow, _NEWEST_RECORD, {"ids": sorted(ids)})
+    return await tx.fetch_first(_NEWEST_RECORD, {"ids": sorted(ids)})
 
 
 async def branches(tx: Transaction, repository_id: int) -> list[str]:
@@ -241,16 +169,16 @@ def _branches(repository_id: int) -> sa.Select[tuple[str]]:
 
 async def commit(tx: Transaction, repository_id: int, branch: str, sha: str) -> CommitRow | None:
     """Return one commit of a branch."""
-    query = sa.select(branch_commit).where(
+    query = select(CommitRow, branch_commit).where(
         COMMIT.repository_id == repository_id, COMMIT.branch == branch, COMMIT.sha == sha
     )
-    return await tx.row_as(CommitRow, query)
+    return await tx.fetch_first(query)
 
 
 async def branches_of(tx: Transaction, repository_id: int, sha: str) -> list[CommitRow]:
     """Return a commit as a line of each branch that it is one of, by the branches' names."""
-    query = sa.select(branch_commit).where(COMMIT.sha == sha, COMMIT.repository_id == repository_id)
-    return await tx.rows_as(CommitRow, query.order_by(COMMIT.branch).limit(BRANCHES_MOST))
+    query = select(CommitRow, branch_commit).where(COMMIT.sha == sha, COMMIT.repository_id == repository_id)
+    return await tx.fetch(query.order_by(COMMIT.branch).limit(BRANCHES_MOST))
 
 
 async def following(tx: Transaction, commit: CommitRow) -> str | None:
@@ -271,7 +199,7 @@ async def commits(
     """Return the newest commits of a branch by their own times, none later than `until` (epoch milliseconds)."""
     values = {"repository": repository_id, "branch": branch, "most": limit}
     values["until"] = EVER if until is None else until
-    return await tx.rows_as(CommitRow, _COMMITS, values)
+    return await tx.fetch(_COMMITS, values)
 
 
 async def cells(
@@ -280,22 +208,21 @@ async def cells(
     """Return every job on some commits, or those of some columns."""
     if not shas:
         return []  # of commits with stored cells nothing is asked
-    query = sa.select(*_CELL).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
+    query = select(CellRow, ci_cell).where(CELL.repository_id == repository_id, CELL.head_sha.in_(shas))
     if only is not None and len(only) <= SHA_OF_SQLITE:
         query = query.where(CELL.column_id.in_(sorted(only)))
-    return [CellRow(*row) for row in (await tx.run(query)).all()]
+    return await tx.fetch(query)
 
 
 async def timed_jobs(
     tx: Transaction, repository_ids: Collection[int], sha: str, *, limit: int
 ) -> list[TimedJobRow]:
     """Return the jobs on a commit with their times, those that ended last or go on first."""
-    names = ("job_id", "shard", "shards", "state", "conclusion", "queued_at", "started_at", "completed_at")
-    query = sa.select(*(CELL[name] for name in names), COLUMN.workflow, COLUMN.job).where(
+    query = select(TimedJobRow, ci_cell, ci_column).where(
         CELL.repository_id.in_(sorted(repository_ids)), CELL.head_sha == sha, COLUMN.id == CELL.column_id
     )
     order = (CELL.completed_at.desc().nulls_first(), CELL.job_id)
-    return await tx.rows_as(TimedJobRow, query.order_by(*order).limit(limit))
+    return await tx.fetch(query.order_by(*order).limit(limit))
 
 
 async def stored_cells(tx: Transaction, repository_id: int, shas: Sequence[str]) -> dict[str, StoredRow]:
@@ -317,36 +244,42 @@ async def columns(
 ) -> dict[int, ColumnRow]:
     """Return columns by id; all of a repository's without `ids`, or where that is the cheaper question."""
     if ids is not None and len(ids) <= SHA_OF_SQLITE:
-        found = await tx.rows_as(ColumnRow, _COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
+        found = await tx.fetch(_COLUMNS, {"repository": repository_id, "ids": sorted(ids)})
     else:
-        found = await tx.rows_as(ColumnRow, _ALL_COLUMNS, {"repository": repository_id})
+        found = await tx.fetch(_ALL_COLUMNS, {"repository": repository_id})
     return {row["id"]: row for row in found}
 
 
 async def runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
     """Return the workflow runs on some commits, every attempt."""
-    return await tx.rows_as(RunRow, _RUNS, {"repository": repository_id, "shas": shas}) if shas else []
+    return await tx.fetch(_RUNS, {"repository": repository_id, "shas": shas}) if shas else []
+
+
+async def commits_with_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> set[str]:
+    """Return those of some commits of which a workflow run is known."""
+    query = sa.select(RUN.head_sha).where(RUN.repository_id == repository_id, RUN.head_sha.in_(shas))
+    return set((await tx.run(query.distinct())).scalars())
 
 
 async def telling_runs(tx: Transaction, repository_id: int, shas: Sequence[str]) -> list[RunRow]:
     """Return those workflow runs on some commits that say more than their jobs: unfinished, or never started."""
     values = {"repository": repository_id, "shas": shas}
-    return await tx.rows_as(RunRow, _TELLING_RUNS, values) if shas else []
+    return await tx.fetch(_TELLING_RUNS, values) if shas else []
 
 
 async def backend_jobs(tx: Transaction, names: Collection[str], shas: Sequence[str]) -> list[BackendJobRow]:
     """Return what backends reported on some commits of a repository (any of its names, case folded)."""
-    found = await tx.rows_as(BackendJobRow, _BACKEND_JOBS, {"names": sorted(names), "shas": shas})
-    return [row for row in found if "refused" not in row["flags"]]  # type: ignore[typeddict-item]
+    found = await tx.fetch(_BACKEND_JOBS, {"names": sorted(names), "shas": shas})
+    return [row for row in found if "refused" not in row["flags"]]
 
 
-async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRow]:
+async def checks(tx: Transaction, repository_id: int, shas: Sequence[str], *, ours: int) -> list[CheckRunRow]:
     """Return the check runs of other Apps on some commits; those of GitHub Actions are jobs."""
-    wanted = (CHECK[name] for name in CheckRow.__annotations__)
-    query = sa.select(*wanted).where(
+    heavy = {"output_title": sa.null(), "output_summary": sa.null()}
+    query = select(CheckRunRow, records["check_run"], **heavy).where(
         CHECK.head_sha.in_(shas),
         CHECK.repository_id == repository_id,
         CHECK.app_id != ours,
         CHECK.app_slug != "github-actions",
     )
-    return await tx.rows_as(CheckRow, query)
+    return await tx.fetch(query)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches
-from bot.ci.trunk.tables import branch_commit, folded_commit
-from bot.db.statements import Statement
+from bot.ci.trunk.store import branches
+from bot.ci.trunk.tables import FoldedCommitRow, branch_commit, folded_commit
+from bot.db.rows import select
+from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
 AT_ONCE = 200  # commits of one question
+Came = tuple[str, FoldedCommitRow | None]  # a SHA, and what is known of its commit
 COMMIT, FOLDED, PUSH = branch_commit.c, folded_commit.c, records["push"].c
 
 _PUSHES = Statement(
@@ -26,8 +28,8 @@ _PUSHES = Statement(
         PUSH.ref == sa.bindparam("ref"),
     )
 )
-_NAMED = Statement(
-    sa.select(FOLDED.sha, FOLDED.title, FOLDED.author).where(
+_NAMED = RowStatement(
+    select(FoldedCommitRow, folded_commit).where(
         FOLDED.repository_id == sa.bindparam("repository"),
         FOLDED.branch == sa.bindparam("branch"),
         FOLDED.sha.in_(sa.bindparam("shas", expanding=True)),
@@ -35,18 +37,13 @@ _NAMED = Statement(
 )
 
 
-class FoldedRow(TypedDict):
-    """A commit that came with another one; its title and author are known once GitHub has listed it."""
-
-    sha: str
-    title: str | None
-    author: str | None
-
-
-async def of_heads(
+async def commits_of_heads(
     tx: Transaction, repository_id: int, branch: str, heads: Sequence[str], *, most: int
-) -> Mapping[str, list[FoldedRow]]:
-    """Return the commits that came with some heads of a branch, newest first, at most `most` of each."""
+) -> Mapping[str, list[Came]]:
+    """Return the commits that came with some heads of a branch, newest first, at most `most` of each.
+
+    Each is its SHA, and its row once GitHub has listed it.
+    """
     came: dict[str, list[str]] = {}
     values = {"repository": repository_id, "ref": f"{branches.HEADS}{branch}"}
     for start in range(0, len(heads), AT_ONCE):
@@ -56,13 +53,13 @@ async def of_heads(
             came[head] = max(came.get(head, []), shas, key=lambda each: (len(each), each))
     kept = {head: shas[:most] for head, shas in came.items()}
     named = await _named(tx, repository_id, branch, sorted({sha for shas in kept.values() for sha in shas}))
-    return {head: [named.get(sha) or _unnamed(sha) for sha in shas] for head, shas in kept.items()}
+    return {head: [(sha, named.get(sha)) for sha in shas] for head, shas in kept.items()}
 
 
-async def add(tx: Transaction, rows: Collection[Mapping[str, object]]) -> None:
+async def add_commits(tx: Transaction, rows: Collection[FoldedCommitRow]) -> None:
     """Store commits, as rows of the table; those that are known stay as they are."""
     if rows:
-        await tx.run(tx.insert(folded_commit).on_conflict_do_nothing(), list(rows))
+        await tx.run(tx.insert(folded_commit).on_conflict_do_nothing(), [dict(row) for row in rows])
 
 
 async def fold_lines(tx: Transaction, repository_id: int, branch: str, shas: Collection[str]) -> None:
@@ -73,23 +70,18 @@ async def fold_lines(tx: Transaction, repository_id: int, branch: str, shas: Col
         COMMIT.sha.in_(sorted(shas)),
         COMMIT.listed,
     )
-    names = [column.name for column in folded_commit.c]
-    listed = await tx.rows(sa.select(*(COMMIT[name] for name in names)).where(here))
+    listed = await tx.fetch(select(FoldedCommitRow, branch_commit).where(here))
     if listed:
-        await add(tx, listed)
+        await add_commits(tx, listed)
         await tx.run(sa.delete(branch_commit).where(here))
 
 
 async def _named(
     tx: Transaction, repository_id: int, branch: str, shas: Sequence[str]
-) -> dict[str, FoldedRow]:
-    named: dict[str, FoldedRow] = {}
+) -> dict[str, FoldedCommitRow]:
+    named: dict[str, FoldedCommitRow] = {}
     values = {"repository": repository_id, "branch": branch}
     for start in range(0, len(shas), AT_ONCE):
-        found = await tx.rows_as(FoldedRow, _NAMED, {**values, "shas": shas[start : start + AT_ONCE]})
+        found = await tx.fetch(_NAMED, {**values, "shas": shas[start : start + AT_ONCE]})
         named |= {row["sha"]: row for row in found}
     return named
-
-
-def _unnamed(sha: str) -> FoldedRow:
-    return {"sha": sha, "title": None, "author": None}

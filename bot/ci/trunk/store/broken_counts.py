@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import branches, rows, trouble
-from bot.ci.trunk.grid import UNSTABLE
 from bot.ci.trunk.settings import BRANCHES_MOST
+from bot.ci.trunk.store import branches, rows
 from bot.ci.trunk.tables import ci_broken
-from bot.ci.trunk.trouble import State
 from bot.core import metrics
 from bot.ingest import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bot.ci.trunk.grid import Grid
     from bot.ci.trunk.reading import Branch
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -28,21 +25,7 @@ BROKEN = ci_broken.c
 Labels = tuple[str, str, str]  # repository, branch, group
 
 
-def count(grid: Grid) -> dict[str, int]:
-    """Return how many columns of each group are broken; one that is unstable alarms nobody.
-
-    A pass on a second try mends nothing, and commits whose jobs still run change nothing.
-    """
-    found: dict[str, int] = {}
-    for place, column in enumerate(grid.columns):
-        if column.group != UNSTABLE:
-            states = [change.after for change in trouble.changes(grid.column(place))]
-            broken = bool(states) and states[-1] is State.BROKEN
-            found[column.group] = found.get(column.group, 0) + broken
-    return found
-
-
-async def store(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> None:
+async def store_counts(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> None:
     """Replace what was counted of a branch."""
     key = {"repository_id": branch.repository["repository_id"], "branch": branch.name}
     same = [BROKEN[name] == value for name, value in key.items()]
@@ -52,12 +35,12 @@ async def store(tx: Transaction, branch: Branch, counts: Mapping[str, int]) -> N
         await tx.run(sa.insert(ci_broken), made)
 
 
-async def measure(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
+async def measure_broken(tx: Transaction, settings: Settings, hidden: Hidden) -> Callable[[], None]:
     """Return what shows how many columns are broken."""
-    return partial(metrics.show_broken, await read(tx, settings, hidden))
+    return partial(metrics.show_broken, await read_counts(tx, settings, hidden))
 
 
-async def read(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[Labels, int]:
+async def read_counts(tx: Transaction, settings: Settings, hidden: Hidden) -> dict[Labels, int]:
     """Return what was counted of the watched branches that exist and may be shown."""
     found: dict[Labels, int] = {}
     for repo in settings.upstream_repo:

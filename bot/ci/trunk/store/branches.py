@@ -1,33 +1,26 @@
-"""Branches: which are watched, and which were deleted."""
+"""Branches: which are watched, which were deleted, and which checks GitHub requires on them."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.trunk.settings import TrunkSettings
-from bot.ci.trunk.tables import trunk_branch
+from bot.ci.trunk.tables import BranchRuleRow, branch_rule, trunk_branch
+from bot.db.rows import select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from bot.ci.trunk.rows import RepositoryRow
+    from bot.ci.trunk.store.rows import RepositoryRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
+    from bot.ingest.rows import PushRow
 
 HEADS = "refs/heads/"
-BRANCH = trunk_branch.c
-
-
-class BranchPush(TypedDict):
-    """What a push says of its branch."""
-
-    repository_id: int
-    received_at: int
-    ref: str | None
-    deleted: bool | None
+BRANCH, RULE = trunk_branch.c, branch_rule.c
 
 
 def watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
@@ -36,7 +29,7 @@ def watched(settings: Settings, repository: RepositoryRow, branch: str) -> bool:
     return branch == repository["default_branch"] or any(fnmatchcase(branch, glob) for glob in globs)
 
 
-async def note(tx: Transaction, pushes: Iterable[BranchPush]) -> None:
+async def note_pushes(tx: Transaction, pushes: Iterable[PushRow]) -> None:
     """Note when branches were pushed to and deleted; of several times the latest counts, whatever their order."""
     rows: dict[tuple[int, str], dict[str, int]] = {}
     for push in pushes:
@@ -70,3 +63,14 @@ async def deleted_at(tx: Transaction, repository_id: int, branch: str) -> int | 
     )
     found: int | None = (await tx.run(query)).scalar()
     return found
+
+
+async def rule_of_branch(tx: Transaction, repository_id: int, branch: str) -> BranchRuleRow | None:
+    """Return what GitHub said of the checks that a branch requires, None before it was asked."""
+    query = select(BranchRuleRow, branch_rule)
+    return await tx.fetch_first(query.where(RULE.repository_id == repository_id, RULE.branch == branch))
+
+
+async def store_rule(tx: Transaction, row: BranchRuleRow) -> None:
+    """Store what GitHub said of the checks that a branch requires, or that it was asked."""
+    await tx.upsert(branch_rule, [dict(row)], replaced=("contexts", "asked_at"))

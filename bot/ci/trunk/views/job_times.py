@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.store import runs
-from bot.ci.trunk import rows
 from bot.ci.trunk.cells import CONCLUSIONS
+from bot.ci.trunk.store import rows
 from bot.core.json_fields import Kind, read_member
 from bot.ingest import watched
 from bot.web.blocks import Block
@@ -15,7 +15,7 @@ from bot.web.timeline import Bar, Step, timeline
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.ci.trunk.rows import TimedJobRow
+    from bot.ci.trunk.store.rows import TimedJobRow
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
     from bot.web.blocks import CommitSubject, PullSubject, RunSubject, Tone
@@ -29,27 +29,27 @@ TONES: dict[str, Tone] = {
 }  # fmt: skip
 
 
-async def of_run(tx: Transaction, subject: RunSubject) -> list[Block]:
+async def draw_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the jobs of a run's newest attempt, with their steps."""
     found = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
     newest = max((row["run_attempt"] or 1 for row in found), default=1)
-    bars = [_of_record(row, subject.repo) for row in found if (row["run_attempt"] or 1) == newest]
+    bars = [_bar_of_record(row, subject.repo) for row in found if (row["run_attempt"] or 1) == newest]
     return _block(bars, tx.now)
 
 
-async def of_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
+async def draw_commit(tx: Transaction, subject: CommitSubject) -> list[Block]:
     """Return the jobs of a commit."""
-    return await _of_sha(tx, subject.repo, subject.sha)
+    return await _draw_jobs(tx, subject.repo, subject.sha)
 
 
-async def of_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
+async def draw_pull(tx: Transaction, subject: PullSubject) -> list[Block]:
     """Return the jobs of the shown head."""
-    return await _of_sha(tx, subject.repo, subject.head_sha) if subject.head_sha else []
+    return await _draw_jobs(tx, subject.repo, subject.head_sha) if subject.head_sha else []
 
 
-async def _of_sha(tx: Transaction, repo: str, sha: str) -> list[Block]:
+async def _draw_jobs(tx: Transaction, repo: str, sha: str) -> list[Block]:
     found = await rows.timed_jobs(tx, await watched.ids(tx, repo), sha, limit=COMMIT_MOST)
-    return _block([_of_row(row, repo) for row in found], tx.now)
+    return _block([_bar_of_cell(row, repo) for row in found], tx.now)
 
 
 def _block(bars: Sequence[Bar], now: int) -> list[Block]:
@@ -62,7 +62,7 @@ def _block(bars: Sequence[Bar], now: int) -> list[Block]:
     return [Block(heading=f"When jobs waited and ran{more}", lines=(), last=True, timeline=drawn)]
 
 
-def _of_row(row: TimedJobRow, repo: str) -> Bar:
+def _bar_of_cell(row: TimedJobRow, repo: str) -> Bar:
     name = f"{row['workflow']} / {row['job']}" if row["workflow"] else row["job"]
     word = CONCLUSIONS[row["conclusion"]]
     return Bar(
@@ -75,7 +75,7 @@ def _of_row(row: TimedJobRow, repo: str) -> Bar:
     )
 
 
-def _of_record(row: WorkflowJobRow, repo: str) -> Bar:
+def _bar_of_record(row: WorkflowJobRow, repo: str) -> Bar:
     conclusion = row["conclusion"] or ""
     return Bar(
         name=row["name"] or "job",

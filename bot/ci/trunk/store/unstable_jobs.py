@@ -1,4 +1,4 @@
-"""Jobs that open issues call unstable: they are shown apart, and alarm nobody."""
+"""Jobs that open issues call unstable: they are shown apart, and never alarm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.trunk import changed_days
+from bot.ci.trunk.store import changed_days
 from bot.ci.trunk.tables import branch_commit, ci_broken, ci_unstable
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ NAMES_MOST = 1_000
 _ENDS = re.compile(r" / | \(")  # where the beginning of a name may end
 
 
-async def replace(tx: Transaction, repository_id: int, names: Collection[str]) -> None:
+async def replace_names(tx: Transaction, repository_id: int, names: Collection[str]) -> None:
     """Store the names of a repository's unstable jobs in place of those before."""
     wanted = frozenset(sorted(names)[:NAMES_MOST])
-    if wanted == await of(tx, repository_id):
+    if wanted == await unstable_names(tx, repository_id):
         return
     await tx.run(sa.delete(ci_unstable).where(UNSTABLE.repository_id == repository_id))
     if wanted:
@@ -33,13 +33,13 @@ async def replace(tx: Transaction, repository_id: int, names: Collection[str]) -
     await _count_again(tx, repository_id)
 
 
-async def of(tx: Transaction, repository_id: int) -> frozenset[str]:
+async def unstable_names(tx: Transaction, repository_id: int) -> frozenset[str]:
     """Return the names of a repository's unstable jobs, as issues have them."""
     query = sa.select(UNSTABLE.name).where(UNSTABLE.repository_id == repository_id)
     return frozenset((await tx.run(query)).scalars())
 
 
-def plain(names: Collection[str]) -> frozenset[str]:
+def plain_names(names: Collection[str]) -> frozenset[str]:
     """Return names, as issues have them, without shards and runners: as `covers` takes them."""
     found = set()
     for name in names:

@@ -16,7 +16,7 @@ from bot.web.answers import matching
 from bot.web.refusals import INVALID_PARAMETER
 
 if TYPE_CHECKING:
-    from bot.ci.trunk import trouble
+    from bot.ci.trunk import broken_columns
     from bot.ci.trunk.grid import Column, Grid
     from bot.web.asked import Asked, Parameter
 
@@ -69,7 +69,7 @@ class Filter:
         """Return the places of the columns asked for."""
         wanted = set(range(len(grid.columns)))
         if self.name:
-            matches = name_patterns.chooser(self.name)
+            matches = name_patterns.name_test(self.name)
             wanted = {place for place in wanted if matches(grid.columns[place].name)}
         if self.group:
             wanted = {place for place in wanted if grid.columns[place].group == self.group}
@@ -98,7 +98,7 @@ def _name(text: str) -> str:
     if len(name) > TEXT_MOST:
         raise INVALID_PARAMETER.because(f"name has at most {TEXT_MOST} characters")
     try:
-        name_patterns.chooser(name)
+        name_patterns.name_test(name)
     except ValueError as error:
         raise INVALID_PARAMETER.because(f"name: {error}") from None
     return name
@@ -178,6 +178,6 @@ def chosen_by(asked: Asked) -> Filter:
     )
 
 
-def has_trouble(column: trouble.Column) -> bool:
+def has_trouble(column: broken_columns.Column) -> bool:
     """Whether something failed in a column, perhaps only at first, or was cancelled."""
     return any(cell is not None and cell.character not in CALM for cell in column)
