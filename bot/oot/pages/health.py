@@ -146,7 +146,8 @@ class _DayFilter:
         return [
             one
             for one in days
-            if not self.hidden.has(one.upstream) and (self.events is None or one.event in self.events)
+            if not self.hidden.has(one.upstream_key)
+            and (self.events is None or one.event_type in self.events)
         ]
 
 

@@ -110,8 +110,8 @@ async def _read(request: web.Request) -> _Selection:
         keys = [one.repo.casefold() for one in part]
         by_backend: dict[str, list[Day]] = {key: [] for key in keys}
         for one in await rollup.read(tx, window.first, backends=keys):
-            if not hidden.has(one.upstream):
-                by_backend[one.key].append(one)
+            if not hidden.has(one.upstream_key):
+                by_backend[one.backend_key].append(one)
     return _Selection(window=window, found=found, most=most, part=part, days=by_backend)
 
 

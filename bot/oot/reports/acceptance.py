@@ -103,30 +103,24 @@ def _apply(job: Job, rows: dict[str, JobRow], rates: RateQuota, sizes: SizeQuota
     try:
         change = lifecycle.decide(present, job.report, now=now, dispatched_at=job.dispatched_at)
         if job.measured:
-            change = lifecycle.as_measured(
-                present,
-                change,
-                queue_time=job.measured.queue_time,
-                execution_time=job.measured.execution_time,
-                now=now,
-            )
+            change = lifecycle.as_measured(present, change, job.measured, now=now)
         if present is None:
             sizes.check(job)
         rates.check(job, now)
     except lifecycle.Conflict as error:
         if job.first_stands:
-            return Accepted(status=job.report.status, duplicate=True)
+            return Accepted(status=job.report.job["status"], duplicate=True)
         return Rejected(409, "conflict", str(error))
     except Rejected as refusal:
         return refusal
     if change is None:
-        return Accepted(status=job.report.status, duplicate=True)
+        return Accepted(status=job.report.job["status"], duplicate=True)
     if present is None:
         sizes.enter(job)
     values = sizes.fitting(job, change)
     values["flags"] = _origin_flags(job, present) | values["flags"]
     rows[job.key] = jobs.whole_row(present or job.row, values)
-    return Accepted(status=job.report.status)
+    return Accepted(status=job.report.job["status"])
 
 
 def _origin_flags(job: Job, present: JobRow | None) -> dict[str, Any]:
@@ -145,6 +139,6 @@ def _follow_up(tx: Transaction, job: Job, answer: Answer) -> None:
         request_publish(tx, row["upstream_repo"], row["pr_number"])
     if job.names:
         tx.enqueue("verify_commit", job.names.commit)
-    if job.confirm and job.report.status == "completed":
+    if job.confirm and job.report.job["status"] == "completed":
         key = task_keys.of_run(row["downstream_repo"], row["run_id"], row["run_attempt"])
         tx.enqueue("confirm", key, delay=CONFIRM_AFTER)

@@ -139,10 +139,10 @@ def _of_commits(job: Job) -> _Share | None:
 
 def _of_bytes(job: Job) -> _Share | None:
     """Return the share of the database: failed tests are what makes a report large."""
-    if job.byte_limit is None or not job.report.failed_tests:
+    if job.byte_limit is None or not job.report.job["failed_tests_json"]:
         return None
     rule = f"{job.caller} may report {job.byte_limit / 1_000_000:,.0f} MB of failed tests an hour"
-    size = len(msgspec.json.encode(job.report.failed_tests))
+    size = len(msgspec.json.encode(job.report.job["failed_tests_json"]))
     return _Share(key=f"bytes of {job.caller}", most=job.byte_limit, window=HOUR, rule=rule, amount=size)
 
 
@@ -163,7 +163,9 @@ class SizeQuota:
         """
         new = [job for job in reported if job.key not in known]
         failing = [
-            job for job in reported if job.report.failed_tests and not rates.tests_certainly_fit(job, tx.now)
+            job
+            for job in reported
+            if job.report.job["failed_tests_json"] and not rates.tests_certainly_fit(job, tx.now)
         ]
         sizes = cls()
         sizes.jobs.update(await jobs.counts(tx, _dispatches(new)))

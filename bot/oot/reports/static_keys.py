@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.oot.reports.tables import KeyRow, oot_key
+from bot.oot.reports.tables import KeyRow, ListedKeyRow, oot_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,17 +23,6 @@ ID_BYTES, SECRET_BYTES = 6, 32
 MOST_LENGTH = 200  # characters
 USED_EVERY = 60_000  # milliseconds between two updates of used_at
 UNKNOWN = hashlib.sha256(b"no such key").digest()
-
-
-class ListedKeyRow(TypedDict):
-    """A static key without its digest."""
-
-    id: str
-    repo: str
-    note: str
-    created_at: int
-    used_at: int | None
-    revoked_at: int | None
 
 
 async def add(tx: Transaction, repo: str, *, note: str = "") -> str:
@@ -70,8 +59,8 @@ async def record_use(tx: Transaction, identifiers: Collection[str]) -> None:
 
 async def listed(tx: Transaction) -> list[ListedKeyRow]:
     """Return every key ever made, oldest first, without digests."""
-    columns = [column for column in oot_key.c if column.name != "digest"]
-    return await tx.rows_as(ListedKeyRow, sa.select(*columns).order_by(oot_key.c.created_at, oot_key.c.id))
+    query = select(ListedKeyRow, oot_key)
+    return await tx.fetch(query.order_by(oot_key.c.created_at, oot_key.c.id))
 
 
 async def revoke(tx: Transaction, identifier: str) -> bool:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.db.rows import select
 from bot.ingest.tables import records
-from bot.oot.reports.mismatches import Flags
 from bot.oot.results import jobs
 from bot.oot.results.tables import (
-    ATTEMPTS,
     BACKEND_OF_HEAD,
     SELF_TRIGGERED,
     WITHOUT_COMMIT,
+    CountedJob,
+    JobFlags,
     oot_workflow_job,
 )
 from bot.oot.statistics.countable_jobs import flagged
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.db.transaction import Transaction
+    from bot.oot.reports.mismatches import Flags
     from bot.queue.tasks import Task
 
 # the backend that says it ran on it, case folded; SHA, or the id it gave where the commit is unknown
@@ -52,17 +54,8 @@ class CommitStatus(TypedDict):
     since: int  # epoch milliseconds
 
 
-class _UnverifiedJob(TypedDict):
-    job_key: str
-    downstream_repo: str
-    upstream_repo: str
-    flags: Flags
-    received_at: int
-    run_id: str
-    job_name: str
-    workflow_name: str
-    delivery_id: str
-    run_attempt: int
+class _UnverifiedJob(CountedJob, JobFlags):
+    """A job whose commit is not verified yet, without its failed tests."""
 
 
 async def statuses(tx: Transaction, sha: str) -> list[CommitStatus]:
@@ -90,15 +83,12 @@ async def settle(tx: Transaction, sha: str, home: str | None, *, leniently: bool
 
     Some only, and without their failed tests: a commit may have any number of jobs.
     """
-    columns = (JOB.job_key, JOB.downstream_repo, JOB.upstream_repo, JOB.flags, JOB.received_at)
-    query = sa.select(*columns, *(JOB[name] for name in ATTEMPTS)).where(
-        JOB.head_sha == sha, *UNASKED, UNVERIFIED
-    )
+    query = select(_UnverifiedJob, oot_workflow_job).where(JOB.head_sha == sha, *UNASKED, UNVERIFIED)
     query = query.order_by(JOB.job_key).limit(PAGE)
-    rows = await tx.rows_as(_UnverifiedJob, query if tx.sqlite else query.with_for_update())
+    rows = await tx.fetch(query if tx.sqlite else query.with_for_update())
     if not rows:
         return False
-    tx.note_changed("oot_workflow_job", ({**row, "head_sha": sha} for row in rows))
+    tx.note_changed("oot_workflow_job", rows)
     unknown = "no_commit" if leniently else "refused"
     settled = [
         {

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.rows import select
+from bot.db.rows import fields, select
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest.tables import records
 from bot.oot.results import task_keys
 from bot.oot.results.tables import (
     AWAITED,
     UNREPORTED,
+    CountedDispatch,
     DispatchRow,
     oot_approval,
     oot_dispatch,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
-COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
+COUNTED_BY = tuple(oot_dispatch.c[name] for name in fields(CountedDispatch))
 _pull = records["pull_request"].c
 ON_OPEN_HEAD = sa.exists().where(  # it is about the newest commit of an open pull request
     _pull.number == oot_dispatch.c.pr_number,

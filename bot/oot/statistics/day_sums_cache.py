@@ -58,7 +58,7 @@ class DaySumsCache:
             changed = (now.keys() | changing) - sums.keys()
             parts: dict[str, list[Day]] = {key: [] for key in changed}
             for one in await rollup.read(tx, first, last=last, backends=None if not sums else changed):
-                parts.setdefault(one.key, []).append(one)
+                parts.setdefault(one.backend_key, []).append(one)
             for key, part in parts.items():
                 sums[key] = make(part)
             known = _Entry(fingerprint=fingerprint, fingerprints=now, changing=changing, sums=sums)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bot.oot.reports import lifecycle
 from bot.oot.reports.report import parse_report
 from bot.oot.results.jobs import BLANK, CHANGING
+from bot.oot.results.tables import JobChange
 
 SENT = 1_000_000
 
@@ -106,9 +107,9 @@ def test_what_a_later_report_leaves_out_is_kept():
 
 def test_a_relay_tells_times_instead_of_ours_and_only_those_it_measured():
     values = {"queue_time": 5.0, "execution_time": 6.0, "status": "completed"}
-    told = lifecycle.as_measured(None, values, queue_time=None, execution_time=None, now=SENT)
+    told = lifecycle.as_measured(None, values, {"queue_time": None, "execution_time": None}, now=SENT)
     assert told == {"status": "completed"}
-    told = lifecycle.as_measured(None, values, queue_time=1.5, execution_time=None, now=SENT)
+    told = lifecycle.as_measured(None, values, {"queue_time": 1.5, "execution_time": None}, now=SENT)
     assert told == {"status": "completed", "queue_time": 1.5}
 
 
@@ -150,4 +151,4 @@ def test_of_contradicting_ends_the_first_stands_and_the_others_are_refused(order
 
 def test_whatever_a_later_report_changes_is_written():
     first = {"started_at", "received_at"}  # are of the first report alone
-    assert lifecycle.JobChange.__annotations__.keys() - first <= set(CHANGING)
+    assert JobChange.__annotations__.keys() - first <= set(CHANGING)

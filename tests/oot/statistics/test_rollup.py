@@ -84,8 +84,8 @@ async def kept(store, first):
     """The same, as pages read it."""
     async with store.read() as tx:
         found = await rollup.read(tx, first)
-    keys = {one.key for one in found}
-    return {key: stats.numbers(total(one.tally for one in found if one.key == key)) for key in keys}
+    keys = {one.backend_key for one in found}
+    return {key: stats.numbers(total(one.tally for one in found if one.backend_key == key)) for key in keys}
 
 
 async def agree(store, clock):
