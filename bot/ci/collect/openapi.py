@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from bot.ci.collect import api, artifact_kinds, uploads
-from bot.oot.reports.openapi import BACKEND, UNKNOWN_CALLER
+from bot.oot.reports.views import BACKEND, UNKNOWN_CALLER
 from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import matching, one_of

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bot.ci.collect import api, job_names, job_reads, rows, storage_page, unstarted, uploads
 from bot.core.links import web_url
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.web import access, blocks, html, parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.blocks import RunSubject
@@ -87,7 +87,7 @@ async def upload(request: web.Request) -> web.Response:
     async with context.store.read() as tx:
         found = await job_reads.upload(request, tx)
         state = await job_reads.upload_state(tx, found)
-        dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+        dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
         if dispatch and (await access.hidden_from(request, tx)).has(dispatch["upstream_repo"]):
             dispatch = (
                 None  # a private upstream's pull requests are nothing to show with a public backend's log

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.logs import failed_jobs
 from bot.ci.logs.failed_jobs import REPORTED, Reported
-from bot.oot.statistics import failure_kinds
+from bot.oot.statistics.store import failure_kinds
 from bot.oot.verdict.verdict import RED_CONCLUSIONS
 
 if TYPE_CHECKING:

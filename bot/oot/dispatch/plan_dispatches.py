@@ -17,7 +17,8 @@ from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval
 from bot.oot.dispatch.rows import backend_columns, new_dispatch
-from bot.oot.results import dispatches, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict.facts import newest, read_facts
 from bot.oot.verdict.verdict import State, state_of
@@ -92,11 +93,11 @@ class PullEvent:
         return self.columns["head_sha"] or ""
 
 
-async def run(context: Context, task: Task) -> None:
+async def plan_dispatches(context: Context, task: Task) -> None:
     """Record the dispatches of one delivery."""
     async with context.store.transaction() as tx:
         tx.cause = task.key
-        event, body = await task_keys.delivery_of(context, tx, task)
+        event, body = await task_keys.read_delivery(context, tx, task)
         try:
             await PLANNERS[event](tx, context.settings, task.key, body)
         except (KeyError, TypeError, AttributeError) as error:
@@ -209,7 +210,7 @@ async def _already_dispatched(tx: Transaction, event: PullEvent, allowlist: Allo
     action = event.action
     if action == "closed":
         return set()
-    rows = await dispatches.of_pull(tx, event.repo, event.number, heads={event.head_sha})
+    rows = await dispatches.read_for_pull(tx, event.repo, event.number, heads={event.head_sha})
     rows = [row for row in rows if row["base_ref"] == event.columns["base_ref"]]
     late = await _is_late(tx, rows, event)
     if not late and action not in SAME_COMMIT:

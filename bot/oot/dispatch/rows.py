@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from bot.db.rows import select
 from bot.ingest.rows import PullRow
 from bot.ingest.tables import records
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.oot.results.tables import (
     DispatchAnswers,
     DispatchBackend,

@@ -11,9 +11,10 @@ from bot.oot.pages import health
 from bot.oot.pages.answers import BackendDay, MetricsAnswer
 from bot.oot.pages.backend_page import charts_of
 from bot.oot.pages.health import Window
-from bot.oot.statistics import days, rollup
+from bot.oot.statistics import days
 from bot.oot.statistics.day_sums_cache import DAY_SUMS
 from bot.oot.statistics.days import DAY
+from bot.oot.statistics.store import rollup
 from bot.web import access, parameters
 from bot.web.answers import send
 from bot.web.app_keys import CONTEXT
@@ -109,7 +110,7 @@ async def _read(request: web.Request) -> _Selection:
         part = found[start - 1 : start - 1 + most]
         keys = [one.repo.casefold() for one in part]
         by_backend: dict[str, list[Day]] = {key: [] for key in keys}
-        for one in await rollup.read(tx, window.first, backends=keys):
+        for one in await rollup.read_days(tx, window.first, backends=keys):
             if not hidden.has(one.upstream_key):
                 by_backend[one.backend_key].append(one)
     return _Selection(window=window, found=found, most=most, part=part, days=by_backend)

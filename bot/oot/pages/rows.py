@@ -11,7 +11,7 @@ from bot.db.rows import select
 from bot.ingest.record_reads import after
 from bot.ingest.rows import CheckRunRow, WorkflowJobRow
 from bot.ingest.tables import records
-from bot.oot.results.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting, rows_with_tests
+from bot.oot.results.store.jobs import SIZE, WITHOUT_TESTS, SizedJobRow, fitting, rows_with_tests
 from bot.oot.results.tables import (
     BACKEND_OF_HEAD,
     ENDED_UNANSWERED,
@@ -20,8 +20,8 @@ from bot.oot.results.tables import (
     oot_dispatch,
     oot_workflow_job,
 )
-from bot.oot.statistics.countable_jobs import HAS_REPORTS, flagged
 from bot.oot.statistics.job_matrix import GridJob
+from bot.oot.statistics.store.countable_jobs import HAS_REPORTS, flagged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -16,7 +16,7 @@ from bot.ingest.watched import canonical_name
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.allowlist.entry import Level
 from bot.oot.reports import callback_token, mismatches
-from bot.oot.results import dispatches, jobs
+from bot.oot.results.store import dispatches, jobs
 from bot.oot.results.tables import (
     SELF_TRIGGERED,
     JobDispatch,
@@ -114,7 +114,7 @@ async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Sub
     return Lookup(
         settings=settings,
         allowlist=await allowlists.in_force(tx),
-        dispatches=await dispatches.by_id(tx, wanted),
+        dispatches=await dispatches.get_by_id(tx, wanted),
         secret=await secrets.key(tx, "callback"),
         now=tx.now,
     )
@@ -122,7 +122,7 @@ async def look_up(tx: Transaction, settings: Settings, submissions: Sequence[Sub
 
 def admit(lookup: Lookup, one: Submission) -> Job | None:
     """Return the job a report is about, None when unlisted callers are ignored; raises Rejected."""
-    entry = listed(lookup.allowlist, lookup.settings, one.claims)
+    entry = find_entry(lookup.allowlist, lookup.settings, one.claims)
     if entry is None:
         return None
     dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
@@ -170,7 +170,7 @@ def relayed(settings: Settings, envelope: Envelope) -> Job:
     return Job(row=row, report=report, measured=envelope.measured)
 
 
-def listed(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
+def find_entry(allowlist: Allowlist | None, settings: Settings, claims: Claims) -> Entry | None:
     """Return the caller's allowlist entry, None when unlisted callers are ignored; raises Rejected."""
     if allowlist is None:
         detail = "no valid allowlist has been read yet: send this again later"

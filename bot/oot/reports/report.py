@@ -60,7 +60,7 @@ def parse_report(body: bytes, *, leniently: bool = False) -> Report:
         raise Malformed(f"the body is nested more than {MOST_DEPTH} levels deep")
     flags: dict[str, Any] = {}
     try:
-        sent = lenient.read(body, flags) if leniently else _decoder.decode(body)
+        sent = lenient.read_report(body, flags) if leniently else _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise Malformed(str(error).replace("$.", "")) from None
     except (RecursionError, UnicodeDecodeError):
@@ -162,7 +162,7 @@ def _time(sent: Any, flags: dict[str, Any]) -> int | None:
 
 
 def _triage(sent: Any, flags: dict[str, Any]) -> dict[str, Any] | None:
-    found = None if sent is None else triage.read(sent)
+    found = None if sent is None else triage.read_verdict(sent)
     if found is None and sent is not None:
         flags["triage_verdict_dropped"] = True
     return found

@@ -13,7 +13,7 @@ from bot.oot.statistics.tables import DayOfBackend
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.oot.statistics.countable_jobs import CountableJob, SilentDispatch
+    from bot.oot.statistics.store.countable_jobs import CountableJob, SilentDispatch
 
 _Key = tuple[int, str, str, str]  # day, backend and upstream (both case folded), kind of event
 DAY, HOUR = 86_400_000, 3_600_000  # milliseconds

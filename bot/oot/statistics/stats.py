@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bot.oot.results.tables import JobOutcome
-    from bot.oot.statistics.countable_jobs import CountableJob, SilentDispatch
+    from bot.oot.statistics.store.countable_jobs import CountableJob, SilentDispatch
 
 GREEN_FROM = 0.95
 AMBER_FROM = 0.80

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.oot.reports import lifecycle
 from bot.oot.reports.report import parse_report
-from bot.oot.results.jobs import BLANK, CHANGING
+from bot.oot.results.store.jobs import BLANK, CHANGING
 from bot.oot.results.tables import JobChange
 
 SENT = 1_000_000

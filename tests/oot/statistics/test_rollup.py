@@ -10,11 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from bot.features import FEATURES
-from bot.oot.results import dispatches, jobs
+from bot.oot.results.store import dispatches, jobs
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
-from bot.oot.statistics import rollup, stats
+from bot.oot.statistics import stats
 from bot.oot.statistics.days import DAY
 from bot.oot.statistics.stats import tally, total
+from bot.oot.statistics.store import rollup
 from bot.queue import sums, tasks
 from tests import by_hand, samples
 from tests.db.opened import opened
@@ -83,7 +84,7 @@ async def naive(store, first):
 async def kept(store, first):
     """The same, as pages read it."""
     async with store.read() as tx:
-        found = await rollup.read(tx, first)
+        found = await rollup.read_days(tx, first)
     keys = {one.backend_key for one in found}
     return {key: stats.numbers(total(one.tally for one in found if one.backend_key == key)) for key in keys}
 

@@ -23,9 +23,10 @@ from bot.oot.results.tables import (
     oot_dispatch,
     oot_workflow_job,
 )
-from bot.oot.statistics import countable_jobs, histogram
+from bot.oot.statistics import histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
 from bot.oot.statistics.stats import ENDS, Tally
+from bot.oot.statistics.store import countable_jobs
 from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, DayOfBackend, oot_day
 from bot.queue import sums
 from bot.queue.sums import Sum
@@ -129,7 +130,7 @@ async def pending(
     }
 
 
-async def read(
+async def read_days(
     tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
 ) -> list[Day]:
     """Return the days from `first` to `last`, of some backends or of all; changed ones are counted from their rows."""
@@ -222,7 +223,7 @@ BACKENDS = Sum(
     name="backends",
     tables=(oot_day,),
     group=("backend_key",),
-    count="bot.oot.statistics.rollup:count_day",
+    count="bot.oot.statistics.store.rollup:count_day",
     delay=DELAY,
     pruned=False,
 )
