@@ -146,7 +146,7 @@ async def plan_push(tx: Transaction, settings: Settings, guid: str, body: dict[s
     """Record one dispatch per backend that wants pushes to this ref.
 
     Tags only go to backends whose `refs` name tags, deletions to those that want them. A deletion is dispatched as a
-    closing: nobody has to answer it.
+    closing: no answer is expected.
     """
     repo, ref, after = body["repository"]["full_name"], body["ref"], body["after"]
     if not settings.is_upstream(repo):

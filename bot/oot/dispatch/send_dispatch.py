@@ -1,8 +1,8 @@
 """The task `dispatch`: one recorded dispatch (key: its id) is sent to its backend.
 
 GitHub has no idempotency key for either kind of dispatch, so they are at-least-once: after a lost answer, signs that
-the dispatch arrived are looked for before it is sent again, with the same delivery_id and token. A run that could be
-somebody else's is not taken for its own: sending twice is better than never.
+the dispatch arrived are looked for before it is sent again, with the same delivery_id and token. A run that could
+belong to another dispatch is not taken for its own: sending twice is better than never.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _judged(lookup: Lookup, one: Submission) -> Job | Answer:
 async def _record(
     tx: Transaction, reported: Mapping[int, Job], rates: RateQuota, tries: int = MOST_TRIES
 ) -> dict[int, Answer]:
-    """Write what was reported on jobs; rows that somebody else inserted meanwhile are read again."""
+    """Write what was reported on jobs; rows that another transaction inserted meanwhile are read again."""
     present = await jobs.get_jobs(tx, {job.key for job in reported.values()})
     sizes = await SizeQuota.read(tx, reported.values(), rates, known=present.keys())
     rows = dict(present)

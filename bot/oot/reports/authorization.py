@@ -128,7 +128,7 @@ def admit(lookup: Lookup, one: Submission) -> Job | None:
     dispatch = lookup.dispatches.get(dispatches.identity(one.report.delivery_id, entry.repo))
     limit = entry.rate_limit or lookup.settings.rate_limit_per_min
     byte_limit = lookup.settings.report_mb_per_hour * 1_000_000
-    if dispatch is None or dispatch["dispatched_at"] is None:  # what was never sent nobody can know
+    if dispatch is None or dispatch["dispatched_at"] is None:  # an unsent delivery's id cannot be known
         row = _self_triggered(lookup, entry, one)
         stands = lookup.settings.reports == "lenient"
         return Job(

@@ -90,7 +90,7 @@ async def authenticate(request: web.Request) -> Claims:
 async def _refuse_large_from_unlisted(request: web.Request, claims: Claims) -> None:
     """Raise Rejected for a large body from a backend that is not listed, before reading it.
 
-    Anybody who runs a CI can get a token; parsing their batches would keep everybody else waiting.
+    Every CI can get a token; parsing its batches would keep the others waiting.
     """
     if request.content_length is not None and request.content_length <= SMALL:
         return

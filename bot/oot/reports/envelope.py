@@ -46,7 +46,7 @@ class _LenientEnvelope(msgspec.Struct):
     untrusted: bodies.Untrusted
 
 
-LEAST_LEVEL = 2  # of whoever may report
+LEAST_LEVEL = 2  # of a backend that may report
 MOST_SECONDS = 10**9
 _envelope = msgspec.json.Decoder(bodies.Envelope)
 _lenient_envelope = msgspec.json.Decoder(_LenientEnvelope)

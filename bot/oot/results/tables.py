@@ -23,7 +23,7 @@ class DispatchEvent(TypedDict):
     source_guid: Text  # the stored delivery whose body is dispatched
     upstream_repo: Text
     event_type: Text
-    action: Text | None  # of a pull request; closed also for a deleted ref: nobody has to answer
+    action: Text | None  # of a pull request; closed also for a deleted ref: no answer is expected
     pr_number: Big | None
     head_sha: Text | None
     base_sha: Text | None
@@ -243,7 +243,7 @@ class JobFlags(TypedDict):
 
 
 class JobTimes(TypedDict, total=False):
-    """When we were told of it."""
+    """When it was first and last reported."""
 
     received_at: Millis
     updated_at: Millis
@@ -369,7 +369,7 @@ class IgnoreRow(TypedDict):
 
 
 oot_ignore = table("oot_ignore", IgnoreRow, key=("upstream_repo", "pr_number", "head_sha", "backend_key"))
-SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that nobody dispatched
+SELF_TRIGGERED = ("nightly", "periodic")  # event types of runs that were not dispatched
 
 
 class CommandRow(TypedDict):

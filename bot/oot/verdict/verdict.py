@@ -25,7 +25,7 @@ class State(StrEnum):
     QUEUED = "queued"  # dispatched (or to be), no report yet
     RUNNING = "running"  # at least one job unfinished
     CONFIRMING = "confirming"  # reported success, waiting for GitHub's confirmation
-    HELD = "held"  # policy: trusted, and nobody with write access has given ok-to-test
+    HELD = "held"  # policy: trusted, and no one with write access has given ok-to-test
     SUCCESS = "success"
     FAILURE = "failure"
     TIMED_OUT = "timed_out"

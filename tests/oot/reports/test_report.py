@@ -176,15 +176,17 @@ def test_halves_of_letters_are_refused_unless_read_leniently():
         split_batch(b'{"reports": ["\\ud800"]}')
 
 
-def about(told):
-    return tuple(told.subject[name] for name in ("downstream_repo", "upstream_repo", "pr_number", "head_sha"))
+def about(found):
+    return tuple(
+        found.subject[name] for name in ("downstream_repo", "upstream_repo", "pr_number", "head_sha")
+    )
 
 
 def test_an_envelope_says_who_and_its_echo_says_about_what():
-    told = envelope()
-    assert (told.subject["downstream_repo"], told.level) == ("org/a", 3)
-    assert told.measured == {"queue_time": None, "execution_time": None}
-    assert about(told)[1:] == ("o/u", 7, "a" * 40)
+    found = envelope()
+    assert (found.subject["downstream_repo"], found.level) == ("org/a", 3)
+    assert found.measured == {"queue_time": None, "execution_time": None}
+    assert about(found)[1:] == ("o/u", 7, "a" * 40)
 
 
 def test_a_relayed_push_is_about_its_commit_and_a_nightly_about_its_delivery():
@@ -229,11 +231,11 @@ TWISTED = {
 }
 
 
-@pytest.mark.parametrize(("twist", "told"), TWISTED.values(), ids=TWISTED)
-def test_one_member_of_the_wrong_type_hides_no_other_of_the_echo(twist, told):
+@pytest.mark.parametrize(("twist", "echoed"), TWISTED.values(), ids=TWISTED)
+def test_one_member_of_the_wrong_type_hides_no_other_of_the_echo(twist, echoed):
     echo = read(body() | {"payload": ECHO | twist}).echo
     whole = {"upstream_repo": "up/stream", "pr_number": 7, "head_sha": "a" * 40, "labels": frozenset({"x"})}
-    assert {name: getattr(echo, name) for name in whole} == whole | told
+    assert {name: getattr(echo, name) for name in whole} == whole | echoed
 
 
 @pytest.mark.parametrize("payload", [None, {}, [], "", 0])

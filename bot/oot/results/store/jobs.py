@@ -111,7 +111,7 @@ async def get_jobs(tx: Transaction, keys: Collection[str], *, held: bool = True)
 
 
 async def add(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
+    """Insert jobs by key; returns the keys that another transaction inserted meanwhile."""
     if not rows:
         return set()
     await _mark_reported(tx, {key for row in rows.values() if (key := row.get("dispatch_id"))})
