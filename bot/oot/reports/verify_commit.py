@@ -1,6 +1,7 @@
 """verify_commit: checks that the commit nightly and periodic reports name exists upstream. Key: its SHA.
 
-Reports are stored as unverified first; if no watched repository has the commit, they are marked refused and left out of statistics.
+Reports are stored as unverified first; if no watched repository has the commit, they are
+marked refused and left out of statistics.
 With REPORTS=lenient they count, and are on no commit.
 GitHub shows commits of forks in a repository, too: so it has to be on the default branch, the head of a branch, or
 pushed there. GitHub is asked only once per commit and backend: requests count against upstream's budget.

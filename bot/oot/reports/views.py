@@ -11,7 +11,7 @@ from bot.web.bodies import door
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
-    from bot.web.bodies import Handler
+    from aiohttp.typedefs import Handler
 
 MIB = 1024 * 1024
 BACKEND = op.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
