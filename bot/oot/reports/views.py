@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.oot.reports import bodies, endpoints
 from bot.web import operations as op
-from bot.web.bodies import door
+from bot.web.bodies import post_routes
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ _report = partial(
     op.Operation,
     summary="Report on one job",
     answer=bodies.Accepted,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[BACKEND],
     description="Backend, run and attempt are believed as the token names them; pull request, commit and level as the "
     "dispatch does. The same report again is answered with `duplicate` and changes nothing.",
@@ -87,7 +87,7 @@ _relay = partial(
     op.Operation,
     summary="Pass on a report",
     answer=bodies.Accepted,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[RELAY, RELAY_OF_HUD],
     description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
     "are shown on pages and in JSON, never on a pull request.",
@@ -107,7 +107,7 @@ _report_many = op.Operation(
     "reportMany",
     "Report on many jobs",
     bodies.BatchAnswer,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[BACKEND],
     description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
     "alone, in order; what is wrong with the caller refuses all.",
@@ -121,7 +121,7 @@ _report_many = op.Operation(
 
 def _endpoints(path: str, handler: Handler, operation: op.Operation) -> list[Endpoint]:
     """Return an address that is posted to: some write it with a slash at the end."""
-    first, *others = door(path, handler)
+    first, *others = post_routes(path, handler)
     return [Endpoint(first, operation), *map(Endpoint, others)]
 
 
