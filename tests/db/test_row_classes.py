@@ -41,23 +41,8 @@ NOT_YET = {
     "bot/ci/test_results/parsed.py": 18,
     "bot/ci/test_results/rows.py": 107,
     "bot/ci/test_results/states.py": 3,
-    "bot/oot/dispatch/plan_dispatches.py": 8,
-    "bot/oot/dispatch/reconcile_pulls.py": 7,
-    "bot/oot/dispatch/rows.py": 28,
     "bot/oot/pages/rows.py": 3,
     "bot/oot/publish/check_run_text.py": 8,
-    "bot/oot/reports/authorization.py": 16,
-    "bot/oot/reports/envelope.py": 5,
-    "bot/oot/reports/report.py": 15,
-    "bot/oot/reports/static_keys.py": 6,
-    "bot/oot/reports/verify_commit.py": 9,
-    "bot/oot/statistics/countable_jobs.py": 16,
-    "bot/oot/statistics/days.py": 4,
-    "bot/oot/statistics/job_matrix.py": 3,
-    "bot/oot/statistics/rollup.py": 10,
-    "bot/oot/statistics/stats.py": 28,
-    "bot/oot/verdict/rows.py": 7,
-    "bot/oot/verdict/upstream_checks.py": 21,
 }
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from bot.db.transaction import Transaction
-    from bot.oot.results.dispatches import Timeouts
+    from bot.oot.results.store.dispatches import Timeouts
 
 PAGE = 500  # rows concluded in one transaction
 
@@ -42,7 +42,7 @@ async def request(tx: Transaction, row: Mapping[str, object]) -> bool:
     return bool((await tx.run(insert)).rowcount)
 
 
-async def of_dispatches(tx: Transaction, dispatch_ids: Collection[str]) -> list[RerunRow]:
+async def read_for_dispatches(tx: Transaction, dispatch_ids: Collection[str]) -> list[RerunRow]:
     """Return the re-runs of these dispatches."""
     return await tx.fetch(OF_DISPATCHES, {"dispatches": sorted(dispatch_ids)})
 

@@ -5,11 +5,23 @@ docs/statistics.md defines which runs count; this is that definition in SQL. `te
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, cast
 
 import sqlalchemy as sa
 
-from bot.oot.results.tables import oot_dispatch, oot_workflow_job
+from bot.db.rows import select
+from bot.oot.results.tables import (
+    DispatchBackend,
+    DispatchEvent,
+    DispatchState,
+    JobDurations,
+    JobOrigin,
+    JobOutcome,
+    JobSubject,
+    JobTimes,
+    oot_dispatch,
+    oot_workflow_job,
+)
 from bot.oot.statistics.stats import ENDS
 from bot.oot.statistics.tables import oot_failure_kind
 
@@ -23,33 +35,17 @@ SLICE = 500  # rows read at a time
 _other = oot_workflow_job.alias("other")
 
 
-class CountableJob(TypedDict):
+class CountableJob(JobOutcome, JobSubject, JobDurations, JobOrigin, JobTimes):
     """What statistics need of a job."""
 
-    downstream_repo: str
-    downstream_repo_level: int
-    upstream_repo: str
-    event_type: str
-    status: str
-    conclusion: str | None
-    queue_time: float | None
-    execution_time: float | None
-    received_at: int
-    updated_at: int
     swept: bool  # concluded by our own time limit, not by a report
     failure_kind: NotRequired[str | None]  # why it failed, where its log says
     counts: bool
 
 
-class SilentDispatch(TypedDict):
+class SilentDispatch(DispatchEvent, DispatchBackend, DispatchState):
     """What statistics need of a dispatch that ended without a report."""
 
-    backend: str
-    level: int
-    upstream_repo: str
-    event_type: str
-    state: str
-    created_at: int
     counts: bool
 
 
@@ -70,24 +66,16 @@ _OVERTAKEN = sa.exists().where(
     ~flagged("refused", _other.c.flags),
 )
 _DROPPED = sa.exists().where(DISPATCH.id == JOB.dispatch_id, DISPATCH.state == "superseded")
-COUNTS = (~_OVERTAKEN & ~_DROPPED).label("counts")
+COUNTS = ~_OVERTAKEN & ~_DROPPED
 HAS_REPORTS = sa.exists().where(JOB.dispatch_id == DISPATCH.id, ~flagged("refused"))
 
 FAILURE_KIND = (
-    sa.select(oot_failure_kind.c.kind)
-    .where(oot_failure_kind.c.job_key == JOB.job_key)
-    .scalar_subquery()
-    .label("failure_kind")
+    sa.select(oot_failure_kind.c.kind).where(oot_failure_kind.c.job_key == JOB.job_key).scalar_subquery()
 )
-JOB_COLUMNS = (
-    JOB.downstream_repo, JOB.downstream_repo_level, JOB.upstream_repo, JOB.event_type, JOB.status, JOB.conclusion,
-    JOB.queue_time, JOB.execution_time, JOB.received_at, JOB.updated_at, flagged("swept").label("swept"),
-    FAILURE_KIND, COUNTS,
-)  # fmt: skip
-DISPATCH_COLUMNS = (
-    DISPATCH.backend, DISPATCH.level, DISPATCH.upstream_repo, DISPATCH.event_type, DISPATCH.state, DISPATCH.created_at,
-    (~HAS_REPORTS).label("counts"),
-)  # fmt: skip
+COUNTABLE_JOBS = select(
+    CountableJob, oot_workflow_job, swept=flagged("swept"), failure_kind=FAILURE_KIND, counts=COUNTS
+)
+SILENT_DISPATCHES = select(SilentDispatch, oot_dispatch, counts=~HAS_REPORTS)
 
 
 async def slices(
@@ -98,12 +86,12 @@ async def slices(
     In slices, because a day can have any number of them.
     """
     keys = sorted(backends)
-    jobs = sa.select(*JOB_COLUMNS).where(
+    jobs = COUNTABLE_JOBS.where(
         sa.func.lower(JOB.downstream_repo).in_(keys),
         JOB.received_at.between(since, until),
         ~flagged("refused"),
     )
-    silent = sa.select(*DISPATCH_COLUMNS).where(
+    silent = SILENT_DISPATCHES.where(
         DISPATCH.state.in_(list(ENDS)),
         DISPATCH.created_at.between(since, until),
         DISPATCH.backend_key.in_(keys),

@@ -9,17 +9,25 @@ import asyncio
 import functools
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, cast
 
 import sqlalchemy as sa
 
+from bot.db.rows import fields
 from bot.db.statements import Statement
 from bot.db.transaction import Slot, among_given
-from bot.oot.results.tables import ATTEMPTS, oot_dispatch, oot_workflow_job
-from bot.oot.statistics import countable_jobs, histogram
+from bot.oot.results.tables import (
+    ATTEMPTS,
+    CountedDispatch,
+    CountedJob,
+    oot_dispatch,
+    oot_workflow_job,
+)
+from bot.oot.statistics import histogram
 from bot.oot.statistics.days import DAY, Day, DayCounter
 from bot.oot.statistics.stats import ENDS, Tally
-from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, oot_day
+from bot.oot.statistics.store import countable_jobs
+from bot.oot.statistics.tables import COUNTS, HISTOGRAMS, DayOfBackend, oot_day
 from bot.queue import sums
 from bot.queue.sums import Sum
 
@@ -34,8 +42,8 @@ Place = tuple[int, str]  # a day, a backend's case folded name
 Fingerprints = dict[str, object]  # by backend: changes as soon as any of its stored days does
 SLICE = 100  # days made at a time
 DELAY = 5.0  # seconds in which further changes of a day are awaited
-_NAMES = ("day", "backend", "level", "upstream_key", "event_type", "hours", "last_at")
-READ = tuple(oot_day.c[name] for name in (*_NAMES, *HISTOGRAMS, *COUNTS))
+PLACE = tuple(fields(DayOfBackend))
+READ = tuple(oot_day.c[name] for name in (*PLACE, "hours", "last_at", *HISTOGRAMS, *COUNTS))
 CHANGED: Slot[set[Place]] = Slot("changed days", set)
 JOB, DISPATCH = oot_workflow_job.c, oot_dispatch.c
 SILENT = Statement(
@@ -51,21 +59,7 @@ JOBS_OF = Statement(
 SAME_JOB = [JOB[name] for name in ATTEMPTS[:-1]]
 
 
-class _ChangedJob(TypedDict):
-    run_id: str
-    job_name: str
-    workflow_name: str
-    delivery_id: str
-    downstream_repo: str
-    received_at: int
-    dispatch_id: NotRequired[str | None]
-
-
-class _ChangedDispatch(TypedDict):
-    id: str
-    backend_key: str
-    created_at: int
-    state: str
+class _ChangedDispatch(CountedDispatch):
     state_before: NotRequired[str]
 
 
@@ -80,7 +74,7 @@ class Recent:
 async def note_changed(tx: Transaction, changed: Changed) -> None:
     """Before a commit: have the days counted again that changed rows count for."""
     if jobs := changed.get("oot_workflow_job"):
-        await _note_jobs(tx, cast("Sequence[_ChangedJob]", jobs))
+        await _note_jobs(tx, cast("Sequence[CountedJob]", jobs))
     dispatches = cast("Sequence[_ChangedDispatch]", changed.get("oot_dispatch", ()))
     ended = [row for row in dispatches if {row["state"], row.get("state_before")} & ENDS.keys()]
     await _note_dispatches(tx, ended)
@@ -88,7 +82,7 @@ async def note_changed(tx: Transaction, changed: Changed) -> None:
     request(tx, days)
 
 
-async def _note_jobs(tx: Transaction, rows: Sequence[_ChangedJob]) -> None:
+async def _note_jobs(tx: Transaction, rows: Sequence[CountedJob]) -> None:
     """Note the days that jobs count for: their own, those of the rows they overtake, that of a silent dispatch.
 
     They overtake earlier attempts, and what a relay reported on the same one.
@@ -136,7 +130,7 @@ async def pending(
     }
 
 
-async def read(
+async def read_days(
     tx: Transaction, first: int, *, last: int | None = None, backends: Collection[str] | None = None
 ) -> list[Day]:
     """Return the days from `first` to `last`, of some backends or of all; changed ones are counted from their rows."""
@@ -150,7 +144,7 @@ async def read(
     rows = (await tx.run(stored)).all()
     for start in range(0, len(rows), SLICE):
         days = map(_day, rows[start : start + SLICE])
-        found += [one for one in days if (one.day, one.key) not in changed]
+        found += [one for one in days if (one.day, one.backend_key) not in changed]
         await asyncio.sleep(0)  # other requests get their turn while a long window is read
     return found + await count(tx, sorted(changed))
 
@@ -199,7 +193,7 @@ async def since(tx: Transaction, at: int, backends: Collection[str]) -> dict[str
             mine.oldest = min(mine.oldest, when)
         counter.add(jobs, silent)
     for one in counter.days():
-        found[one.key].days.append(one)
+        found[one.backend_key].days.append(one)
     return found
 
 
@@ -229,7 +223,7 @@ BACKENDS = Sum(
     name="backends",
     tables=(oot_day,),
     group=("backend_key",),
-    count="bot.oot.statistics.rollup:count_day",
+    count="bot.oot.statistics.store.rollup:count_day",
     delay=DELAY,
     pruned=False,
 )
@@ -239,20 +233,17 @@ def as_row(one: Day, now: int) -> dict[str, object]:
     """Return the row of a day, without day and backend."""
     row: dict[str, object] = {name: getattr(one.tally, name) for name in COUNTS}
     row |= {name: histogram.to_bytes(getattr(one.tally, name)) for name in HISTOGRAMS}
-    row |= {"upstream_key": one.upstream, "event_type": one.event}
-    row |= {"backend": one.backend, "level": one.level, "hours": one.hours}
-    return row | {"last_at": one.tally.last_at, "written_at": now}
+    row |= {name: getattr(one, name) for name in PLACE if name not in {"day", "backend_key"}}
+    return row | {"hours": one.hours, "last_at": one.tally.last_at, "written_at": now}
 
 
 def _day(row: Sequence[Any]) -> Day:
     """Return a day from the columns of READ."""
-    day, backend, level, upstream, event, hours, last_at, *added = row
+    place, (hours, last_at, *added) = row[: len(PLACE)], row[len(PLACE) :]
     packed, counts = added[: len(HISTOGRAMS)], added[len(HISTOGRAMS) :]
     tally = Tally(
         **dict(zip(HISTOGRAMS, map(histogram.from_bytes, packed), strict=True)),
         **dict(zip(COUNTS, counts, strict=True)),
         last_at=last_at,
     )
-    return Day(
-        day=day, backend=backend, level=level, upstream=upstream, event=event, tally=tally, hours=hours
-    )
+    return Day(**dict(zip(PLACE, place, strict=True)), hours=hours, tally=tally)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement
 from bot.ingest.tables import delivery, records
-from bot.oot.results.dispatches import ON_OPEN_HEAD
+from bot.oot.results.store.dispatches import ON_OPEN_HEAD
 from bot.oot.results.tables import UNREPORTED, JobRow, oot_dispatch, oot_workflow_job
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bot.db.rows import Query
     from bot.db.transaction import Transaction
-    from bot.oot.results.dispatches import Timeouts
+    from bot.oot.results.store.dispatches import Timeouts
 
 IDENTITY = ("downstream_repo", "delivery_id", "run_id", "run_attempt", "workflow_name", "job_name")
 PAGE = 500  # jobs concluded in one transaction
@@ -101,7 +101,7 @@ def whole_row(row: Mapping[str, Any], change: Mapping[str, Any]) -> JobRow:
     return cast("JobRow", {**BLANK, **row, **change})
 
 
-async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
+async def get_jobs(tx: Transaction, keys: Collection[str], *, held: bool = True) -> dict[str, JobRow]:
     """Return jobs by key; `held` locks their rows until the transaction ends, for changing them."""
     if not keys:
         return {}
@@ -111,7 +111,7 @@ async def get(tx: Transaction, keys: Collection[str], *, held: bool = True) -> d
 
 
 async def add(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Insert jobs by key; returns the keys that somebody else inserted meanwhile."""
+    """Insert jobs by key; returns the keys that another transaction inserted meanwhile."""
     if not rows:
         return set()
     await _mark_reported(tx, {key for row in rows.values() if (key := row.get("dispatch_id"))})
@@ -147,15 +147,15 @@ async def change(tx: Transaction, rows: Mapping[str, Mapping[str, Any]]) -> None
 
 async def counts(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
     """Return how many jobs dispatches have; without those that have none."""
-    return await _of_each(tx, COUNTS, dispatch_ids)
+    return await _read_each(tx, COUNTS, dispatch_ids)
 
 
 async def lengths_of_tests(tx: Transaction, dispatch_ids: Collection[str]) -> dict[str, int]:
     """Return how many characters of failed tests their jobs hold; without dispatches that have none."""
-    return await _of_each(tx, LENGTHS, dispatch_ids)
+    return await _read_each(tx, LENGTHS, dispatch_ids)
 
 
-async def _of_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
+async def _read_each(tx: Transaction, query: Statement, dispatch_ids: Collection[str]) -> dict[str, int]:
     if not dispatch_ids:
         return {}
     found = await tx.run(query, {"ids": sorted(dispatch_ids)})
@@ -181,7 +181,7 @@ async def change_if_unchanged(tx: Transaction, job: JobRow, values: Mapping[str,
     return bool((await tx.run(sa.update(oot_workflow_job).where(*same).values(values))).rowcount)
 
 
-async def of_dispatches(
+async def read_for_dispatches(
     tx: Transaction, dispatch_ids: Collection[str], *, tests_of: Collection[str] = ()
 ) -> list[JobRow]:
     """Return the jobs of these dispatches, in the order of their first reports.
@@ -215,7 +215,7 @@ OF_RUN = RowStatement(
 )
 
 
-async def of_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
+async def read_for_run(tx: Transaction, backend: str, run_id: str) -> list[JobRow]:
     """Return the jobs of one run of a backend, every attempt, without their failed tests and environments."""
     return await tx.fetch(OF_RUN, {"of_run": run_id, "of_backend": backend.lower()})
 

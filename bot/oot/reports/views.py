@@ -1,12 +1,17 @@
-"""Operations that take reports: of backends' CIs, and of outside relays."""
+"""Addresses that take reports: of backends' CIs, and of outside relays."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.oot.reports import bodies, endpoints
 from bot.web import operations as op
+from bot.web.bodies import post_routes
+from bot.web.view import Endpoint
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
 
 MIB = 1024 * 1024
 BACKEND = op.Caller("backend", "an OpenID Connect token of the backend's CI, or a static key")
@@ -97,25 +102,42 @@ _relay = partial(
         *op.SENDING,
     ],
 )
-OPERATIONS = (
-    _report("POST /api/oot/callback", "report"),
-    op.Operation(
-        "POST /api/oot/callback/batch",
-        "reportMany",
-        "Report on many jobs",
-        bodies.BatchAnswer,
-        topic=op.RECEIVING,
-        callers=[BACKEND],
-        description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
-        "alone, in order; what is wrong with the caller refuses all.",
-        body=op.Content(
-            bodies.Batch, f"at most {endpoints.BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT]}
-        ),
-        named=[bodies.AcceptedOfBatch, bodies.RefusedOfBatch],
-        refusals=[MALFORMED, *UNKNOWN_CALLER, *op.SENDING],
+_report_many = op.Operation(
+    "POST /api/oot/callback/batch",
+    "reportMany",
+    "Report on many jobs",
+    bodies.BatchAnswer,
+    topic=op.RECEIVING,
+    callers=[BACKEND],
+    description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
+    "alone, in order; what is wrong with the caller refuses all.",
+    body=op.Content(
+        bodies.Batch, f"at most {endpoints.BATCH_LIMIT // MIB} MiB", example={"reports": [REPORT]}
     ),
-    _report("POST /github/callback", "reportAtShortAddress"),
-    _relay("POST /api/oot/results", "relay"),
-    _relay("POST /api/crcr/results", "relayAtCrcrAddress"),
-    _relay("POST /crcr/results", "relayAtShortAddress"),
+    named=[bodies.AcceptedOfBatch, bodies.RefusedOfBatch],
+    refusals=[MALFORMED, *UNKNOWN_CALLER, *op.SENDING],
+)
+
+
+def _endpoints(path: str, handler: Handler, operation: op.Operation) -> list[Endpoint]:
+    """Return an address that is posted to: some write it with a slash at the end."""
+    first, *others = post_routes(path, handler)
+    return [Endpoint(first, operation), *map(Endpoint, others)]
+
+
+def _report_at(path: str, name: str) -> list[Endpoint]:
+    return _endpoints(path, endpoints.callback, _report(f"POST {path}", name))
+
+
+def _relay_at(path: str, name: str) -> list[Endpoint]:
+    return _endpoints(path, endpoints.results, _relay(f"POST {path}", name))
+
+
+VIEWS = (
+    *_report_at("/api/oot/callback", "report"),
+    *_endpoints("/api/oot/callback/batch", endpoints.callback_batch, _report_many),
+    *_report_at("/github/callback", "reportAtShortAddress"),
+    *_relay_at("/api/oot/results", "relay"),
+    *_relay_at("/api/crcr/results", "relayAtCrcrAddress"),
+    *_relay_at("/crcr/results", "relayAtShortAddress"),
 )

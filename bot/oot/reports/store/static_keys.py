@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.oot.reports.tables import KeyRow, oot_key
+from bot.oot.reports.tables import KeyRow, ListedKeyRow, oot_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,18 +25,7 @@ USED_EVERY = 60_000  # milliseconds between two updates of used_at
 UNKNOWN = hashlib.sha256(b"no such key").digest()
 
 
-class ListedKeyRow(TypedDict):
-    """A static key without its digest."""
-
-    id: str
-    repo: str
-    note: str
-    created_at: int
-    used_at: int | None
-    revoked_at: int | None
-
-
-async def add(tx: Transaction, repo: str, *, note: str = "") -> str:
+async def add_key(tx: Transaction, repo: str, *, note: str = "") -> str:
     """Make a key for a backend and return it: the only time it can be read."""
     identifier, secret = secrets.token_hex(ID_BYTES), secrets.token_hex(SECRET_BYTES)
     row = {
@@ -50,7 +39,7 @@ async def add(tx: Transaction, repo: str, *, note: str = "") -> str:
     return f"{PREFIX}{identifier}_{secret}"
 
 
-async def find(tx: Transaction, key: str) -> KeyRow | None:
+async def find_key(tx: Transaction, key: str) -> KeyRow | None:
     """Return the row of a valid key, None for any other; compared in constant time."""
     identifier, _, secret = key.removeprefix(PREFIX).partition("_")
     if not key.startswith(PREFIX) or len(key) > MOST_LENGTH:
@@ -68,13 +57,13 @@ async def record_use(tx: Transaction, identifiers: Collection[str]) -> None:
         await tx.run(sa.update(oot_key).where(these, stale).values(used_at=tx.now))
 
 
-async def listed(tx: Transaction) -> list[ListedKeyRow]:
+async def list_keys(tx: Transaction) -> list[ListedKeyRow]:
     """Return every key ever made, oldest first, without digests."""
-    columns = [column for column in oot_key.c if column.name != "digest"]
-    return await tx.rows_as(ListedKeyRow, sa.select(*columns).order_by(oot_key.c.created_at, oot_key.c.id))
+    query = select(ListedKeyRow, oot_key)
+    return await tx.fetch(query.order_by(oot_key.c.created_at, oot_key.c.id))
 
 
-async def revoke(tx: Transaction, identifier: str) -> bool:
+async def revoke_key(tx: Transaction, identifier: str) -> bool:
     """Revoke a key at once; returns False when there is no such key in use."""
     valid = (oot_key.c.id == identifier, oot_key.c.revoked_at.is_(None))
     done = await tx.run(sa.update(oot_key).where(*valid).values(revoked_at=tx.now))

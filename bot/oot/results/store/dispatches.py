@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from bot.db.rows import select
+from bot.db.rows import fields, select
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest.tables import records
 from bot.oot.results import task_keys
 from bot.oot.results.tables import (
     AWAITED,
     UNREPORTED,
+    CountedDispatch,
     DispatchRow,
     oot_approval,
     oot_dispatch,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 UNSENT = ("pending", "held")
 PAGE = 500  # rows concluded in one transaction
-COUNTED_BY = (oot_dispatch.c.id, oot_dispatch.c.backend_key, oot_dispatch.c.created_at, oot_dispatch.c.state)
+COUNTED_BY = tuple(oot_dispatch.c[name] for name in fields(CountedDispatch))
 _pull = records["pull_request"].c
 ON_OPEN_HEAD = sa.exists().where(  # it is about the newest commit of an open pull request
     _pull.number == oot_dispatch.c.pr_number,
@@ -99,12 +100,12 @@ async def add(tx: Transaction, row: Mapping[str, object]) -> bool:
     return bool((await tx.upsert(oot_dispatch, [row])).rowcount)
 
 
-async def get(tx: Transaction, identifier: str | None) -> DispatchRow | None:
+async def get_dispatch(tx: Transaction, identifier: str | None) -> DispatchRow | None:
     """Return one dispatch by our own key."""
     return await tx.fetch_first(GET, {"of_id": identifier})
 
 
-async def by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, DispatchRow]:
+async def get_by_id(tx: Transaction, identifiers: Collection[str]) -> dict[str, DispatchRow]:
     """Return some dispatches by our own key."""
     if not identifiers:
         return {}
@@ -123,7 +124,7 @@ async def count_of_pull(tx: Transaction, repo: str, number: int) -> int:
     return int((await tx.run(query.where(*_of(repo, number), ASKS_FOR_A_VERDICT))).scalar() or 0)
 
 
-async def of_pull(
+async def read_for_pull(
     tx: Transaction, repo: str, number: int, *, heads: Collection[str] | None = None
 ) -> list[DispatchRow]:
     """Return every dispatch of a pull request, or of some heads, that asks for a verdict, oldest first."""
@@ -133,7 +134,7 @@ async def of_pull(
     return await tx.fetch(OF_HEADS, of_pull | {"heads": sorted(heads)})
 
 
-async def on_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow]:
+async def read_for_head(tx: Transaction, repo: str, head_sha: str) -> list[DispatchRow]:
     """Return every dispatch of a head that asks for a verdict, oldest first."""
     query = select(DispatchRow, oot_dispatch).where(
         oot_dispatch.c.head_sha == head_sha, oot_dispatch.c.upstream_repo == repo, ASKS_FOR_A_VERDICT
@@ -200,7 +201,7 @@ async def approve(tx: Transaction, repo: str, number: int, head_sha: str, login:
     await tx.run(tx.insert(oot_approval).values(values).on_conflict_do_nothing())
 
 
-async def approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bool:
+async def is_approved(tx: Transaction, repo: str, number: int, head_sha: str) -> bool:
     """Return whether a head was approved."""
     return await tx.row(APPROVED, {"of_repo": repo, "of_number": number, "of_head": head_sha}) is not None
 
@@ -209,7 +210,7 @@ async def lock_pull(tx: Transaction, repo: str, number: int | None) -> None:
     """Lock a pull request until the transaction ends: dispatches, approvals and re-runs take turns."""
     if not tx.sqlite:  # which has one writer at a time
         await tx.run(
-            sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(task_keys.of_pull(repo, number or 0))))
+            sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(task_keys.pull_key(repo, number or 0))))
         )
 
 

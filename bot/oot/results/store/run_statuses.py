@@ -27,7 +27,7 @@ RECORDED_RUNS = RowStatement(
 )
 
 
-async def of_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
+async def read_for_runs(tx: Transaction, runs: set[tuple[str, str]]) -> list[RunStatusRow]:
     """Return what is known from GitHub about runs, given as (backend, case folded; run id), the decisive last.
 
     What deliveries or the API reported is in `workflow_run`; what asking in vain found, in oot_run: a run GitHub does
@@ -53,9 +53,9 @@ def _asked_about(*, sqlite: bool) -> RowStatement[RunStatusRow]:
     return RowStatement(query.where(among_given(key, "wanted", sqlite=sqlite)))
 
 
-async def of_attempt(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:
+async def read_for_attempt(tx: Transaction, backend: str, run_id: str, attempt: int) -> RunStatusRow | None:
     """Return what is known from GitHub about one attempt of one run, if anything."""
-    found = await of_runs(tx, {(backend.casefold(), run_id)})
+    found = await read_for_runs(tx, {(backend.casefold(), run_id)})
     return next((row for row in reversed(found) if row["run_attempt"] == attempt), None)
 
 

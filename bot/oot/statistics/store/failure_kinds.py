@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.oot.results.tables import oot_workflow_job
-from bot.oot.statistics import rollup
 from bot.oot.statistics.days import DAY
+from bot.oot.statistics.store import rollup
 from bot.oot.statistics.tables import oot_failure_kind
 
 if TYPE_CHECKING:
