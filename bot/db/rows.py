@@ -34,13 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Default:
-    """The value that rows have which were written before there was this column, as SQL; of a Boolean `false`."""
+    """The value that rows have which were written before there was this column, as SQL."""
 
-    sql: str
-
-    def clause(self) -> sa.ColumnElement[Any] | sa.TextClause:
-        """Return it as each database writes it."""
-        return sa.false() if self.sql == "false" else sa.text(f"'{self.sql}'")
+    sql: str | sa.ColumnElement[Any]
 
 
 class Unit(Enum):
@@ -80,7 +76,8 @@ class Field:
         kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
         if kind is None:
             raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
-        default = next((note.clause() for note in self.notes if isinstance(note, Default)), None)
+        written = next((note.sql for note in self.notes if isinstance(note, Default)), None)
+        default = sa.text(f"'{written}'") if isinstance(written, str) else written
         declared = {"field": self}
         return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
 

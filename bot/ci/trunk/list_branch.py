@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.ci.collect import budget, scope
+from bot.ci.collect import budget, collection_scope
 from bot.ci.trunk import required_checks
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.store import branches, listed_commits, pushed_commits, rows
 from bot.core.errors import GitHubRefused
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.ingest import watched
 from bot.queue.sums import DAY
 
@@ -32,7 +32,7 @@ async def list_branches(context: Context, _task: Task) -> None:
     """List the watched branches of every upstream."""
     for repo in context.settings.upstream_repo:
         async with context.store.read() as tx:
-            if await scope.refusal(tx, context.settings, repo, workflow=None):
+            if await collection_scope.run_refusal(tx, context.settings, repo, workflow=None):
                 continue
             repository = await rows.repository(tx, await watched.ids(tx, repo))
             names = await _watched(tx, context.settings, repository) if repository else []
@@ -64,11 +64,16 @@ async def list_commits(context: Context, repo: str, branch: str, *, page: int) -
 
 
 def _commit(one: dict[str, Any]) -> ListedCommit | None:
-    sha, at = read(one, ("sha",), Kind.TEXT), read(one, ("commit", "committer", "date"), Kind.TIME)
+    sha, at = (
+        read_member(one, ("sha",), Kind.TEXT),
+        read_member(one, ("commit", "committer", "date"), Kind.TIME),
+    )
     if sha is None or at is None:
         return None
-    author = read(one, ("author", "login"), Kind.TEXT) or read(one, ("commit", "author", "name"), Kind.TEXT)
-    title = pushed_commits.shorten_title(read(one, ("commit", "message"), Kind.TEXT) or "")
+    author = read_member(one, ("author", "login"), Kind.TEXT) or read_member(
+        one, ("commit", "author", "name"), Kind.TEXT
+    )
+    title = pushed_commits.shorten_title(read_member(one, ("commit", "message"), Kind.TEXT) or "")
     return {"sha": sha, "at": at, "title": title, "author": author}
 
 

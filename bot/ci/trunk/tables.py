@@ -112,7 +112,7 @@ class FailureKind(TypedDict):
 class JobHold(TypedDict):
     """Whether it waited for more than a runner."""
 
-    held: Annotated[Bool, Default("false")]  # for an approval: since when it waited for a runner is not known
+    held: Annotated[Bool, Default(sa.false())]  # for an approval: since when it waited for a runner is not known
 
 
 class Failure(FailureReport, FailureKind):
@@ -164,7 +164,7 @@ class CommitRow(BranchKey):
     pr_number: Big | None
     folded: Int  # further commits that came with it
     gone: Bool  # no longer on the branch
-    listed: Annotated[Bool, Default("false")]  # GitHub's list told of it, no push has
+    listed: Annotated[Bool, Default(sa.false())]  # GitHub's list told of it, no push has
 
 
 branch_commit = table(

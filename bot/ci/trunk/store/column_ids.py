@@ -51,7 +51,7 @@ def parse_name(workflow: str, name: str) -> Named:
 
 @lru_cache(maxsize=NAMES_MOST)
 def _parse_name(workflow: str, name: str) -> Named:
-    found = job_names.parse(workflow, name)
+    found = job_names.parse_name(workflow, name)
     return Named(
         column={
             "workflow": found.workflow,
