@@ -25,6 +25,7 @@ _SUCCESS, _ALLOWED, _SKIPPED, _CANCELLED = map(
     CONCLUSIONS.index, ("success", "allowed", "skipped", "cancelled")
 )
 _FAILED = frozenset(CONCLUSIONS.index(word) for word in ("failure", "timed_out"))
+_JUDGED_BY_RUN = _FAILED | {0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +76,16 @@ def place_jobs(rows: Sequence[CellRow], about: RunFacts, *, shards: bool) -> Ite
     for row in rows:
         if row["run_id"] in about.foreign:
             continue
-        column, count, told = row["column_id"], row["shards"], _with_run(row, about)
+        column, count = row["column_id"], row["shards"]
+        told = _with_run(row, about) if row["conclusion"] in _JUDGED_BY_RUN else row
         if count and (shards or len(sharded[row["head_sha"], column, count]) < 2):
             column, told = row["numbered_column_id"] or column, {**told, "shard": 0, "shards": 0}
         alike[row["head_sha"], column, told["shard"]].append(told)
     for (_, column, _), found in alike.items():
-        twins = _number_twins(found, about.workflows) if len(found) > 1 else {}
+        if len(found) == 1:  # nearly always
+            yield Placed(column, found[0], 0)
+            continue
+        twins = _number_twins(found, about.workflows)
         for row in found:
             yield Placed(column, row, twins.get(row["job_id"], 0))
 
