@@ -85,6 +85,11 @@ async def test_a_failure_in_a_run_that_succeeded_is_allowed(bot):
     await deliver(bot, run(bot, "A"))
     assert await cells_of(bot, "pull / nightly torch") == ("green", "A", None)
     assert "failure, which is allowed" in (await bot.get(HUD))[1]
+    status, body = await bot.get(LAST_GOOD)
+    assert (status, body["columns"]) == (200, 2)
+    await bot.wait(60)
+    jobs = (await bot.get(f"/api/ci/reliability/{UPSTREAM}"))[1]["jobs"]
+    assert [(one["name"], one["runs"], one["passed"]) for one in jobs] == [("pull / build", 1, 1)]
 
 
 @SQLITE
@@ -119,6 +124,18 @@ async def test_a_job_that_waits_for_an_approval_waits_for_no_runner(bot):
         1,
         runner["queue_p50"],
     )
+
+
+@SQLITE
+async def test_a_job_that_no_runner_took_has_no_queue_time(bot):
+    deliveries = [job(bot, f"job {at}", "A", conclusion, number=at) for at, conclusion in
+                  enumerate(("success", "skipped", "cancelled"), 1)]  # fmt: skip
+    for _, body in deliveries[1:]:
+        body["workflow_job"]["started_at"] = body["workflow_job"]["completed_at"]
+    await deliver(bot, push(bot, "A"), *deliveries)
+    await bot.wait(60)
+    (runner,) = (await bot.get(QUEUE))[1]["runners"]
+    assert (runner["jobs"], sum(runner["queue_counts_week"])) == (3, 1)
 
 
 @pytest.mark.logic
