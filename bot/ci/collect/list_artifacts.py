@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAGE, MOST_PAGES = 100, 100
 BATCH = 200  # rows of one transaction
-BREATH = 0.02  # seconds between two of them
+PAUSE = 0.02  # seconds between two of them
 AGAIN = (60.0, 600.0)  # seconds until the second and third pass: uploads may show late
 DIGEST_LENGTH = 100
 
@@ -147,7 +147,7 @@ async def _store(context: Context, of_run: _Run, found: Sequence[dict[str, Any]]
         async with context.store.transaction() as tx:
             await rows.record_artifacts(tx, batch, workflow=of_run.row["name"] or "")
             await _want(tx, context, of_run.row["repo"], batch)
-        await context.clock.sleep(BREATH)
+        await context.clock.sleep(PAUSE)
 
 
 async def _want(tx: Transaction, context: Context, repo: str, batch: Sequence[ArtifactRow]) -> None:

@@ -17,9 +17,9 @@ from bot.ci.disabled import sent_lists
 from bot.ci.test_lists import rows, slow, stable_jobs, times
 from bot.ci.test_lists.rows import Packed
 from bot.ci.test_lists.times import Spent
-from bot.ci.test_results import block
-from bot.ci.test_results import rows as result_rows
-from bot.ci.test_results.rows import DAY
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.store.rows import DAY
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:

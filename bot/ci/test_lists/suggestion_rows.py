@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from bot.ci.disabled import issue_text
 from bot.ci.disabled.tables import CLOSED, ISSUE
 from bot.ci.test_lists.suggestions import Issue, Sample
-from bot.ci.test_results import rows as result_rows
 from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.store import rows as result_rows
 from bot.ci.test_results.tables import BASELINE, test_failure, test_job
 
 if TYPE_CHECKING:

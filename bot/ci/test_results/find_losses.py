@@ -10,16 +10,18 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.test_results import block, loss_rows, losses, rows
+from bot.ci.test_results import losses
 from bot.ci.test_results.losses import Counts, Kind
-from bot.ci.test_results.rows import DAY, tested
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.store import loss_rows, rows
+from bot.ci.test_results.store.rows import DAY, tested
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.test_results.loss_rows import LossRow
-    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.store.loss_rows import LossRow
+    from bot.ci.test_results.store.rows import TestJobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -49,7 +51,7 @@ def request(tx: Transaction, repository_id: int, run_id: int) -> None:
         tx.enqueue(TASK, f"{repository_id}/{run_id}", delay=TOGETHER, max_wait=AT_LATEST)
 
 
-async def run(context: Context, task: Task) -> None:
+async def find_losses(context: Context, task: Task) -> None:
     """Compare a run with the trusted run before it."""
     repository_id, run_id = _key(task.key)
     async with context.store.read() as tx:
@@ -75,7 +77,7 @@ async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[Lo
     sides = [await loss_rows.by_suite(tx, [job["generation"] for job in side]) for side in (before, jobs)]
     whole = [_sum(side) for side in (before, jobs)]
     lost = [_Lost(WHOLE, kind, *whole) for kind in losses.kinds(*whole)]
-    for suite, kind in losses.of_suites(*sides, most=SUITES_MOST):
+    for suite, kind in losses.losses_of_suites(*sides, most=SUITES_MOST):
         lost.append(_Lost(suite, kind, sides[0][suite], sides[1].get(suite, Counts())))
     found = [_row(before, jobs, one) for one in lost]
     was, now = await _ids(tx, before), await _ids(tx, jobs)

@@ -10,20 +10,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.bases import merged_into
-from bot.ci.test_results import (
-    across,
-    block,
-    disabled_here,
-    job_cells,
-    judging_rows,
-    pulls_concerned,
-    rows,
-    verdict,
-)
-from bot.ci.test_results.block import FAILING, PASSING
+from bot.ci.test_results import across_devices, disabled_here, verdict
 from bot.ci.test_results.judged_head import FamilyBaseline, Head
-from bot.ci.test_results.known_tests import BREATH, in_batches
-from bot.ci.test_results.rows import tested
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.parse.block import FAILING, PASSING
+from bot.ci.test_results.store import job_cells, judging_rows, pulls_concerned, rows
+from bot.ci.test_results.store.known_tests import PAUSE, in_batches
+from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.verdict import Verdict
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
@@ -31,11 +24,11 @@ from bot.oot.allowlist import rows as allowlists
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from bot.ci.test_results.across import Across
+    from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
     from bot.ci.test_results.judged_head import Family, Said
-    from bot.ci.test_results.judging_rows import ElsewhereRow, FailedRow
-    from bot.ci.test_results.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.store.judging_rows import ElsewhereRow, FailedRow
+    from bot.ci.test_results.store.rows import EnvRow, TestJobRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -55,7 +48,7 @@ def request(tx: Transaction, shas: Iterable[str]) -> None:
             tx.enqueue(TASK, sha, delay=SOON, max_wait=AT_LATEST)
 
 
-async def run(context: Context, task: Task) -> None:
+async def judge_failures(context: Context, task: Task) -> None:
     """Judge the failing tests of a commit."""
     async with context.store.read() as tx:
         failures = await judging_rows.failures_on(tx, task.key)
@@ -66,7 +59,7 @@ async def run(context: Context, task: Task) -> None:
     for some in in_batches(judged):
         async with context.store.transaction() as tx:
             await judging_rows.store(tx, some)
-        await context.clock.sleep(BREATH)
+        await context.clock.sleep(PAUSE)
     async with context.store.transaction() as tx:
         await job_cells.write(tx, task.key)
     if judged:
@@ -184,7 +177,7 @@ async def _disabled(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, Di
             upstream = (
                 min(await watched.ids(tx, job["upstream_repo"]), default=0) if job["upstream_repo"] else 0
             )
-            found[owner] = await disabled_here.of_repository(
+            found[owner] = await disabled_here.disabled_in_repository(
                 tx, owner, upstream, entry.device if entry else None
             )
     return found
@@ -209,4 +202,6 @@ async def _across(
             else:
                 upstream_id = job["repository_id"]
                 upstream[same[test_id]][envs[job["env_id"]]["accelerator"]] += passed
-    return {name: across.of(upstream_id, upstream[name], backends[name]) for name in names}
+    return {
+        name: across_devices.compare_devices(upstream_id, upstream[name], backends[name]) for name in names
+    }

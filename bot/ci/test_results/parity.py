@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bot.ci.test_results.pages.comparing import Tests
+    from bot.ci.test_results.comparing import Tests
 
 Names = dict[int, int]  # test -> its name without the device
 REFERENCE = "cuda"  # the device of upstream that backends are held against, where upstream ran there

@@ -30,7 +30,7 @@ test = sa.Table(
     sa.Column("id", Big, primary_key=True),  # in blocks only; pages name a test by its digest
     must("repository_id", Big),
     must("class_id", Big),
-    must("digest", sa.LargeBinary),  # see bot.ci.test_results.identity, as for canonical
+    must("digest", sa.LargeBinary),  # see bot.ci.test_results.parse.identity, as for canonical
     must("canonical", Big),  # the same for the same test on every device
     must("name", sa.Text),
     column("declared_name", sa.Text),  # in the source, before a device or type was added
@@ -102,7 +102,7 @@ test_job = sa.Table(
     must("left_out", sa.Integer),  # failures without a row: there are too many
     must("time_ms", Big),
     must("files", sa.Integer),  # reports that were read
-    column("flags", Json),  # of its run report, as texts by name: see bot.ci.test_results.properties
+    column("flags", Json),  # of its run report, as texts by name: see bot.ci.test_results.parse.properties
     column("properties", Json),  # likewise
     must("unreadable", Json),  # [{member, reason}]
     must("at", Big),  # when the job began, by GitHub's word
@@ -111,7 +111,7 @@ test_job = sa.Table(
     column("counted_day", sa.Integer),  # where they hold it, in days since 1970
     column("counted_group", sa.Text),  # and for which group of environments
     column("counted_block", sa.LargeBinary),  # of that generation, where it is no longer the one shown
-    column("block", sa.LargeBinary),  # see bot.ci.test_results.block
+    column("block", sa.LargeBinary),  # see bot.ci.test_results.parse.block
     sa.PrimaryKeyConstraint(*JOB_KEY, name="pk_test_job"),
     sa.Index("ix_test_job_generation", "generation", unique=True),
     sa.Index("ix_test_job_head_sha", "repository_id", "head_sha"),
@@ -188,7 +188,7 @@ test_failure = sa.Table(  # a case that failed, or was flaky
     must("generation", Big),
     must("test_id", Big),
     must("invoking_file", sa.Text),
-    must("outcome", sa.SmallInteger),  # see bot.ci.test_results.block; a flaky one that passed: PASSED
+    must("outcome", sa.SmallInteger),  # see bot.ci.test_results.parse.block; a flaky one that passed: PASSED
     must("flaky", sa.Boolean),  # some attempt passed and another one failed
     must("attempts", sa.Integer),
     must("failed_attempts", sa.Integer),
@@ -201,7 +201,7 @@ test_failure = sa.Table(  # a case that failed, or was flaky
     column("line", sa.Integer),
     column("signature", sa.Text),  # the same for failures that say the same
     column("verdict", sa.Text),  # see bot.ci.test_results.verdict; None: not judged yet
-    column("evidence", Json),  # commits that prove it; across: see bot.ci.test_results.across
+    column("evidence", Json),  # commits that prove it; across: see bot.ci.test_results.across_devices
     column("properties", Json),  # of the failed attempt, as those of a job
     must("repository_id", Big),
     must("head_sha", sa.Text),  # the commit that was tested: of upstream where a backend tests it

@@ -373,7 +373,7 @@ def test_reports_of_very_many_suites_are_refused(read):
 
 def test_the_reader_brings_nothing_of_the_bot_along():
     """It will run in the parser child."""
-    code = "import sys, bot.ci.test_results.reports; print(*sys.modules)"
+    code = "import sys, bot.ci.test_results.parse.reports; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     seen = [name for name in done.stdout.split() if name.startswith("bot.")]
     assert not {"aiohttp", "sqlalchemy", "asyncio"} & set(done.stdout.split())
