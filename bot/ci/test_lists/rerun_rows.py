@@ -11,10 +11,11 @@ from bot.ci.test_lists import reruns, rows
 from bot.ci.test_lists.reruns import Case
 from bot.ci.test_lists.tables import test_rerun, test_rerun_job
 from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.job_tables import TestJobRow, test_job
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.store import rows as result_rows
-from bot.ci.test_results.store.rows import DAY, TestJobRow
-from bot.ci.test_results.tables import test_failure, test_job
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import test_failure
 from bot.ingest.prune import delete_rows
 
 if TYPE_CHECKING:

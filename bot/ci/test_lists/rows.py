@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from bot.ci.test_lists.reruns import Place
 from bot.ci.test_lists.tables import test_time, test_time_source
 from bot.ci.test_lists.times import Seconds
-from bot.ci.test_results.tables import test, test_class, test_job, test_summary
+from bot.ci.test_results.job_tables import test_job
+from bot.ci.test_results.tables import test, test_class, test_summary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.test_lists.settings import TimesSettings
+from bot.ci.test_results.job_tables import BASELINE, test_job
 from bot.ci.test_results.store.rows import DAY
-from bot.ci.test_results.tables import BASELINE, test_job
 from bot.ci.trunk import rows as trunk_rows
 from bot.ingest.tables import records
 

@@ -10,8 +10,9 @@ from bot.ci.disabled import issue_text
 from bot.ci.disabled.tables import CLOSED, ISSUE
 from bot.ci.test_lists.suggestions import Issue, Sample
 from bot.ci.test_results.disabled_here import platforms_of
+from bot.ci.test_results.job_tables import BASELINE, test_job
 from bot.ci.test_results.store import rows as result_rows
-from bot.ci.test_results.tables import BASELINE, test_failure, test_job
+from bot.ci.test_results.tables import test_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection

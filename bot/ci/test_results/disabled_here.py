@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.disabled.lists import Tests
-    from bot.ci.test_results.store.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import EnvRow
     from bot.db.transaction import Transaction
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")

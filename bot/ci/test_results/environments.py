@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from bot.ci.collect.job_names import JobName
-    from bot.ci.test_results.store.rows import EnvRow
+    from bot.ci.test_results.tables import EnvRow
 
 JobEnv = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]  # pattern, and fields with their values
 FIELDS = ("os", "arch", "accelerator", "accelerator_version", "device_name", "python")

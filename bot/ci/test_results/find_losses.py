@@ -20,8 +20,8 @@ from bot.core.errors import GiveUp
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bot.ci.test_results.store.loss_rows import LossRow
-    from bot.ci.test_results.store.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import LossRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -64,7 +64,7 @@ async def find_losses(context: Context, task: Task) -> None:
         for _, jobs in sorted(families.items())[:FAMILIES_MOST]:
             found += await _of_family(tx, jobs)
     async with context.store.transaction() as tx:
-        await loss_rows.replace(tx, repository_id, run_id, found)
+        await loss_rows.replace_losses(tx, repository_id, run_id, found)
 
 
 async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[LossRow]:
@@ -74,7 +74,9 @@ async def _of_family(tx: Transaction, all_jobs: Sequence[TestJobRow]) -> list[Lo
     before = await _before(tx, jobs[0], at=min(job["at"] for job in jobs))
     if not before:
         return []
-    sides = [await loss_rows.by_suite(tx, [job["generation"] for job in side]) for side in (before, jobs)]
+    sides = [
+        await loss_rows.counts_by_suite(tx, [job["generation"] for job in side]) for side in (before, jobs)
+    ]
     whole = [_sum(side) for side in (before, jobs)]
     lost = [_Lost(WHOLE, kind, *whole) for kind in losses.kinds(*whole)]
     for suite, kind in losses.losses_of_suites(*sides, most=SUITES_MOST):
@@ -118,7 +120,7 @@ async def _complete(tx: Transaction, jobs: Iterable[TestJobRow]) -> list[TestJob
 
 async def _ids(tx: Transaction, jobs: Sequence[TestJobRow]) -> set[int] | None:
     """Return the ids of all tests of some jobs; None where these are past their retention."""
-    contents = await rows.blocks(tx, [job["generation"] for job in jobs])
+    contents = await rows.blocks_of_jobs(tx, [job["generation"] for job in jobs])
     if len(contents) < len(jobs):
         return None
     return await asyncio.to_thread(_decoded, list(contents.values()))

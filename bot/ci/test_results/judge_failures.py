@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.judged_head import Family, Said
     from bot.ci.test_results.store.judging_rows import ElsewhereRow, FailedRow
-    from bot.ci.test_results.store.rows import EnvRow, TestJobRow
+    from bot.ci.test_results.tables import EnvRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -58,7 +59,7 @@ async def judge_failures(context: Context, task: Task) -> None:
     judged = await asyncio.to_thread(_changed, head, failures)
     for some in in_batches(judged):
         async with context.store.transaction() as tx:
-            await judging_rows.store(tx, some)
+            await judging_rows.store_verdicts(tx, some)
         await context.clock.sleep(PAUSE)
     async with context.store.transaction() as tx:
         await job_cells.write(tx, task.key)
@@ -99,7 +100,7 @@ async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[
     head = Head(
         jobs=by_generation,
         families=families,
-        envs=await rows.environments(tx, {job["env_id"] for job in jobs}),
+        envs=await rows.environments_by_id(tx, {job["env_id"] for job in jobs}),
         said=await _said(tx, concerned, ids),
     )
     newest = max(one["at"] for one in failures)
@@ -107,7 +108,7 @@ async def _read(context: Context, tx: Transaction, sha: str, failures: Sequence[
         example = next(job for job in concerned if _family(job, families) == family)
         head.baselines[family] = await _baseline(tx, context.settings, example, family[1], tests)
     since = min(one["at"] for one in failures) - verdict.ELSEWHERE_AGE
-    found = await judging_rows.elsewhere(tx, ids, since=since, until=newest, but=sha)
+    found = await judging_rows.failures_elsewhere(tx, ids, since=since, until=newest, but=sha)
     by_test: dict[int, list[ElsewhereRow]] = defaultdict(list)
     for row in found:
         by_test[row["test_id"]].append(row)
@@ -133,7 +134,7 @@ async def _said(tx: Transaction, jobs: Sequence[TestJobRow], test_ids: Collectio
     """Return what jobs said of some tests."""
     found: Said = {}
     for some in in_batches([job["generation"] for job in jobs], BLOCKS):
-        blocks = await rows.blocks(tx, some)
+        blocks = await rows.blocks_of_jobs(tx, some)
         found |= await asyncio.to_thread(_find, blocks, test_ids)
     return found
 

@@ -7,15 +7,25 @@ written with the sums, so a job that is made again, or is no longer trusted, cou
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.test_results import day_counts
+from bot.ci.test_results.job_tables import (
+    BASELINE,
+    UNCOUNTED,
+    JobBlock,
+    JobCounted,
+    JobGeneration,
+    JobTimes,
+    test_job,
+)
 from bot.ci.test_results.store.known_tests import PAUSE
 from bot.ci.test_results.store.rows import DAY
-from bot.ci.test_results.tables import BASELINE, UNCOUNTED, test_day, test_env, test_job
+from bot.ci.test_results.tables import test_day, test_env
 from bot.core.errors import GiveUp
+from bot.db.rows import select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,16 +43,9 @@ PAGES_READ = 2_000  # rows of one question
 JOB, DAYS = test_job.c, test_day.c
 
 
-class _JobRow(TypedDict):
-    generation: int
+class _JobRow(JobGeneration, JobTimes, JobCounted, JobBlock):
     counts: bool  # whether the sums are to hold it
-    at: int
     env_group: str
-    block: bytes | None
-    counted: int
-    counted_day: int | None
-    counted_group: str | None
-    counted_block: bytes | None
 
 
 def request(tx: Transaction, repository_id: int) -> None:
@@ -88,16 +91,12 @@ async def _count(context: Context, repository_id: int) -> bool:
 
 async def _uncounted(tx: Transaction, repository_id: int) -> list[_JobRow]:
     query = (
-        sa.select(
-            JOB.generation, JOB.at, test_env.c.env_group,
-            sa.case((BASELINE, sa.true()), else_=sa.false()).label("counts"),
-            JOB.block, JOB.counted, JOB.counted_day, JOB.counted_group, JOB.counted_block,
-        )
+        select(_JobRow, test_job, test_env, counts=sa.case((BASELINE, sa.true()), else_=sa.false()))
         .select_from(test_job.join(test_env, test_env.c.id == JOB.env_id))
         .where(JOB.repository_id == repository_id, UNCOUNTED)
         .order_by(JOB.at, JOB.generation)
-    )  # fmt: skip
-    return await tx.rows_as(_JobRow, query.limit(JOBS))
+    )
+    return await tx.fetch(query.limit(JOBS))
 
 
 def _identity(job: _JobRow) -> tuple[int, int, bool]:

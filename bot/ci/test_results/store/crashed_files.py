@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING
 import msgspec
 import sqlalchemy as sa
 
+from bot.ci.test_results.job_tables import BASELINE, test_job
 from bot.ci.test_results.parse.block import Code, code_of
 from bot.ci.test_results.parse.identity import digest
 from bot.ci.test_results.parse.parsed import Exceptional, MergedGroup
 from bot.ci.test_results.store import job_parts
 from bot.ci.test_results.store.rows import DAY, JOB, JobKey
-from bot.ci.test_results.tables import BASELINE, test_class, test_job, test_summary
+from bot.ci.test_results.tables import test_class, test_summary
 from bot.core.errors import GiveUp
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.parse.parsed import Merged
     from bot.ci.test_results.store.job_facts import Facts
-    from bot.ci.test_results.store.rows import TestJobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task

@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from bot.ci.test_results import states
+from bot.ci.test_results.job_tables import BASELINE, test_job
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.parse.block import FAILING, PASSING
 from bot.ci.test_results.states import Judged, Observation, State
 from bot.ci.test_results.store import rows
 from bot.ci.test_results.store.known_tests import PAUSE, in_batches
 from bot.ci.test_results.store.rows import tested
-from bot.ci.test_results.tables import (
-    BASELINE,
-    test,
-    test_env,
-    test_failure,
-    test_job,
-    test_state,
-    test_summary,
-)
+from bot.ci.test_results.tables import StateRow, test, test_env, test_failure, test_state, test_summary
 from bot.core.errors import GiveUp
+from bot.db.rows import select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,20 +38,6 @@ JOBS_MOST = 300  # newest ones that ran a suite
 BLOCKS = 50  # decoded at a time
 BY_US = "bot"
 STATE, FAILURE, JOB, SUMMARY = test_state.c, test_failure.c, test_job.c, test_summary.c
-
-
-class StateRow(TypedDict):
-    """The state of a test in a group of environments."""
-
-    repository_id: int
-    test_id: int
-    env_group: str
-    state: str
-    since: int
-    evidence: dict[str, Any]
-    issue: str | None
-    by: str
-    at: int  # up to when results were looked at
 
 
 class _Ran(NamedTuple):
@@ -173,7 +153,7 @@ async def _seen(
     found: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     for some in in_batches(sorted(ran), BLOCKS):
         jobs = {job["generation"]: job for job in await rows.jobs_by_generation(tx, some)}
-        blocks = await rows.blocks(tx, some)
+        blocks = await rows.blocks_of_jobs(tx, some)
         for generation, said in (await asyncio.to_thread(_said, blocks, test_ids)).items():
             job = jobs[generation]
             for test_id, cases in said.items():
@@ -204,8 +184,8 @@ def _said(blocks: Mapping[int, bytes], test_ids: Collection[int]) -> dict[int, d
 
 async def states_of_tests(tx: Transaction, test_ids: Collection[int]) -> list[StateRow]:
     """Return the states of some tests."""
-    query = sa.select(test_state).where(STATE.test_id.in_(sorted(test_ids)))
-    return await tx.rows_as(StateRow, query.order_by(STATE.test_id, STATE.env_group))
+    query = select(StateRow, test_state).where(STATE.test_id.in_(sorted(test_ids)))
+    return await tx.fetch(query.order_by(STATE.test_id, STATE.env_group))
 
 
 async def store_states(tx: Transaction, new: Sequence[StateRow]) -> None:

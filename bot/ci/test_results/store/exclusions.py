@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect.receiving import Receiver
+from bot.ci.test_results.job_tables import BASELINE, JOB_KEY
 from bot.ci.test_results.parse.names import without_ending
 from bot.ci.test_results.parse.parsed import EXCLUSIONS, LeftOut
 from bot.ci.test_results.store.rows import JOB
-from bot.ci.test_results.tables import BASELINE, JOB_KEY, test_class, test_exclusion, test_summary
+from bot.ci.test_results.tables import test_class, test_exclusion, test_summary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bot.ci.collect.receiving import Fetched
-    from bot.ci.test_results.store.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 

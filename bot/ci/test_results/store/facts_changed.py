@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.ci.test_results.job_tables import JOB_KEY, test_job
 from bot.ci.test_results.store import crashed_files, disabled_changed, job_parts, pulls_concerned
 from bot.ci.test_results.store.rows import JobKey
-from bot.ci.test_results.tables import JOB_KEY, test_job, test_part
+from bot.ci.test_results.tables import test_part
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import repository_name

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.store.rows import JOB
-from bot.ci.test_results.tables import test, test_failure, test_job
+from bot.ci.test_results.tables import test, test_failure
 from bot.ci.test_results.verdict import Verdict
 from bot.ci.trunk import failed_tests
 from bot.ci.trunk.failed_tests import JobTests

@@ -20,7 +20,8 @@ from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
     from bot.ci.collect.job_names import JobName
-    from bot.ci.test_results.store.rows import JobKey, PartRow
+    from bot.ci.test_results.store.rows import JobKey
+    from bot.ci.test_results.tables import PartRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowRunRow

@@ -19,6 +19,7 @@ from bot.ci.collect.parsing import Request
 from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.test_results import environments, find_losses, job_rows, judge_failures
+from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse.identity import DEVICES
 from bot.ci.test_results.parse.parsed import Merged
 from bot.ci.test_results.settings import TestSettings
@@ -34,7 +35,7 @@ from bot.ci.test_results.store import (
     rows,
 )
 from bot.ci.test_results.store.known_tests import PAUSE, Known, Seen, TooManyNew, in_batches
-from bot.ci.test_results.tables import test_failure, test_job, test_summary
+from bot.ci.test_results.tables import test_failure, test_summary
 from bot.core.errors import GiveUp
 from bot.oot.allowlist import rows as allowlists
 
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.ci.test_results.store.job_facts import Facts
-    from bot.ci.test_results.store.rows import JobKey, PartRow
+    from bot.ci.test_results.store.rows import JobKey
+    from bot.ci.test_results.tables import PartRow
     from bot.context import Context
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
@@ -58,7 +60,7 @@ async def store_job_results(context: Context, task: Task) -> None:
     """Make a job's rows again of its parts; where one is no longer kept, what is there stays."""
     key = job_parts.parse_key(task.key)
     async with context.store.read() as tx:
-        parts = await rows.parts(tx, key)
+        parts = await rows.parts_of_job(tx, key)
         facts = await job_facts.read_facts(tx, context.settings, key, parts)
         devices = await _devices(tx)
     if facts is None or any(part["blob"] is None for part in parts):
@@ -157,7 +159,7 @@ async def _store(context: Context, job: _Job) -> None:
             evaluate_states.request(tx, key.repository_id)
         if facts.trusted or facts.backend:
             find_losses.request(tx, key.repository_id, key.run_id)
-        stored = await rows.job(tx, key)
+        stored = await rows.job_by_key(tx, key)
         assert stored
         if seen.trusted:
             await crashed_files.request_again(tx, stored)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
 from bot.ci.test_results import verdict
+from bot.ci.test_results.job_tables import BASELINE, TestJobRow, test_job
 from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.store.known_tests import in_batches
-from bot.ci.test_results.store.rows import JOB, PROVEN, WITHOUT_BLOCKS, TestJobRow, tested
-from bot.ci.test_results.tables import BASELINE, test, test_class, test_failure, test_job, test_state
+from bot.ci.test_results.store.rows import JOB, JOBS, PROVEN, tested
+from bot.ci.test_results.tables import (
+    FailureHead,
+    FailureKey,
+    FailureOutcome,
+    FailureTime,
+    FailureVerdict,
+    Place,
+    TestIdentity,
+    test,
+    test_class,
+    test_failure,
+    test_state,
+)
+from bot.db.rows import select
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -29,73 +43,55 @@ F = test_failure.c
 COMMIT: sa.ColumnElement[str] = sa.func.coalesce(JOB.upstream_sha, JOB.head_sha)  # what was tested
 
 
-class FailedRow(TypedDict):
+class FailedRow(FailureKey, FailureOutcome, FailureVerdict, FailureTime, Place, TestIdentity):
     """A case that failed or was flaky, as it is judged."""
 
-    generation: int
-    test_id: int
-    invoking_file: str
-    outcome: int
-    flaky: bool
-    verdict: str | None
-    evidence: Any
-    at: int
-    canonical: int
-    file: str
-    suite: str
-    name: str
     trusted_first_at: int | None
 
 
-class ElsewhereRow(TypedDict):
+class ElsewhereRow(FailureHead, FailureTime):
     """A failure of a test on another commit."""
 
     test_id: int
-    head_sha: str
-    at: int
-    repository_id: int
     family: str
     pr_number: int | None
 
 
 async def failures_on(tx: Transaction, sha: str) -> list[FailedRow]:
     """Return the failing and flaky cases on a commit, of results that are shown and surely of it."""
-    columns = [
-        F.generation, F.test_id, F.invoking_file, F.outcome, F.flaky, F.verdict, F.evidence, F.at,
-        test.c.canonical, test_class.c.file, test_class.c.suite, test.c.name, test.c.trusted_first_at,
-    ]  # fmt: skip
     joined = (
         test_failure.join(test_job, JOB.generation == F.generation)
         .join(test, test.c.id == F.test_id)
         .join(test_class, test_class.c.id == test.c.class_id)
     )
-    query = sa.select(*columns).select_from(joined).where(F.head_sha == sha, PROVEN)
-    return await tx.rows_as(FailedRow, query.order_by(F.generation, F.test_id).limit(FAILURES_MOST))
+    query = select(FailedRow, test_failure, test, test_class).select_from(joined)
+    query = query.where(F.head_sha == sha, PROVEN)
+    return await tx.fetch(query.order_by(F.generation, F.test_id).limit(FAILURES_MOST))
 
 
 async def jobs_testing(tx: Transaction, sha: str, repository_ids: Collection[int]) -> list[TestJobRow]:
     """Return the jobs that tested a commit: of upstream, and of some repositories their own."""
     own = sa.and_(JOB.upstream_sha.is_(None), JOB.repository_id.in_(sorted(repository_ids)))
-    query = sa.select(*WITHOUT_BLOCKS).where(
+    query = JOBS.where(
         sa.or_(JOB.upstream_sha == sha, sa.and_(own, JOB.head_sha == sha)),
         sa.not_(JOB.rerun_disabled),
         PROVEN,
     )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.generation).limit(JOBS_MOST))
+    return await tx.fetch(query.order_by(JOB.generation).limit(JOBS_MOST))
 
 
 async def baseline_jobs(
     tx: Transaction, repository_id: int, family: str, *, since: int, until: int, but: str
 ) -> list[TestJobRow]:
     """Return the newest trusted jobs of a family, of other commits."""
-    query = sa.select(*WITHOUT_BLOCKS).where(
+    query = JOBS.where(
         BASELINE,
         JOB.repository_id == repository_id,
         JOB.family == family,
         JOB.at.between(since, until),
         COMMIT.is_distinct_from(but),
     )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.at.desc(), JOB.generation).limit(BASELINE_JOBS))
+    return await tx.fetch(query.order_by(JOB.at.desc(), JOB.generation).limit(BASELINE_JOBS))
 
 
 async def trusted_jobs_on(
@@ -103,13 +99,13 @@ async def trusted_jobs_on(
 ) -> list[TestJobRow]:
     """Return the trusted jobs of a family on some commits."""
     own = sa.and_(JOB.upstream_sha.is_(None), JOB.head_sha.in_(sorted(shas)))
-    query = sa.select(*WITHOUT_BLOCKS).where(
+    query = JOBS.where(
         BASELINE,
         JOB.repository_id == repository_id,
         JOB.family == family,
         sa.or_(JOB.upstream_sha.in_(sorted(shas)), own),
     )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.generation).limit(BASELINE_JOBS))
+    return await tx.fetch(query.order_by(JOB.generation).limit(BASELINE_JOBS))
 
 
 async def names_in_runs(tx: Transaction, run_ids: Iterable[int]) -> dict[int, list[tuple[str, str]]]:
@@ -138,14 +134,14 @@ async def families(tx: Transaction, jobs: Sequence[TestJobRow]) -> dict[int, str
     return found
 
 
-async def elsewhere(
+async def failures_elsewhere(
     tx: Transaction, test_ids: Collection[int], *, since: int, until: int, but: str
 ) -> list[ElsewhereRow]:
     """Return failures of some tests on other commits that are not known ones."""
     found: list[ElsewhereRow] = []
     for some in in_batches(sorted(test_ids)):
         query = (
-            sa.select(F.test_id, F.head_sha, F.at, F.repository_id, JOB.family, JOB.pr_number)
+            select(ElsewhereRow, test_failure, test_job)
             .select_from(test_failure.join(test_job, JOB.generation == F.generation))
             .where(
                 F.test_id.in_(some),
@@ -156,7 +152,7 @@ async def elsewhere(
                 F.verdict.is_distinct_from(verdict.Verdict.KNOWN.value),
             )
         )
-        found += await tx.rows_as(ElsewhereRow, query.order_by(F.at.desc()).limit(ELSEWHERE_MOST))
+        found += await tx.fetch(query.order_by(F.at.desc()).limit(ELSEWHERE_MOST))
     return found
 
 
@@ -210,7 +206,7 @@ async def heads_failing(tx: Transaction, test_ids: Collection[int], *, since: in
     return found
 
 
-async def store(tx: Transaction, judged: Sequence[tuple[FailedRow, str, Any]]) -> None:
+async def store_verdicts(tx: Transaction, judged: Sequence[tuple[FailedRow, str, Any]]) -> None:
     """Write verdicts with their evidence."""
     changed = (
         sa.update(test_failure)

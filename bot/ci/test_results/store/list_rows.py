@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
+from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse.block import FAILING
-from bot.ci.test_results.tables import test, test_class, test_env, test_failure, test_job, test_state
+from bot.ci.test_results.tables import test, test_class, test_env, test_failure, test_state
 from bot.ci.test_results.verdict import Verdict
 from bot.ingest.tables import records
 

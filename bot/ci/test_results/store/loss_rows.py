@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from bot.ci.collect.states import State
 from bot.ci.collect.tables import ci_fetch
+from bot.ci.test_results.job_tables import BASELINE, TestJobRow
 from bot.ci.test_results.losses import Counts
-from bot.ci.test_results.store.rows import JOB, WITHOUT_BLOCKS, TestJobRow
-from bot.ci.test_results.tables import BASELINE, test_class, test_loss, test_summary
+from bot.ci.test_results.store import rows
+from bot.ci.test_results.store.rows import JOB
+from bot.ci.test_results.tables import LossRow, Place, test_class, test_loss, test_summary
+from bot.db.rows import Query, select
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
@@ -22,31 +25,8 @@ LOSS, CLASS, SUMMARY, FETCH = test_loss.c, test_class.c, test_summary.c, ci_fetc
 RECORD, RUN = records["workflow_job"].c, records["workflow_run"].c
 
 
-class LossRow(TypedDict):
-    """What a suite, or the jobs of a family, lost."""
-
-    repository_id: int
-    run_id: int
-    family: str
-    class_id: int  # 0: the jobs as a whole
-    kind: str  # see bot.ci.test_results.losses
-    backend: str | None
-    head_sha: str  # that was tested: of upstream where a backend tests it
-    base_sha: str
-    tests_before: int
-    tests: int
-    skipped_before: int
-    skipped: int
-    gone: int
-    examples: list[int]  # ids of tests that are gone
-    at: int
-
-
-class ListedLoss(LossRow):
-    """The same with its suite; both texts are empty where the jobs as a whole lost tests."""
-
-    file: str
-    suite: str
+class ListedLoss(LossRow, Place):
+    """A loss with its suite; both texts are empty where the jobs as a whole lost tests."""
 
 
 async def conclusions(
@@ -100,13 +80,11 @@ async def runs_before(
 
 async def jobs_of(tx: Transaction, repository_id: int, run_id: int, family: str) -> list[TestJobRow]:
     """Return a run's jobs of a family."""
-    query = sa.select(*WITHOUT_BLOCKS).where(
-        JOB.repository_id == repository_id, JOB.run_id == run_id, JOB.family == family
-    )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.run_attempt, JOB.job_id))
+    query = rows.JOBS.where(JOB.repository_id == repository_id, JOB.run_id == run_id, JOB.family == family)
+    return await tx.fetch(query.order_by(JOB.run_attempt, JOB.job_id))
 
 
-async def by_suite(tx: Transaction, generations: Sequence[int]) -> dict[int, Counts]:
+async def counts_by_suite(tx: Transaction, generations: Sequence[int]) -> dict[int, Counts]:
     """Return how many tests of each suite some jobs reported."""
     query = (
         sa.select(SUMMARY.class_id, sa.func.sum(SUMMARY.tests), sa.func.sum(SUMMARY.skipped))
@@ -116,35 +94,34 @@ async def by_suite(tx: Transaction, generations: Sequence[int]) -> dict[int, Cou
     return {class_id: Counts(int(tests), int(skipped)) for class_id, tests, skipped in await tx.run(query)}
 
 
-async def replace(tx: Transaction, repository_id: int, run_id: int, rows: Sequence[LossRow]) -> None:
+async def replace_losses(tx: Transaction, repository_id: int, run_id: int, losses: Sequence[LossRow]) -> None:
     """Store what a run lost in place of what was known."""
     mine = sa.and_(LOSS.repository_id == repository_id, LOSS.run_id == run_id)
     await tx.run(sa.delete(test_loss).where(mine))
-    if rows:
-        await tx.run(sa.insert(test_loss), [{**row} for row in rows])
+    if losses:
+        await tx.run(sa.insert(test_loss), [{**row} for row in losses])
 
 
-async def newest(
+async def newest_losses(
     tx: Transaction, repository_ids: Collection[int], *, since: int, skipped: int, limit: int
 ) -> list[ListedLoss]:
     """Return what a repository's runs lost in a window, the newest run and the greatest losses first."""
     query = _listed().where(LOSS.repository_id.in_(sorted(repository_ids)), LOSS.at >= since)
-    return await tx.rows_as(ListedLoss, _ordered(query).offset(skipped).limit(limit))
+    return await tx.fetch(_ordered(query).offset(skipped).limit(limit))
 
 
-async def on_commit(tx: Transaction, sha: str, *, limit: int) -> list[ListedLoss]:
+async def losses_on_commit(tx: Transaction, sha: str, *, limit: int) -> list[ListedLoss]:
     """Return what runs on a commit lost, upstream's own and backends'; what may be shown, the caller decides."""
-    return await tx.rows_as(ListedLoss, _ordered(_listed().where(LOSS.head_sha == sha)).limit(limit))
+    return await tx.fetch(_ordered(_listed().where(LOSS.head_sha == sha)).limit(limit))
 
 
-def _listed() -> sa.Select[Any]:
-    texts = [sa.func.coalesce(CLASS[name], "").label(name) for name in ("file", "suite")]
-    return sa.select(test_loss, *texts).select_from(
-        test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
-    )
+def _listed() -> Query[ListedLoss]:
+    texts = {name: sa.func.coalesce(CLASS[name], "") for name in ("file", "suite")}
+    joined = test_loss.outerjoin(test_class, CLASS.id == LOSS.class_id)
+    return select(ListedLoss, test_loss, **texts).select_from(joined)
 
 
-def _ordered(query: sa.Select[Any]) -> sa.Select[Any]:
+def _ordered(query: Query[ListedLoss]) -> Query[ListedLoss]:
     return query.order_by(
         LOSS.at.desc(), LOSS.run_id, (LOSS.tests - LOSS.tests_before), LOSS.family, LOSS.class_id, LOSS.kind
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.ci.test_results.store import count_days, evaluate_states, rows
-from bot.ci.test_results.store.rows import DAY, TestRow
-from bot.ci.test_results.tables import test, test_class
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import TestRow, test, test_class
 from bot.ingest import watched
 
 if TYPE_CHECKING:
     from bot.ci.test_results.day_counts import Counts
-    from bot.ci.test_results.store.evaluate_states import StateRow
+    from bot.ci.test_results.tables import StateRow
     from bot.db.transaction import Transaction
 
 MOST = 20  # tests of one name
@@ -34,8 +34,8 @@ async def find_tests(tx: Transaction, repo: str, name: str) -> list[TestRow]:
         wanted.append(test_class.c.suite == place[-1])
     if len(place) > 1:
         wanted.append(test_class.c.file == place[0])
-    query = rows.tests().where(*wanted).order_by(test.c.last_at.desc(), test.c.digest).limit(MOST)
-    return await tx.rows_as(TestRow, query)
+    query = rows.TESTS.where(*wanted).order_by(test.c.last_at.desc(), test.c.digest).limit(MOST)
+    return await tx.fetch(query)
 
 
 async def with_history(tx: Transaction, found: list[TestRow], *, days: int) -> list[NamedTest]:

@@ -19,7 +19,7 @@ from bot.ci.test_results.tables import test, test_class
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from bot.ci.test_results.store.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.db.transaction import Transaction
 
 COMMITS = 30  # of the backend, in which one is looked for that upstream tested, too
@@ -56,7 +56,7 @@ async def read_sides(
     newest = query.group_by(JOB.upstream_sha).order_by(sa.desc("at")).limit(COMMITS)
     for row in (await tx.run(newest)).all():
         jobs = [job for job in await _jobs(tx, row.upstream_sha) if job["repository_id"] not in hidden]
-        envs = await rows.environments(tx, {job["env_id"] for job in jobs})
+        envs = await rows.environments_by_id(tx, {job["env_id"] for job in jobs})
         by_device: dict[str, list[TestJobRow]] = defaultdict(list)
         for job in jobs:
             if not job["backend"] and not job["rerun_disabled"]:
@@ -99,7 +99,7 @@ async def _tests(tx: Transaction, jobs: Sequence[TestJobRow]) -> Tests:
     found = Tests()
     generations = [job["generation"] for job in jobs]
     for at in range(0, len(generations), BATCH):
-        for content in (await rows.blocks(tx, generations[at : at + BATCH])).values():
+        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
             found.add(block.decode(content))
     return found
 

@@ -9,15 +9,14 @@ import sqlalchemy as sa
 from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.tables import ci_fetch
+from bot.ci.test_results.job_tables import JOB_KEY, test_job
 from bot.ci.test_results.store.rows import DAY, GENERATIONS
 from bot.ci.test_results.tables import (
-    JOB_KEY,
     test,
     test_class,
     test_day,
     test_exclusion,
     test_failure,
-    test_job,
     test_loss,
     test_part,
     test_state,

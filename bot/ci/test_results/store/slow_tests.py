@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
+from bot.ci.test_results.job_tables import BASELINE
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.store import rows
 from bot.ci.test_results.store.rows import JOB
-from bot.ci.test_results.tables import BASELINE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,7 +39,7 @@ async def slowest_tests(
     generations = list((await tx.run(query.order_by(JOB.at.desc()).limit(JOBS))).scalars())
     times: dict[int, int] = {}
     for at in range(0, len(generations), BATCH):
-        for content in (await rows.blocks(tx, generations[at : at + BATCH])).values():
+        for content in (await rows.blocks_of_jobs(tx, generations[at : at + BATCH])).values():
             _add(times, content)
     slow = heapq.nlargest(limit, ((time, -test_id) for test_id, time in times.items()))
     return [Slow(time, -test_id) for time, test_id in slow]

@@ -13,9 +13,10 @@ from bot.ci.test_results.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.store.list_rows import ListedTest
     from bot.ci.test_results.store.result_rows import FailingRow
-    from bot.ci.test_results.store.rows import TestJobRow, TestRow
+    from bot.ci.test_results.tables import TestRow
 
 # what an author wants to see first; what is not judged yet stands with what cannot be
 ORDER = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.test_results.store import list_rows, result_rows
+from bot.ci.test_results.store import evaluate_states, list_rows
 from bot.ci.test_results.store.list_rows import Choice
 from bot.ci.test_results.views import heads
 from bot.ci.test_results.views.failing import Named
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.store.list_rows import FlakyTest
-    from bot.ci.test_results.store.result_rows import StateRow
+    from bot.ci.test_results.tables import StateRow
 
 ROWS = 200
 DAYS = 7
@@ -41,7 +41,7 @@ async def flaky(request: web.Request) -> web.Response:
     async with request.app[CONTEXT].store.read() as tx:
         choice = Choice(repository_ids=await heads.owners(request, tx), since=tx.now - days * DAY)
         found = await list_rows.flaky_tests(tx, choice, limit=ROWS + 1)
-        states = await result_rows.states_of(tx, [row["id"] for row in found])
+        states = await evaluate_states.states_of_tests(tx, [row["id"] for row in found])
     return render(
         request,
         "flaky.html",

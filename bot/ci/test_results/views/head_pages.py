@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.comparing import Comparison
-    from bot.ci.test_results.store.rows import TestJobRow, TestRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import TestRow
     from bot.ci.test_results.views.on_head import SameTest
     from bot.db.transaction import Transaction
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.comparing import Comparison
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.parse.block import Block
-    from bot.ci.test_results.store.rows import TestJobRow, TestRow
+    from bot.ci.test_results.tables import TestRow
     from bot.ci.test_results.views.failing import FailingTest
     from bot.db.transaction import Transaction
 
@@ -73,7 +74,7 @@ async def tests_of_jobs(tx: Transaction, jobs: list[TestJobRow]) -> Tested:
     generations = [
         job["generation"] for job in jobs if job["failed"] or job["errors"] or job["flaky"] or job["crashed"]
     ]
-    cases = await result_rows.failing(tx, generations)
+    cases = await result_rows.failing_cases(tx, generations)
     whole = len(cases) < result_rows.MOST_FAILURES and not any(job["left_out"] for job in jobs)
     return Tested(jobs=jobs, tests=failing.group(cases, jobs), whole=whole)
 
@@ -97,7 +98,7 @@ async def tests_of_backends(request: web.Request, tx: Transaction, sha: str) -> 
         if job["backend"]:
             by_backend.setdefault(job["backend"], []).append(job)
     everything = access.reads_private(request)
-    shown = await result_rows.public(
+    shown = await result_rows.public_repositories(
         tx, {job["repository_id"] for jobs in by_backend.values() for job in jobs}
     )
     return {
@@ -117,7 +118,7 @@ async def compared(
         counted = [job for job in jobs if not job["rerun_disabled"]]
         for at in range(0, len(counted), BATCH):
             some = counted[at : at + BATCH]
-            found = await rows.blocks(tx, [job["generation"] for job in some])
+            found = await rows.blocks_of_jobs(tx, [job["generation"] for job in some])
             comparing.add(side, _decoded(some, found))
         sides.append(side)
     result = comparing.compare(*sides, most=most)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.ci.test_results.durations import Slower
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.parse.block import Found
     from bot.ci.test_results.store.result_rows import FailureOfTest
-    from bot.ci.test_results.store.rows import EnvRow, TestJobRow, TestRow
+    from bot.ci.test_results.tables import EnvRow, TestRow
     from bot.db.transaction import Transaction
 
 RESULTS = 50  # of one environment
@@ -179,8 +180,8 @@ async def _results(tx: Transaction, test: TestRow) -> list[Result]:
     summaries = await result_rows.newest_summaries(tx, [test["class_id"]], limit=SUMMARIES_MOST)
     generations = list(dict.fromkeys(one["generation"] for one in summaries))[:JOBS_MOST]
     jobs = await result_rows.jobs_by_generation(tx, generations)
-    blocks = await rows.blocks(tx, sorted(jobs))
-    envs = await rows.environments(tx, {job["env_id"] for job in jobs.values()})
+    blocks = await rows.blocks_of_jobs(tx, sorted(jobs))
+    envs = await rows.environments_by_id(tx, {job["env_id"] for job in jobs.values()})
     flaky = await result_rows.flaky_in(tx, test["id"], sorted(jobs))
     return [
         _result(jobs[generation], case, envs.get(jobs[generation]["env_id"]), flaky=generation in flaky)

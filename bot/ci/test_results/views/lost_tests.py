@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.store.loss_rows import ListedLoss
-    from bot.ci.test_results.store.rows import TestRow
+    from bot.ci.test_results.tables import TestRow
     from bot.db.transaction import Transaction
 
 ROWS = 100
@@ -117,7 +117,9 @@ async def _find(request: web.Request) -> _Found:
     limit, skipped = parameters.limit(request, default=ROWS), parameters.before_id(request) or 0
     async with request.app[CONTEXT].store.read() as tx:
         owners = await heads.owners(request, tx)
-        rows = await loss_rows.newest(tx, owners, since=tx.now - days * DAY, skipped=skipped, limit=limit + 1)
+        rows = await loss_rows.newest_losses(
+            tx, owners, since=tx.now - days * DAY, skipped=skipped, limit=limit + 1
+        )
         losses = await with_tests(tx, rows[:limit])
     return _Found(days=days, losses=losses, following=str(skipped + limit) if len(rows) > limit else None)
 

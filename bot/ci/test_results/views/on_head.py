@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.test_results.few_tests import FewTests
-    from bot.ci.test_results.store.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.views.failing import FailingTest
     from bot.db.transaction import Transaction
 
@@ -67,7 +67,7 @@ async def read_head(
 ) -> Head:
     """Return what was tested on a commit; `labels` are what to call backends, by their names in lower case."""
     found = await result_rows.jobs_testing(tx, sha)
-    public = await result_rows.public(tx, {job["repository_id"] for job in found})
+    public = await result_rows.public_repositories(tx, {job["repository_id"] for job in found})
     own = [job for job in found if not job["backend"] and job["repository_id"] in upstream_ids]
     theirs = [
         job
@@ -86,7 +86,7 @@ async def read_head(
 async def failing_tests(tx: Transaction, head: Head, *, repo: str) -> list[SameTest]:
     """Return the tests that fail, new ones first, then those that fail on most backends."""
     generations = [job["generation"] for job in head.jobs if job["failed"] or job["errors"]]
-    cases = [case for case in await result_rows.failing(tx, generations) if case["outcome"] in FAILING]
+    cases = [case for case in await result_rows.failing_cases(tx, generations) if case["outcome"] in FAILING]
     same: dict[int, list[FailingTest]] = defaultdict(list)
     for test in failing.group(cases, head.jobs):
         same[test.canonical].append(test)
@@ -124,7 +124,7 @@ def _across(tests: Sequence[FailingTest]) -> Across:
 async def located(tx: Transaction, head: Head) -> list[Failed]:
     """Return failures that nothing excuses and whose line in the source is known, in the order of these lines."""
     by_generation = {job["generation"]: job for job in head.jobs if job["failed"] or job["errors"]}
-    found = await result_rows.located(tx, sorted(by_generation), UNEXCUSED, limit=LOCATED)
+    found = await result_rows.located_failures(tx, sorted(by_generation), UNEXCUSED, limit=LOCATED)
     failed = [Failed(case=case, job=by_generation[case["generation"]]) for case in found]
     return sorted(
         failed, key=lambda one: (one.case["source_file"] or "", one.case["line"] or 0, one.case["name"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from bot.ci.test_results.parse import identity
-from bot.ci.test_results.store import count_days, result_rows
+from bot.ci.test_results.store import count_days, evaluate_states, result_rows
 from bot.ci.test_results.views import heads, history
 from bot.ci.test_results.views.failing import Named, outcome
 from bot.core.errors import Rejected
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from bot.ci.test_results.store.result_rows import FailureOfTest, StateRow
-    from bot.ci.test_results.store.rows import TestRow
+    from bot.ci.test_results.store.result_rows import FailureOfTest
+    from bot.ci.test_results.tables import StateRow, TestRow
     from bot.ci.test_results.views.history import Line, Strip
     from bot.db.transaction import Transaction
     from bot.web.blocks import JobLine
@@ -219,7 +219,7 @@ async def _find(request: web.Request) -> _Found:
             raise Rejected(404, "unknown_test", f"no test of that id is known in {parameters.repo(request)}")
         same = await result_rows.same_tests(tx, [row["canonical"]], limit=MOST_SAME)
         others = {one["repository_id"] for one in same if one["repository_id"] not in owners}
-        shown = others if access.reads_private(request) else await result_rows.public(tx, others)
+        shown = others if access.reads_private(request) else await result_rows.public_repositories(tx, others)
         tests = [
             row,
             *(one for one in same if one["id"] != row["id"] and one["repository_id"] in shown | owners),
@@ -234,7 +234,7 @@ async def _find(request: web.Request) -> _Found:
             row=row,
             strips=history.strips(by_day, last=last, days=STRIP),
             time=history.time_chart(by_day, last=last, days=STRIP),
-            states=await result_rows.states_of(tx, [row["id"]]),
+            states=await evaluate_states.states_of_tests(tx, [row["id"]]),
             lines=await history.lines(tx, tests),
             failures=failures,
             log_lines=await _log_lines(request, tx, failures),

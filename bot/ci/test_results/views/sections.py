@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.ci.test_results.few_tests import FewTests
-    from bot.ci.test_results.store.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.ci.test_results.views.failing import Failed, FailingTest
     from bot.ci.test_results.views.on_head import Head, SameTest
     from bot.db.transaction import Transaction
@@ -111,7 +111,7 @@ async def _of_jobs(tx: Transaction, jobs: Sequence[TestJobRow], repo: str, page:
     bad = [
         job["generation"] for job in jobs if job["failed"] or job["errors"] or job["flaky"] or job["crashed"]
     ]
-    tests = failing.group(await result_rows.failing(tx, bad), jobs)
+    tests = failing.group(await result_rows.failing_cases(tx, bad), jobs)
     lines = [
         BlockLine(text=_counts(jobs), url=page, tone="bad" if any(one.failed for one in tests) else "good")
     ]
@@ -159,7 +159,7 @@ async def _of_commit(tx: Transaction, repo: str, sha: str, *, of_pull: bool = Fa
 async def _lost(tx: Transaction, head: Head, repo: str, sha: str) -> list[Block]:
     """Return what complete runs on the commit have less of than the trusted runs before them."""
     shown = {job["run_id"] for job in head.jobs}
-    found = [one for one in await loss_rows.on_commit(tx, sha, limit=LOSSES) if one["run_id"] in shown]
+    found = [one for one in await loss_rows.losses_on_commit(tx, sha, limit=LOSSES) if one["run_id"] in shown]
     lines = []
     for one in await lost_tests.with_tests(tx, found[:SHOWN]):
         row = one.row

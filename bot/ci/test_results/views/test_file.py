@@ -15,8 +15,8 @@ from bot.web.html import page, render
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from bot.ci.test_results.store.result_rows import SuiteRow
-    from bot.ci.test_results.store.rows import SummaryRow, TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
+    from bot.ci.test_results.tables import SuiteRow, SummaryRow
     from bot.db.transaction import Transaction
 
 SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
@@ -55,7 +55,7 @@ async def file(request: web.Request) -> web.Response:
 
 
 async def _suites(tx: Transaction, owners: set[int], path: str) -> list[Suite]:
-    rows = await result_rows.suites(tx, owners, path)
+    rows = await result_rows.suites_of_file(tx, owners, path)
     ids = [row["id"] for row in rows[:CLASSES]]
     newest: dict[int, SummaryRow] = {}
     for summary in await result_rows.newest_summaries(tx, ids, limit=SUMMARIES) if ids else ():

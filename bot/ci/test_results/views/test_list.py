@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
-from bot.ci.test_results.store import list_rows, result_rows, slow_tests
+from bot.ci.test_results.store import evaluate_states, list_rows, slow_tests
 from bot.ci.test_results.store.list_rows import Choice
 from bot.ci.test_results.views import heads, run_counts
 from bot.ci.test_results.views.failing import Named
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bot.ci.test_results.store.list_rows import ListedTest
-    from bot.ci.test_results.store.result_rows import StateRow
+    from bot.ci.test_results.tables import StateRow
     from bot.ci.test_results.views.run_counts import RunCounts
     from bot.db.transaction import Transaction
 
@@ -170,7 +170,7 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
     )
     found, times, following = await _sorted(request, tx, choice, sort, limit)
     ids = [row["id"] for row in found]
-    states = await result_rows.states_of(tx, ids)
+    states = await evaluate_states.states_of_tests(tx, ids)
     counted = await run_counts.count_runs(tx, choice, ids, days=days)
     return Page(
         repo=repo,
