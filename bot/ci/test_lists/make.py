@@ -107,7 +107,7 @@ async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator
     """Yield the blocks of some jobs, a few at a time: all of them decoded would be hundreds of megabytes."""
     for start in range(0, len(generations), BLOCKS):
         async with context.store.read() as tx:
-            yield await result_rows.blocks(tx, generations[start : start + BLOCKS])
+            yield await result_rows.blocks_of_jobs(tx, generations[start : start + BLOCKS])
 
 
 def _candidates(

@@ -54,17 +54,17 @@ async def run(context: Context, _task: Task) -> None:
 
 async def _uncounted(tx: Transaction) -> list[TestJobRow]:
     counted = sa.exists().where(COUNTED.generation == JOB.generation)
-    query = sa.select(*result_rows.WITHOUT_BLOCKS).where(
+    query = result_rows.JOBS.where(
         JOB.at > tx.now - RECENT, JOB.rerun_disabled, JOB.block.is_not(None), ~counted
     )
-    return await tx.rows_as(TestJobRow, query.order_by(JOB.at).limit(JOBS_MOST))
+    return await tx.fetch(query.order_by(JOB.at).limit(JOBS_MOST))
 
 
 async def _count(context: Context, job: TestJobRow) -> None:
     async with context.store.read() as tx:
-        content = (await result_rows.blocks(tx, [job["generation"]])).get(job["generation"])
+        content = (await result_rows.blocks_of_jobs(tx, [job["generation"]])).get(job["generation"])
         messages = await _messages(tx, job["generation"])
-        environments = await result_rows.environments(tx, [job["env_id"]])
+        environments = await result_rows.environments_by_id(tx, [job["env_id"]])
     decoded = await asyncio.to_thread(block.decode, content) if content else None
     ids = sorted(set(decoded.ids))[:TESTS_MOST] if decoded else []
     async with context.store.read() as tx:

@@ -49,7 +49,7 @@ async def flaky(tx: Transaction, repository_id: int, *, since: int, devices: Col
         )
     )
     found = await tx.rows(query.order_by(FAILURE.at.desc()).limit(MOST))
-    environments = await result_rows.environments(tx, {row["env_id"] for row in found})
+    environments = await result_rows.environments_by_id(tx, {row["env_id"] for row in found})
     known = issue_text.PLATFORMS | set(devices)
     words: dict[int, frozenset[str]] = {}
     for row in found:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Across(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of the same test on the same commit of upstream; accelerators in order, backends by repository.
 
-    Of a private repository nothing may be shown to others: whoever shows this names the backends it may name.
+    Of a private repository nothing may be shown to others: the caller names the backends it may show.
     """
 
     upstream_id: int = 0  # upstream's repository; 0: it did not run there

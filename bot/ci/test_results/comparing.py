@@ -109,8 +109,8 @@ def compare(base: Side, head: Side, *, most: int = MOST) -> Comparison:
     for family in both:
         for change, ids in _changes(base[family], head[family]).items():
             counts[change] += len(ids)
-            room = most - len(changed[change])
-            changed[change] += [Changed(family, test_id) for test_id in sorted(ids)[: max(room, 0)]]
+            left = most - len(changed[change])
+            changed[change] += [Changed(family, test_id) for test_id in sorted(ids)[: max(left, 0)]]
     return Comparison(
         counts=counts,
         changed=changed,

@@ -34,15 +34,15 @@ class Counts(NamedTuple):
 
     runs: int = 0
     failed: int = 0
-    errors: int = 0
+    erred: int = 0
     flaky: int = 0
-    skipped: int = 0
+    skips: int = 0
     units: int = 0
 
     @property
     def passed(self) -> int:
         """Runs in which it passed, or failed as expected."""
-        return self.runs - self.failed - self.errors - self.skipped
+        return self.runs - self.failed - self.erred - self.skips
 
     @property
     def time_ms(self) -> int:

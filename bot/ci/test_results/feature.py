@@ -34,7 +34,7 @@ FEATURE = Feature(
     periodic="bot.ci.test_results.feature:periodic",
     prune="bot.ci.test_results.store.prune:prune",
     routes="bot.ci.test_results.views.routes:setup",
-    openapi="bot.ci.test_results.views.openapi:OPERATIONS",
+    views="bot.ci.test_results.views.routes:VIEWS",
     sections={
         "job": "bot.ci.test_results.views.sections:job_blocks",
         "run": "bot.ci.test_results.views.sections:run_blocks",

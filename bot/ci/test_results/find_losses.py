@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
-TASK = "test_losses"
-TOGETHER, AT_LATEST = 120.0, 900.0  # seconds in which further jobs are awaited
 AGE = 14 * DAY  # of the run before
 RUNS = 5  # before, in which one is looked for that is complete
 FAMILIES_MOST = 500  # of a run
@@ -43,12 +41,6 @@ class _Lost(NamedTuple):
     kind: Kind
     before: Counts
     now: Counts
-
-
-def request(tx: Transaction, repository_id: int, run_id: int) -> None:
-    """Have a run compared with the one before it; of another CI's runs nobody says when they are complete."""
-    if run_id > 0:
-        tx.enqueue(TASK, f"{repository_id}/{run_id}", delay=TOGETHER, max_wait=AT_LATEST)
 
 
 async def find_losses(context: Context, task: Task) -> None:
@@ -107,7 +99,7 @@ async def _complete(tx: Transaction, jobs: Iterable[TestJobRow]) -> list[TestJob
     ordered = sorted(jobs, key=lambda job: (job["run_attempt"], job["job_id"]))
     found = list({job["name"]: job for job in ordered}.values())
     if len({(job["name"], job["run_attempt"]) for job in ordered}) < len(ordered):
-        return []  # two jobs of one name: nobody says which is which
+        return []  # two jobs of one name cannot be told apart
     if not found or any(job["rerun_disabled"] or job["unreadable"] or job["crashed"] for job in found):
         return []
     shards = {job["shards"] for job in found}

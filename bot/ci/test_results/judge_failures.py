@@ -14,7 +14,7 @@ from bot.ci.test_results import across_devices, disabled_here, verdict
 from bot.ci.test_results.judged_head import FamilyBaseline, Head
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.parse.block import FAILING, PASSING
-from bot.ci.test_results.store import job_cells, judging_rows, pulls_concerned, rows
+from bot.ci.test_results.store import job_cells, judging_rows, pulls_concerned, requests, rows
 from bot.ci.test_results.store.known_tests import PAUSE, in_batches
 from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.verdict import Verdict
@@ -22,7 +22,7 @@ from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
@@ -35,18 +35,8 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.queue.tasks import Task
 
-TASK = "test_verdicts"
-SOON = 10.0  # seconds in which further results of the commit are awaited
-AT_LATEST = 120.0
 BLOCKS = 50  # decoded at a time
 BASELINE_READ = 4  # commits of a baseline whose blocks are read
-
-
-def request(tx: Transaction, shas: Iterable[str]) -> None:
-    """Have the failing tests of some commits judged again."""
-    for sha in shas:
-        if sha:
-            tx.enqueue(TASK, sha, delay=SOON, max_wait=AT_LATEST)
 
 
 async def judge_failures(context: Context, task: Task) -> None:
@@ -72,7 +62,9 @@ async def judge_failures(context: Context, task: Task) -> None:
         until = max(one["at"] for one in turned) + verdict.ELSEWHERE_AGE
         async with context.store.transaction() as tx:
             ids = {one["test_id"] for one in turned}
-            request(tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key})
+            requests.request_verdicts(
+                tx, await judging_rows.heads_failing(tx, ids, since=since, until=until) - {task.key}
+            )
 
 
 def _changed(head: Head, failures: Sequence[FailedRow]) -> list[tuple[FailedRow, str, object]]:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from bot.ci.test_results.across_devices import Across
     from bot.ci.test_results.disabled_here import DisabledHere
     from bot.ci.test_results.job_tables import TestJobRow
-    from bot.ci.test_results.parse.block import Found
+    from bot.ci.test_results.parse.block import BlockCase
     from bot.ci.test_results.store.judging_rows import ElsewhereRow, FailedRow
     from bot.ci.test_results.tables import EnvRow
 
 Family = tuple[int, str]  # repository, and the name of jobs without shard and runner
-Said = dict[int, dict[int, list["Found"]]]  # generation -> test -> what it said
+Said = dict[int, dict[int, list["BlockCase"]]]  # generation -> test -> what it said
 
 
 @dataclass(kw_only=True)

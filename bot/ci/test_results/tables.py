@@ -40,11 +40,21 @@ test_class = table(
 )
 
 
-class TestIdentity(TypedDict):
-    """What a test is known by: see bot.ci.test_results.parse.identity."""
+class TestDigest(TypedDict):
+    """What identifies a test in its repository: see bot.ci.test_results.parse.identity."""
 
     digest: Bytes
-    canonical: Big  # the same for the same test on every device
+
+
+class TestCanonical(TypedDict):
+    """What is the same for the same test on every device."""
+
+    canonical: Big
+
+
+class TestName(TypedDict):
+    """What a test is called in its suite."""
+
     name: Text
 
 
@@ -66,8 +76,12 @@ class _Declared(TypedDict):
     language: Text | None
 
 
-class KnownTestRow(_Owned, _Suite, TestIdentity, _Declared, TestTimes):
+class KnownTestRow(_Owned, _Suite, TestDigest, TestCanonical, TestName, _Declared, TestTimes):
     """A test."""
+
+
+class NamedTestRow(Place, TestDigest, TestName):
+    """What a test is shown by."""
 
 
 class TestRow(KnownTestRow, Place):

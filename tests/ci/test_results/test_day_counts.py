@@ -44,8 +44,8 @@ def test_outcomes_are_counted_and_times_summed():
     found = {test_id: counts for test_id, _, counts in day_counts.counts_of_tests(stored[0], range(5, 20))}
     assert found == {
         5: Counts(runs=2, flaky=1, units=2),
-        6: Counts(runs=2, failed=1, errors=1, flaky=1, units=2),
-        7: Counts(runs=1, skipped=1, units=2),
+        6: Counts(runs=2, failed=1, erred=1, flaky=1, units=2),
+        7: Counts(runs=1, skips=1, units=2),
         8: Counts(runs=1, units=2),
     }
     assert (found[5].passed, found[6].passed, found[5].time_ms) == (2, 0, 20)

@@ -34,7 +34,7 @@ def runs(drawing, *, every=3_600_000, until=NOW):
             at=until - (len(found) - 1 - index) * every,
             job_id=index,
             sha=str(sha),
-            family="f",
+            job_family="f",
             failed=sign == "F",
             flaky=sign == "~",
         )

@@ -207,7 +207,7 @@ def _report_of(found: _Found) -> reports.Report:
 def _merged(results: reports.Results) -> Merged:
     places = sorted(results.groups(), key=lambda found: found[0])
     groups, left_out = [], 0
-    room = EXCEPTIONAL_MOST
+    remaining = EXCEPTIONAL_MOST
     for place, group in places:
         names = group.in_order()
         exceptional = [
@@ -215,9 +215,9 @@ def _merged(results: reports.Results) -> Merged:
             for position, attempts in sorted(group.attempts.items())
             if _says_more(attempts)
         ]
-        left_out += max(len(exceptional) - room, 0)
-        exceptional = exceptional[:room]
-        room -= len(exceptional)
+        left_out += max(len(exceptional) - remaining, 0)
+        exceptional = exceptional[:remaining]
+        remaining -= len(exceptional)
         groups.append(_group(place, group, names, exceptional))
     return Merged(
         counts=results.counts(),

@@ -49,12 +49,12 @@ class Damaged(Exception):
     """These bytes are no block."""
 
 
-class Found(NamedTuple):
+class BlockCase(NamedTuple):
     """One case of a block."""
 
     code: Code
     attempts: int
-    flaky: bool  # some attempt passed and another one failed
+    is_flaky: bool  # some attempt passed and another one failed
     time_ms: int | None
 
 
@@ -65,13 +65,15 @@ class Block(NamedTuple):
     codes: Sequence[int]  # outcome | attempts << 4 | FLAKY
     times: Sequence[int]  # milliseconds, or NO_TIME
 
-    def find(self, test_id: int) -> list[Found]:
+    def find(self, test_id: int) -> list[BlockCase]:
         """Return what the job says of a test: mostly one case, several where several files launched it."""
         at, found = bisect_left(self.ids, test_id), []
         while at < len(self.ids) and self.ids[at] == test_id:
             code, time = self.codes[at], self.times[at]
             found.append(
-                Found(outcome_of(code), attempts_of(code), code >= FLAKY, None if time == NO_TIME else time)
+                BlockCase(
+                    outcome_of(code), attempts_of(code), code >= FLAKY, None if time == NO_TIME else time
+                )
             )
             at += 1
         return found

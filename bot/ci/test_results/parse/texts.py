@@ -72,9 +72,9 @@ class KeptText:
     def add(self, piece: str) -> None:
         """Take the next piece."""
         self._size += len(piece)
-        if (room := STACK_MOST - len(self._head)) > 0:
-            self._head += piece[:room]
-            piece = piece[room:]
+        if (missing := STACK_MOST - len(self._head)) > 0:
+            self._head += piece[:missing]
+            piece = piece[missing:]
         if piece:
             self._tail = (self._tail + piece[-STACK_MOST:])[-STACK_MOST:]
 

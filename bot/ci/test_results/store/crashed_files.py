@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import sqlalchemy as sa
 
-from bot.ci.test_results.job_tables import BASELINE, test_job
+from bot.ci.test_results.job_tables import BASELINE, JobKeyRow, test_job
 from bot.ci.test_results.parse.block import Code, code_of
 from bot.ci.test_results.parse.identity import digest
 from bot.ci.test_results.parse.parsed import Exceptional, MergedGroup
 from bot.ci.test_results.store import job_parts
-from bot.ci.test_results.store.rows import DAY, JOB, JobKey
+from bot.ci.test_results.store.rows import DAY, JOB, job_key
 from bot.ci.test_results.tables import test_class, test_summary
 from bot.core.errors import GiveUp
 from bot.ingest.tables import records
@@ -43,7 +43,7 @@ NAME = "(no report)"
 RECORD, RUN, SUMMARY = records["workflow_job"].c, records["workflow_run"].c, test_summary.c
 
 
-async def missing_files(tx: Transaction, key: JobKey, facts: Facts, merged: Merged) -> list[str]:
+async def missing_files(tx: Transaction, key: JobKeyRow, facts: Facts, merged: Merged) -> list[str]:
     """Return the test files that a job was to report and did not."""
     if facts.conclusion not in CONCLUSIONS:
         return []
@@ -54,21 +54,21 @@ async def missing_files(tx: Transaction, key: JobKey, facts: Facts, merged: Merg
     return sorted(usual - reported)[:FILES_MOST]
 
 
-async def _usual(tx: Transaction, key: JobKey, facts: Facts) -> set[str]:
+async def _usual(tx: Transaction, key: JobKeyRow, facts: Facts) -> set[str]:
     """Return the files that the job's shard reported in each of the last trusted runs, none where these are too few."""
     name = facts.name
     query = sa.select(JOB.generation, JOB.upstream_sha, JOB.head_sha).where(
         BASELINE,
-        JOB.repository_id == key.repository_id,
+        JOB.repository_id == key["repository_id"],
         JOB.family == name.shard_free,
         JOB.shard.is_not_distinct_from(name.shard),
         JOB.at.between(facts.at - AGE, facts.at),
-        JOB.job_id != key.job_id,
+        JOB.job_id != key["job_id"],
     )
     by_commit: dict[str, list[int]] = {}
     for row in await tx.rows(query.order_by(JOB.at.desc(), JOB.generation).limit(JOBS_MOST)):
         by_commit.setdefault(row["upstream_sha"] or row["head_sha"], []).append(row["generation"])
-    by_commit.pop(facts.upstream_sha or facts.head_sha, None)
+    by_commit.pop(facts.tested, None)
     if len(by_commit) < RUNS:
         return set()
     found = [await _files(tx, generations) for generations in list(by_commit.values())[:RUNS]]
@@ -131,7 +131,7 @@ async def request_again(tx: Transaction, trusted: TestJobRow) -> None:
         )
     )
     for row in await tx.run(query.distinct().limit(AGAIN_MOST)):
-        job_parts.request(tx, JobKey(*row))
+        job_parts.request(tx, job_key(*row))
 
 
 async def request_jobs_without_reports(context: Context, task: Task) -> None:
@@ -152,7 +152,7 @@ async def request_jobs_without_reports(context: Context, task: Task) -> None:
             ~reported,
         )
         for job_id in (await tx.run(query.order_by(RECORD.id).limit(1_000))).scalars():
-            job_parts.request(tx, JobKey(repository_id, run_id, attempt, job_id))
+            job_parts.request(tx, job_key(repository_id, run_id, attempt, job_id))
 
 
 def _key(text: str) -> tuple[int, int, int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.disabled import rows as disabled_rows
-from bot.ci.test_results import judge_failures
 from bot.ci.test_results.disabled_here import LISTED
+from bot.ci.test_results.store import requests
 from bot.ci.test_results.store.known_tests import in_batches
 from bot.ci.test_results.store.rows import DAY
 from bot.ci.test_results.tables import test, test_failure
@@ -46,7 +46,7 @@ async def judge_disabled_again(context: Context, task: Task) -> None:
             return
         # what upstream disables, backends may skip
         concerned = sorted(known) if context.settings.is_upstream(repo) else [int(task.key)]
-        judge_failures.request(tx, await _heads(tx, concerned, await _disabled_names(tx, int(task.key))))
+        requests.request_verdicts(tx, await _heads(tx, concerned, await _disabled_names(tx, int(task.key))))
 
 
 async def _disabled_names(tx: Transaction, repository_id: int) -> set[str]:

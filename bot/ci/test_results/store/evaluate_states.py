@@ -162,17 +162,19 @@ async def _seen(
                         at=job["at"],
                         job_id=job["job_id"],
                         sha=tested(job),
-                        family=job["family"],
+                        job_family=job["family"],
                         failed=any(one.code in FAILING for one in cases),
-                        flaky=any(one.flaky for one in cases),
+                        flaky=any(one.is_flaky for one in cases),
                     )
                 )
     return found
 
 
-def _said(blocks: Mapping[int, bytes], test_ids: Collection[int]) -> dict[int, dict[int, list[block.Found]]]:
+def _said(
+    blocks: Mapping[int, bytes], test_ids: Collection[int]
+) -> dict[int, dict[int, list[block.BlockCase]]]:
     """Return what jobs said of some tests, as far as these ran."""
-    found: dict[int, dict[int, list[block.Found]]] = {}
+    found: dict[int, dict[int, list[block.BlockCase]]] = {}
     for generation, content in blocks.items():
         decoded = block.decode(content)
         cases = ((one, decoded.find(one)) for one in test_ids)

@@ -32,7 +32,7 @@ KEY = [EXCLUSION[name] for name in JOB_KEY]
 async def store(
     tx: Transaction, _context: Context, fetched: Fetched, found: LeftOut, _blob: str | None
 ) -> None:
-    """Note what a job left out; of files that belong to no job, nobody could say which tests are missed."""
+    """Note what a job left out; of files that belong to no job, it is unknown which tests are missed."""
     if fetched.job_id is None:
         return
     row = {

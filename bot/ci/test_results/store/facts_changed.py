@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from bot.ci.test_results.job_tables import JOB_KEY, test_job
 from bot.ci.test_results.store import crashed_files, disabled_changed, job_parts, pulls_concerned
-from bot.ci.test_results.store.rows import JobKey
+from bot.ci.test_results.store.rows import job_key
 from bot.ci.test_results.tables import test_part
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PART, JOB, NAME = test_part.c, test_job.c, repository_name.c
 KEY = [PART[name] for name in JOB_KEY]
 MOST = 1_000
-UNDISPATCHED = (  # parts of these runs with tests of which nobody knew the dispatch
+UNDISPATCHED = (  # parts of these runs with tests whose dispatch was unknown
     Statement(
         sa.select(*KEY)
         .where(
@@ -89,4 +89,4 @@ async def _of_reports(tx: Transaction, reports: Iterable[Mapping[str, Any]]) -> 
 
 async def _request(tx: Transaction, query: Statement, parameters: Any = None) -> None:
     for row in await tx.run(query, parameters):
-        job_parts.request(tx, JobKey(*row))
+        job_parts.request(tx, job_key(*row))

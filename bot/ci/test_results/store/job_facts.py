@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
     from bot.ci.collect.job_names import JobName
-    from bot.ci.test_results.store.rows import JobKey
+    from bot.ci.test_results.job_tables import JobKeyRow, JobSubject
     from bot.ci.test_results.tables import PartRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
@@ -38,50 +38,47 @@ class Facts:
 
     repo: str
     name: JobName
-    head_sha: str
-    upstream_sha: str | None
-    upstream_repo: str | None
-    backend: str | None
-    dispatch_id: str | None
-    head_branch: str | None
-    event: str | None
-    trusted: bool
-    pr_number: int | None
+    subject: JobSubject
     conclusion: str | None
     at: int
 
+    @property
+    def tested(self) -> str:
+        """The commit that was tested."""
+        return self.subject["upstream_sha"] or self.subject["head_sha"]
 
-async def read_facts(tx: Transaction, settings: Settings, key: JobKey, parts: list[PartRow]) -> Facts | None:
+
+async def read_facts(
+    tx: Transaction, settings: Settings, key: JobKeyRow, parts: list[PartRow]
+) -> Facts | None:
     """Return the facts of a job, None where there is no record of its run."""
-    if key.run_id < 0:
+    if key["run_id"] < 0:
         return await _of_upload(tx, settings, parts)
-    run = await collect_rows.run(tx, key.run_id, key.run_attempt)
-    if run is None or run["repository_id"] != key.repository_id:
+    run = await collect_rows.run(tx, key["run_id"], key["run_attempt"])
+    if run is None or run["repository_id"] != key["repository_id"]:
         return None
-    job = await collect_rows.job_of(tx, [key.repository_id], key.job_id) if key.job_id > 0 else None
+    job = await collect_rows.job_of(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
     dispatch = None if settings.is_upstream(run["repo"]) else await _dispatch_of(tx, run)
-    facts = Facts(
+    own = settings.is_upstream(run["repo"])
+    subject: JobSubject = {
+        "head_sha": run["head_sha"] or "",
+        "upstream_sha": run["head_sha"] if own else dispatch and dispatch["head_sha"],
+        "upstream_repo": run["repo"] if own else dispatch and dispatch["upstream_repo"],
+        "backend": None if own else run["repo"],
+        "dispatch_id": dispatch and dispatch["id"],
+        "head_branch": run["head_branch"],
+        "event": run["event"],
+        "trusted": await _is_own(tx, settings, run) or await _is_trusted_dispatch(tx, settings, dispatch),
+        "pr_number": await _pull_of(tx, run) if own else dispatch and dispatch["pr_number"],
+    }
+    began = job and (job["started_at"] or job["created_at"])
+    return Facts(
         repo=run["repo"],
         name=job_names.parse(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
-        head_sha=run["head_sha"] or "",
-        upstream_sha=dispatch and dispatch["head_sha"],
-        upstream_repo=dispatch and dispatch["upstream_repo"],
-        backend=run["repo"],
-        dispatch_id=dispatch and dispatch["id"],
-        head_branch=run["head_branch"],
-        event=run["event"],
-        trusted=await _is_own(tx, settings, run) or await _is_trusted_dispatch(tx, settings, dispatch),
-        pr_number=dispatch and dispatch["pr_number"],
+        subject=subject,
         conclusion=job and job["conclusion"],
-        at=(job and (job["started_at"] or job["created_at"]))
-        or run["run_started_at"]
-        or run["created_at"]
-        or 0,
+        at=began or run["run_started_at"] or run["created_at"] or 0,
     )
-    if not settings.is_upstream(run["repo"]):
-        return facts
-    pull, repo = await _pull_of(tx, run), run["repo"]
-    return replace(facts, upstream_sha=run["head_sha"], upstream_repo=repo, backend=None, pr_number=pull)
 
 
 async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) -> Facts | None:
@@ -91,37 +88,39 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
     if found is None:
         return None
     dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
-    facts = Facts(
+    subject: JobSubject = {
+        "head_sha": found["commit_sha"] if found["event_type"] == "push" else "",
+        "upstream_sha": dispatch and dispatch["head_sha"],
+        "upstream_repo": dispatch and dispatch["upstream_repo"],
+        "backend": found["backend"],
+        "dispatch_id": found["dispatch_id"] or None,
+        "head_branch": None,
+        "event": found["event_type"],
+        "trusted": await _is_trusted_dispatch(tx, settings, dispatch),
+        "pr_number": dispatch and dispatch["pr_number"],
+    }
+    if found["event_type"] not in {None, "push"} and (
+        upstream := await _of_nightly(tx, settings, found["commit_sha"])
+    ):
+        subject["upstream_repo"], subject["upstream_sha"] = upstream
+    return Facts(
         repo=found["backend"],
         name=job_names.parse(found["workflow"], found["job"]),
-        head_sha="",
-        upstream_sha=dispatch and dispatch["head_sha"],
-        upstream_repo=dispatch and dispatch["upstream_repo"],
-        backend=found["backend"],
-        dispatch_id=found["dispatch_id"] or None,
-        head_branch=None,
-        event=found["event_type"],
-        trusted=await _is_trusted_dispatch(tx, settings, dispatch),
-        pr_number=dispatch and dispatch["pr_number"],
+        subject=subject,
         conclusion=None,
         at=dispatch["dispatched_at"] or dispatch["created_at"] if dispatch else found["received_at"],
     )
-    if found["event_type"] is None:
-        return facts
-    if found["event_type"] == "push":
-        return replace(facts, head_sha=found["commit_sha"])
-    return await _of_nightly(tx, settings, facts, found["commit_sha"])
 
 
-async def _of_nightly(tx: Transaction, settings: Settings, facts: Facts, sha: str) -> Facts:
-    """Return the facts of a run that nobody dispatched: of upstream's commit where that is on a trusted branch.
+async def _of_nightly(tx: Transaction, settings: Settings, sha: str) -> tuple[str, str] | None:
+    """Return upstream and the commit that a run without a dispatch tested, where that is on a trusted branch.
 
-    That the run tested it is the backend's word alone: it never is trusted, and a pull request's commit not believed.
+    That the run tested it is the backend's word alone: it is never trusted, and a pull request's commit not believed.
     """
     for repo in settings.upstream_repo:
         if await _is_on_trusted_branch(tx, settings, repo, sha):
-            return replace(facts, upstream_repo=repo, upstream_sha=sha)
-    return facts
+            return repo, sha
+    return None
 
 
 async def _is_own(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:

@@ -12,12 +12,13 @@ from bot.ci.collect.attribution import Job, reported_job
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.collect.tables import ci_upload
 from bot.ci.test_results.parse.parsed import Stored
-from bot.ci.test_results.store.rows import JobKey, is_of_job
+from bot.ci.test_results.store.rows import is_of_job, job_key
 from bot.ci.test_results.tables import test_part
 from bot.core.errors import GiveUp
 from bot.ingest import watched
 
 if TYPE_CHECKING:
+    from bot.ci.test_results.job_tables import JobKeyRow
     from bot.context import Context
     from bot.db.transaction import Transaction
 
@@ -45,32 +46,32 @@ async def store(
         "received_at": tx.now,
     }
     c = test_part.c
-    elsewhere = (c.repository_id == key.repository_id, c.object_id == fetched.object_id)
+    elsewhere = (c.repository_id == key["repository_id"], c.object_id == fetched.object_id)
     await tx.run(sa.delete(test_part).where(*elsewhere, sa.not_(is_of_job(test_part, key))))
-    row = key._asdict() | {"object_id": fetched.object_id} | values
+    row = {**key} | {"object_id": fetched.object_id} | values
     await tx.upsert(test_part, [row], replaced=list(values))
     request(tx, key)
 
 
-def request(tx: Transaction, key: JobKey) -> None:
+def request(tx: Transaction, key: JobKeyRow) -> None:
     """Have a job's results made again of its parts."""
     tx.enqueue(TASK, task_key(key), delay=TOGETHER, max_wait=AT_LATEST)
 
 
-def task_key(key: JobKey) -> str:
+def task_key(key: JobKeyRow) -> str:
     """Return a job's key as that of a task."""
-    return "/".join(map(str, key))
+    return "/".join(map(str, key.values()))
 
 
-def parse_key(text: str) -> JobKey:
+def parse_key(text: str) -> JobKeyRow:
     """Return the job of a task's key; raises GiveUp where it names none."""
     try:
-        return JobKey(*map(int, text.split("/")))
+        return job_key(*map(int, text.split("/")))
     except (TypeError, ValueError):
         raise GiveUp(f"{text!r} names no job") from None
 
 
-async def _key(tx: Transaction, fetched: Fetched, stored: Stored) -> JobKey:
+async def _key(tx: Transaction, fetched: Fetched, stored: Stored) -> JobKeyRow:
     if fetched.source == "upload":
         return await _key_of_upload(tx, fetched)
     job_id = fetched.job_id
@@ -80,14 +81,14 @@ async def _key(tx: Transaction, fetched: Fetched, stored: Stored) -> JobKey:
         job_id = reported_job(stored.job_ids[0], jobs).job_id
     if job_id is None:  # artifacts of different jobs may hold the same tests: each name is a job of its own
         job_id = -_number("artifact", fetched.name)
-    return JobKey(fetched.repository_id, fetched.run_id, fetched.run_attempt, job_id)
+    return job_key(fetched.repository_id, fetched.run_id, fetched.run_attempt, job_id)
 
 
-async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKey:
+async def _key_of_upload(tx: Transaction, fetched: Fetched) -> JobKeyRow:
     query = sa.select(ci_upload).where(ci_upload.c.id == -fetched.object_id)
     (found,) = await tx.rows(query)
     owner = found["repository_id"] or max(await watched.ids(tx, found["backend"]), default=0)
-    return JobKey(
+    return job_key(
         owner or -_number(found["backend_key"]),
         -_number(found["backend_key"], found["dispatch_id"] or str(found["commit_sha"]), found["run_id"]),
         found["run_attempt"],

@@ -18,8 +18,8 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.collect.parsing import Request
 from bot.ci.collect.receiving import MIB
 from bot.ci.collect.workspace import WORKSPACE
-from bot.ci.test_results import environments, find_losses, job_rows, judge_failures
-from bot.ci.test_results.job_tables import test_job
+from bot.ci.test_results import environments, job_rows
+from bot.ci.test_results.job_tables import JobKeyRow, test_job
 from bot.ci.test_results.parse.identity import DEVICES
 from bot.ci.test_results.parse.parsed import Merged
 from bot.ci.test_results.settings import TestSettings
@@ -32,6 +32,7 @@ from bot.ci.test_results.store import (
     judging_rows,
     known_tests,
     pulls_concerned,
+    requests,
     rows,
 )
 from bot.ci.test_results.store.known_tests import PAUSE, Known, Seen, TooManyNew, in_batches
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bot.ci.test_results.store.job_facts import Facts
-    from bot.ci.test_results.store.rows import JobKey
     from bot.ci.test_results.tables import PartRow
     from bot.context import Context
     from bot.db.transaction import Transaction
@@ -114,7 +114,7 @@ def _decoded(answer: Path) -> Merged:
 class _Job(NamedTuple):
     """A job, and all there is to say of it."""
 
-    key: JobKey
+    key: JobKeyRow
     facts: Facts
     parts: list[PartRow]
     merged: Merged
@@ -125,7 +125,7 @@ class _Job(NamedTuple):
 async def _store(context: Context, job: _Job) -> None:
     key, facts, merged, devices = job.key, job.facts, job.merged, job.devices
     rerun_disabled = merged.repeats or RERUN_DISABLED in facts.name.arguments
-    seen = Seen(key.repository_id, facts.at, facts.trusted and not rerun_disabled)
+    seen = Seen(key["repository_id"], facts.at, facts.subject["trusted"] and not rerun_disabled)
     try:
         known = await known_tests.ids_of_groups(context, merged.groups, seen, devices)
     except TooManyNew as error:
@@ -134,10 +134,10 @@ async def _store(context: Context, job: _Job) -> None:
     generation = context.clock.now() * rows.GENERATIONS + secrets.randbelow(rows.GENERATIONS)
     common = {"generation": generation, "at": facts.at}
     of_failure = common | {
-        "repository_id": key.repository_id, "trusted": seen.trusted, "head_sha": facts.upstream_sha or facts.head_sha,
+        "repository_id": key["repository_id"], "trusted": seen.trusted, "head_sha": facts.tested,
     }  # fmt: skip
     made = await asyncio.to_thread(job_rows.make_rows, merged, known, common, of_failure)
-    if facts.trusted or facts.backend:
+    if facts.subject["trusted"] or facts.subject["backend"]:
         for some in in_batches(made.summaries):
             await _insert(context, test_summary, some)
     for some in in_batches(made.failures, FAILURES):
@@ -154,11 +154,11 @@ async def _store(context: Context, job: _Job) -> None:
         )
         row["env_id"] = await rows.environment_id(tx, environment)
         former = await _swap(tx, key, row)
-        count_days.request(tx, key.repository_id)
+        count_days.request(tx, key["repository_id"])
         if seen.trusted and made.failures:
-            evaluate_states.request(tx, key.repository_id)
-        if facts.trusted or facts.backend:
-            find_losses.request(tx, key.repository_id, key.run_id)
+            evaluate_states.request(tx, key["repository_id"])
+        if facts.subject["trusted"] or facts.subject["backend"]:
+            requests.request_losses(tx, key["repository_id"], key["run_id"])
         stored = await rows.job_by_key(tx, key)
         assert stored
         if seen.trusted:
@@ -166,7 +166,7 @@ async def _store(context: Context, job: _Job) -> None:
         failing = {one["test_id"] for one in made.failures}
         if stored["backend"] and stored["upstream_sha"]:
             await pulls_concerned.request_publish_of_commit(tx, stored["upstream_sha"])
-        judge_failures.request(tx, await judging_rows.heads_concerned(tx, stored, failing))
+        requests.request_verdicts(tx, await judging_rows.heads_concerned(tx, stored, failing))
     if former:
         await delete_generations(context, [former])
 
@@ -183,17 +183,9 @@ def _row(job: _Job) -> dict[str, Any]:
     unreadable += [{"member": member, "reason": reason} for member, reason in merged.unreadable]
     name = facts.name
     return {
-        **key._asdict(),
+        **key,
         **merged.counts,
-        "head_sha": facts.head_sha,
-        "upstream_sha": facts.upstream_sha,
-        "upstream_repo": facts.upstream_repo,
-        "backend": facts.backend,
-        "dispatch_id": facts.dispatch_id,
-        "head_branch": facts.head_branch,
-        "event": facts.event,
-        "trusted": facts.trusted,
-        "pr_number": facts.pr_number,
+        **facts.subject,
         "workflow": name.workflow,
         "name": name.name,
         "family": name.shard_free,
@@ -213,7 +205,7 @@ def _row(job: _Job) -> dict[str, Any]:
     }
 
 
-async def _swap(tx: Transaction, key: JobKey, row: dict[str, Any]) -> int | None:
+async def _swap(tx: Transaction, key: JobKeyRow, row: dict[str, Any]) -> int | None:
     """Show the new generation; returns the former one. What the daily sums hold of it stays known."""
     c = test_job.c
     query = sa.select(c.generation, c.counted, c.block, c.counted_block)

@@ -19,7 +19,9 @@ from bot.ci.test_results.tables import (
     FailureTime,
     FailureVerdict,
     Place,
-    TestIdentity,
+    TestCanonical,
+    TestDigest,
+    TestName,
     test,
     test_class,
     test_failure,
@@ -43,7 +45,9 @@ F = test_failure.c
 COMMIT: sa.ColumnElement[str] = sa.func.coalesce(JOB.upstream_sha, JOB.head_sha)  # what was tested
 
 
-class FailedRow(FailureKey, FailureOutcome, FailureVerdict, FailureTime, Place, TestIdentity):
+class FailedRow(
+    FailureKey, FailureOutcome, FailureVerdict, FailureTime, Place, TestDigest, TestCanonical, TestName
+):
     """A case that failed or was flaky, as it is judged."""
 
     trusted_first_at: int | None

@@ -38,13 +38,13 @@ class Seen(NamedTuple):
     """Where and when tests were seen."""
 
     repository_id: int
-    at: int
+    seen_at: int
     trusted: bool
 
     @property
     def day(self) -> int:
         """The beginning of that day."""
-        return self.at - self.at % DAY
+        return self.seen_at - self.seen_at % DAY
 
 
 class TooManyNew(Exception):
@@ -56,7 +56,7 @@ async def ids_of_groups(
 ) -> Known:
     """Return the ids of all tests of a job; what is new is stored, and when each was seen.
 
-    Raises TooManyNew where a run that is not trusted brings very many tests that nobody knows.
+    Raises TooManyNew where a run that is not trusted brings very many unknown tests.
     """
     tests: dict[bytes, int] = {}
     digests = list(dict.fromkeys(digest for group in groups for digest in _digests(group)))
@@ -147,7 +147,7 @@ async def _known_tests(
     stale = []
     for identifier, digest, first_at, last_at in await tx.run(query):
         tests[digest] = identifier
-        if last_at is None or last_at < seen.day or first_at is None or first_at > seen.at:
+        if last_at is None or last_at < seen.day or first_at is None or first_at > seen.seen_at:
             stale.append(identifier)
     return stale
 
@@ -156,10 +156,10 @@ def _marks(tx: Transaction, seen: Seen) -> dict[str, Any]:
     """Return what is set where tests were seen: the same in whatever order."""
     least, most = ("min", "max") if tx.sqlite else ("least", "greatest")
     smaller, greater = getattr(sa.func, least), getattr(sa.func, most)
-    values = {"first_at": smaller(T.first_at, seen.at), "last_at": greater(T.last_at, seen.day)}
+    values = {"first_at": smaller(T.first_at, seen.seen_at), "last_at": greater(T.last_at, seen.day)}
     if seen.trusted:
         values |= {
-            "trusted_first_at": smaller(sa.func.coalesce(T.trusted_first_at, seen.at), seen.at),
+            "trusted_first_at": smaller(sa.func.coalesce(T.trusted_first_at, seen.seen_at), seen.seen_at),
             "trusted_last_at": greater(sa.func.coalesce(T.trusted_last_at, seen.day), seen.day),
         }
     return values
@@ -189,9 +189,9 @@ def _new(
                 "name": name,
                 "declared_name": declared.name if declared.name not in {"", name} else None,
                 "language": declared.language or None,
-                "first_at": seen.at,
+                "first_at": seen.seen_at,
                 "last_at": seen.day,
-                "trusted_first_at": seen.at if seen.trusted else None,
+                "trusted_first_at": seen.seen_at if seen.trusted else None,
                 "trusted_last_at": seen.day if seen.trusted else None,
             }
         )

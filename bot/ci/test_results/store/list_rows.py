@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse.block import FAILING
-from bot.ci.test_results.tables import test, test_class, test_env, test_failure, test_state
+from bot.ci.test_results.tables import NamedTestRow, test, test_class, test_env, test_failure, test_state
 from bot.ci.test_results.verdict import Verdict
 from bot.ingest.tables import records
 
@@ -40,14 +40,10 @@ class Choice:
     env_group: str = ""
 
 
-class ListedTest(TypedDict):
+class ListedTest(NamedTestRow):
     """A test with its failures in a window."""
 
     id: int
-    digest: bytes
-    file: str
-    suite: str
-    name: str
     failures: int
     flaky: int  # times it passed only when it was tried again, or failed after a pass
     commits: int  # on which it failed or was flaky

@@ -43,11 +43,11 @@ async def prune(context: Context) -> dict[str, int]:
     deleted = {
         "parts of test results": await _parts(context, now - PARTS_KEPT * DAY),
         "blocks of test results": await _blocks(context, results),
-        "test results nobody names": 0,
+        "results of no job": 0,
     }
     for table in (test_failure, test_summary):
         deleted[f"rows of {table.name}"] = await delete_rows(context, table, table.c.at < results)
-        deleted["test results nobody names"] += await delete_rows(context, table, _unnamed(table, now))
+        deleted["results of no job"] += await delete_rows(context, table, _unnamed(table, now))
     for table, old in (
         (test_part, PART.received_at < records),
         (test_exclusion, test_exclusion.c.received_at < results),

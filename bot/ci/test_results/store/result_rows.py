@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 import sqlalchemy as sa
 
-from bot.ci.test_results.job_tables import BASELINE, TestJobRow, test_job
+from bot.ci.test_results.job_tables import (
+    BASELINE,
+    JobBranch,
+    JobPull,
+    JobRun,
+    JobUpstream,
+    TestJobRow,
+    test_job,
+)
 from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.parse.identity import DIGEST, SHOWN
 from bot.ci.test_results.store import rows
@@ -22,9 +30,9 @@ from bot.ci.test_results.tables import (
     FailureTime,
     FailureTrust,
     FailureVerdict,
-    Place,
+    NamedTestRow,
     SummaryRow,
-    TestIdentity,
+    TestCanonical,
     TestRow,
     test,
     test_class,
@@ -48,26 +56,21 @@ CHUNK = 500  # values in one statement
 
 
 class FailingRow(
-    FailureKey, FailureOutcome, FailureAttempts, FailureSource, FailureVerdict, FailureHead, FailureTime, Place,
-    TestIdentity,
+    FailureKey, FailureOutcome, FailureAttempts, FailureSource, FailureVerdict, FailureHead, FailureTime,
+    TestCanonical, NamedTestRow,
 ):  # fmt: skip
     """A case that failed, or was flaky, with its test; without its long texts."""
 
 
-class FailureOfTest(FailingRow, FailureStack, FailureProperties, FailureTrust):
+class FailureOfTest(
+    FailingRow, FailureStack, FailureProperties, FailureTrust, JobRun, JobUpstream, JobBranch, JobPull
+):
     """The same, with its stack trace and the job."""
 
     flags: dict[str, str] | None  # of the job's run report, as the next
     report_properties: dict[str, str] | None
-    run_id: int
-    run_attempt: int
-    job_id: int
     job_name: str
     workflow: str
-    head_branch: str | None
-    upstream_repo: str | None
-    pr_number: int | None
-    env_id: int
 
 
 class SuiteCount(TypedDict):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import sqlalchemy as sa
 
-from bot.ci.test_results.job_tables import JOB_KEY, TestJobRow, test_job
+from bot.ci.test_results.job_tables import JobKeyRow, TestJobRow, test_job
 from bot.ci.test_results.tables import (
     EnvRow,
     KnownEnvRow,
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 DAY = 86_400_000  # milliseconds
 GENERATIONS = 1 << 20  # a generation is when it was made, in milliseconds, times this, and something random
 JOB = test_job.c
-PROVEN = (
-    sa.or_(  # that it tested its commit is GitHub's word or our dispatch, not the word of whoever uploaded it
-        JOB.run_id > 0, JOB.dispatch_id.is_not(None)
-    )
+PROVEN = sa.or_(  # that GitHub or our dispatch says which commit it tested, not only the uploader
+    JOB.run_id > 0, JOB.dispatch_id.is_not(None)
 )
 JOBS = select(TestJobRow, test_job)
 TESTS = select(TestRow, test, test_class).select_from(
@@ -40,18 +38,14 @@ TESTS = select(TestRow, test, test_class).select_from(
 )
 
 
-class JobKey(NamedTuple):
-    """What names a job: GitHub's ids, or numbers below 0 where it has none."""
-
-    repository_id: int
-    run_id: int
-    run_attempt: int
-    job_id: int
+def job_key(repository_id: int, run_id: int, run_attempt: int, job_id: int) -> JobKeyRow:
+    """Return what names a job: GitHub's ids, or numbers below 0 where it has none."""
+    return {"repository_id": repository_id, "run_id": run_id, "run_attempt": run_attempt, "job_id": job_id}
 
 
-def is_of_job(table: sa.Table, key: JobKey) -> sa.ColumnElement[bool]:
+def is_of_job(table: sa.Table, key: JobKeyRow) -> sa.ColumnElement[bool]:
     """Return the condition that a row of a table is of this job."""
-    return sa.and_(*(table.c[name] == value for name, value in zip(JOB_KEY, key, strict=True)))
+    return sa.and_(*(table.c[name] == value for name, value in key.items()))
 
 
 def tested(job: TestJobRow) -> str:
@@ -60,11 +54,11 @@ def tested(job: TestJobRow) -> str:
 
 
 def is_proven(job: TestJobRow) -> bool:
-    """Whether GitHub or our dispatch says which commit a job tested; else whoever uploaded its results does."""
+    """Whether GitHub or our dispatch says which commit a job tested; otherwise only the uploader does."""
     return job["run_id"] > 0 or job["dispatch_id"] is not None
 
 
-async def job_by_key(tx: Transaction, key: JobKey) -> TestJobRow | None:
+async def job_by_key(tx: Transaction, key: JobKeyRow) -> TestJobRow | None:
     """Return what a job's reports said, None where none were read."""
     return await tx.fetch_first(JOBS.where(is_of_job(test_job, key)))
 
@@ -100,7 +94,7 @@ async def blocks_of_jobs(tx: Transaction, generations: Sequence[int]) -> dict[in
     return {row.generation: row.block for row in await tx.run(query)}
 
 
-async def parts_of_job(tx: Transaction, key: JobKey) -> list[PartRow]:
+async def parts_of_job(tx: Transaction, key: JobKeyRow) -> list[PartRow]:
     """Return what a job's results are made of."""
     query = select(PartRow, test_part).where(is_of_job(test_part, key)).order_by(test_part.c.object_id)
     return await tx.fetch(query)

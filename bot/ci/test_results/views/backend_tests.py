@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.collect import job_reads
+from bot.ci.test_results.job_tables import JobCounts
 from bot.ci.test_results.store import parity_reads
 from bot.ci.test_results.views import on_head
-from bot.core.errors import Rejected
+from bot.ci.test_results.views.compare_tests import SHA as ANY_SHA
+from bot.ci.test_results.views.heads import CACHED
+from bot.ci.test_results.views.test_list import NO_BACKEND
 from bot.ingest import watched
 from bot.oot.allowlist import rows as allowlists
 from bot.web import access, parameters
-from bot.web.answers import Answer, send
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.page_cache import tagged
+from bot.web import operations as op
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, fill
+from bot.web.refusals import NOT_FOUND, Refused
+from bot.web.row_answers import RowAnswer
+from bot.web.view import Json, Page, View
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.ci.test_results.parity import Compared, Parity
     from bot.ci.test_results.store.parity_reads import Sides
     from bot.ci.test_results.views.on_head import SameTest
-    from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
 FILES = 200  # of the page; the JSON has up to MOST
 MOST = 5_000
 ONLY_HERE = 100
-LONGEST = 50  # characters of a device
+BACKEND = declare.repository("org")
+SHA = declare.parsed(
+    "sha",
+    ANY_SHA,
+    "a commit of upstream, or its beginning; without it the newest that both tested",
+    parse=parameters.commit,
+    default="",
+)
+DEVICE = declare.text("device", "of upstream's jobs; without it cuda, where upstream ran there", most=50)
+NO_COMPARISON = Refused(404, "no_comparison", "there is no commit on which both ran tests")
 
 
-class ParityOf(Struct, frozen=True, kw_only=True):
+class ParityOf(
+    RowAnswer,
+    row=JobCounts,
+    only=("file", "tests", "passed", "failed", "skipped", "missing", "conformance"),
+    frozen=True,
+    kw_only=True,
+):
     """Tests that upstream passes, by what they come to on the backend."""
 
     file: Annotated[str, Meta(description="of upstream; empty: all of them")]
     tests: Annotated[int, Meta(description="that upstream passes on this device")]
-    passed: int
-    failed: int
-    skipped: int
     missing: Annotated[int, Meta(description="that the backend does not run")]
     conformance: Annotated[float | None, Meta(description="passed / tests")]
 
@@ -60,79 +75,37 @@ class ParityAnswer(Answer, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class Found:
     """A backend beside upstream, and what fails on it only."""
 
     repo: str
     upstream: str
-    both: Sides | None
-    parity: Compared | None
-    only_here: list[SameTest]
+    both: Sides | None = None
+    parity: Compared | None = None
+    only_here: list[SameTest] = field(default_factory=list)
 
 
-@page
-async def backend(request: web.Request) -> web.Response:
-    """Show how a backend stands beside upstream."""
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await _find(request, tx)
-    both = found.both
-    query = parameters.query({"sha": both.sha, "device": both.device}) if both else ""
-    return render(
-        request,
-        "backend_tests.html",
-        fresh=parameters.of(request),
-        found=found,
-        both=both,
-        files=_ordered(found.parity) if found.parity else [],
-        most=FILES,
-        json_url=f"/api/ci/parity/{found.repo}?{query}" if both else "",
-    )
-
-
-@tagged
-async def parity_json(request: web.Request) -> web.Response:
-    """Answer with how a backend stands beside upstream."""
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await _find(request, tx)
-    if found.both is None or found.parity is None:
-        raise Rejected(
-            404, "no_comparison", f"no commit is known on which {found.repo} and upstream both ran tests"
-        )
-    return send(
-        ParityAnswer(
-            backend=found.repo,
-            upstream=found.upstream,
-            sha=found.both.sha,
-            device=found.both.device,
-            whole=_of("", found.parity.whole),
-            only_theirs=found.parity.only_theirs,
-            files=[_of(file, one) for file, one in _ordered(found.parity)[:MOST]],
-        )
-    )
-
-
-async def _find(request: web.Request, tx: Transaction) -> _Found:
-    repo, sha = parameters.repo(request, "org"), parameters.sha(request)
-    device = parameters.given(request, "device")[:LONGEST]
+async def read(asked: Asked) -> Found:
+    """Read how a backend stands beside upstream."""
+    request, tx, repo = asked.request, asked.tx, asked[BACKEND]
     listed = await allowlists.in_force(tx)
     entry = listed.find(repo) if listed else None
     owners = await job_reads.visible(request, tx, entry.repo if entry else repo)
-    settings = request.app[CONTEXT].settings
-    upstream = settings.upstream_repo[0]
+    upstream = asked.settings.upstream_repo[0]
     if not owners and (entry is None or (await access.hidden_from(request, tx, entry.repo)).has(entry.repo)):
-        raise Rejected(404, "unknown_backend", f"nothing of {repo} may be shown here")
-    if not owners:  # as long as nobody has said that it is public
-        return _Found(repo=repo, upstream=upstream, both=None, parity=None, only_here=[])
-    hidden = (await access.hidden_from(request, tx, *settings.upstream_repo)).ids
-    both = await parity_reads.read_sides(tx, owners, sha, device, hidden)
+        raise NO_BACKEND.because(f"nothing of {repo} may be shown here")
+    if not owners:  # as long as GitHub has not said that it is public
+        return Found(repo=repo, upstream=upstream)
+    hidden = (await access.hidden_from(request, tx, *asked.settings.upstream_repo)).ids
+    both = await parity_reads.read_sides(tx, owners, asked[SHA], asked[DEVICE], hidden)
     if both is None:
-        return _Found(repo=repo, upstream=upstream, both=None, parity=None, only_here=[])
+        return Found(repo=repo, upstream=upstream)
     upstream = both.upstream[0]["upstream_repo"] or upstream
     labels = {one.key: one.label for one in listed.entries} if listed else {}
     head = await on_head.read_head(tx, upstream, await watched.ids(tx, upstream), both.sha, labels)
     failing = await on_head.failing_tests(tx, head, repo=upstream)
     only_here = [one for one in failing if one.fails_only_on(owners)]
-    return _Found(
+    return Found(
         repo=repo,
         upstream=upstream,
         both=both,
@@ -141,18 +114,51 @@ async def _find(request: web.Request, tx: Transaction) -> _Found:
     )
 
 
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    files = _ordered(found.parity) if found.parity else []
+    return {"found": found, "both": found.both, "files": files, "most": FILES}
+
+
+def answer(found: Found) -> ParityAnswer:
+    """Return the JSON of how a backend stands beside upstream."""
+    if found.both is None or found.parity is None:
+        raise NO_COMPARISON.because(f"no commit is known on which {found.repo} and upstream both ran tests")
+    return ParityAnswer(
+        backend=found.repo,
+        upstream=found.upstream,
+        sha=found.both.sha,
+        device=found.both.device,
+        whole=fill(ParityOf, found.parity.whole, file=""),
+        only_theirs=found.parity.only_theirs,
+        files=[fill(ParityOf, one, file=file) for file, one in _ordered(found.parity)[:MOST]],
+    )
+
+
+def _link(found: Found) -> dict[str, object] | None:
+    both = found.both
+    return {"repo": found.repo, "sha": both.sha, "device": both.device} if both else None
+
+
 def _ordered(compared: Compared) -> list[tuple[str, Parity]]:
     """Return the files, those with the most tests that are not passed first."""
     return sorted(compared.files.items(), key=lambda item: (item[1].passed - item[1].tests, item[0]))
 
 
-def _of(file: str, one: Parity) -> ParityOf:
-    return ParityOf(
-        file=file,
-        tests=one.tests,
-        passed=one.passed,
-        failed=one.failed,
-        skipped=one.skipped,
-        missing=one.missing,
-        conformance=one.conformance,
-    )
+VIEW = View(
+    read=read,
+    parameters=(BACKEND, SHA, DEVICE),
+    page=Page(path="/oot/{org}/{repo}/tests", template="backend_tests.html", values=show),
+    json=Json(
+        path="/api/ci/parity/{org}/{repo}",
+        answer=answer,
+        content=ParityAnswer,
+        name="parity",
+        summary="A backend's tests held against upstream's own",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, NO_BACKEND, NO_COMPARISON),
+        etag=True,
+        link=_link,
+    ),
+)

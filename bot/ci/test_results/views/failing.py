@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.ci.test_results.job_tables import TestJobRow
-    from bot.ci.test_results.store.list_rows import ListedTest
     from bot.ci.test_results.store.result_rows import FailingRow
-    from bot.ci.test_results.tables import TestRow
+    from bot.ci.test_results.tables import NamedTestRow
 
 # what an author wants to see first; what is not judged yet stands with what cannot be
 ORDER = (
@@ -64,16 +63,27 @@ class Failed:
 class Named:
     """A test as pages link it."""
 
-    digest: str  # as in its page's address
-    file: str
-    suite: str
-    name: str
+    row: NamedTestRow
 
-    @classmethod
-    def of(cls, row: TestRow | ListedTest) -> Named:
-        """Return a test's name."""
-        digest = identity.shown_digest(row["digest"])
-        return cls(digest=digest, file=row["file"], suite=row["suite"], name=row["name"])
+    @property
+    def digest(self) -> str:
+        """Its digest, as in its page's address."""
+        return identity.shown_digest(self.row["digest"])
+
+    @property
+    def file(self) -> str:
+        """Its file; empty where that is not known."""
+        return self.row["file"]
+
+    @property
+    def suite(self) -> str:
+        """Its suite."""
+        return self.row["suite"]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.row["name"]
 
     @property
     def place(self) -> str:
@@ -83,13 +93,24 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class FailingTest(Named):
-    """A test that failed, or was flaky, with its jobs; the verdict is the one that is closest to the author."""
+    """A test that failed, or was flaky, with its jobs, those with the verdict closest to the author first."""
 
-    repository_id: int
-    test_id: int
-    canonical: int
-    verdict: str | None
     jobs: tuple[Failed, ...]
+
+    @property
+    def repository_id(self) -> int:
+        """Whose test it is."""
+        return self.jobs[0].case["repository_id"]
+
+    @property
+    def canonical(self) -> int:
+        """Its name on every device: see bot.ci.test_results.parse.identity."""
+        return self.jobs[0].case["canonical"]
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict that is closest to the author."""
+        return self.jobs[0].case["verdict"]
 
     @property
     def failed(self) -> bool:
@@ -132,18 +153,7 @@ def _of(failed: list[Failed]) -> FailingTest:
     ordered = sorted(
         failed, key=lambda one: (RANK[one.case["verdict"]], one.job["name"], one.case["generation"])
     )
-    first = ordered[0].case
-    return FailingTest(
-        repository_id=first["repository_id"],
-        test_id=first["test_id"],
-        digest=identity.shown_digest(first["digest"]),
-        canonical=first["canonical"],
-        file=first["file"],
-        suite=first["suite"],
-        name=first["name"],
-        verdict=first["verdict"],
-        jobs=tuple(ordered),
-    )
+    return FailingTest(row=ordered[0].case, jobs=tuple(ordered))
 
 
 def _order(one: FailingTest) -> tuple[bool, int, str, str, str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from bot.ci.collect import job_reads
 from bot.ci.test_results import comparing
 from bot.ci.test_results.parse import block
 from bot.ci.test_results.store import result_rows, rows
 from bot.ci.test_results.views import failing
-from bot.core.errors import Rejected
-from bot.web import access, parameters
+from bot.web import access
+from bot.web.refusals import UNKNOWN_REPOSITORY
+from bot.web.view_parameters import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,8 +27,12 @@ if TYPE_CHECKING:
     from bot.ci.test_results.tables import TestRow
     from bot.ci.test_results.views.failing import FailingTest
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
 BATCH = 50  # blocks that are held at a time
+SHOWN = 200  # tests of one table of a page
+CACHED = "With an `ETag`: who sends it as `If-None-Match` gets 304 while nothing has changed."
+TestDigest = Annotated[str, Meta(description="of the test, as in its page's address")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +67,11 @@ class Tested:
         ]
 
 
-async def owners(request: web.Request, tx: Transaction) -> set[int]:
+async def owners(asked: Asked) -> set[int]:
     """Return the repositories in the path; raises Rejected 404, the same for private and unknown."""
-    repo = parameters.repo(request)
-    found = await job_reads.visible(request, tx, repo)
+    found = await job_reads.visible_to(asked, asked[REPO])
     if not found:
-        raise Rejected(404, "unknown_repository", f"nothing of {repo} may be shown here")
+        raise UNKNOWN_REPOSITORY.because(f"nothing of {asked[REPO]} may be shown here")
     return found
 
 

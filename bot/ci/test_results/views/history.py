@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bot.ci.test_results.durations import Slower
     from bot.ci.test_results.job_tables import TestJobRow
-    from bot.ci.test_results.parse.block import Found
+    from bot.ci.test_results.parse.block import BlockCase
     from bot.ci.test_results.store.result_rows import FailureOfTest
     from bot.ci.test_results.tables import EnvRow, TestRow
     from bot.db.transaction import Transaction
@@ -38,10 +38,13 @@ class Result:
 
     job: TestJobRow
     env_group: str
-    outcome: Code
-    attempts: int
+    case: BlockCase
     flaky: bool
-    time_ms: int | None
+
+    @property
+    def outcome(self) -> Code:
+        """How it ended."""
+        return self.case.code
 
     @property
     def word(self) -> str:
@@ -76,7 +79,7 @@ class Line:
     def slower(self) -> Slower | None:
         """By how much it became slower, by passes of trusted runs."""
         passes = (one for one in self.results if one.job["trusted"] and one.outcome is Code.PASSED)
-        return durations.slower([one.time_ms for one in passes if one.time_ms is not None])
+        return durations.slower([one.case.time_ms for one in passes if one.case.time_ms is not None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,22 +95,22 @@ class Day:
         one = self.counts
         if not one.runs:
             return ""
-        if one.failed + one.errors:
+        if one.failed + one.erred:
             return "warn" if one.passed else "bad"
         if one.flaky:
             return "warn"
-        return "idle" if one.skipped == one.runs else "good"
+        return "idle" if one.skips == one.runs else "good"
 
     @property
     def words(self) -> str:
         """The counts in words."""
         one = self.counts
-        failed = one.failed + one.errors
+        failed = one.failed + one.erred
         parts = [
             f"{self.date}: {text.plural(one.runs, 'run')}",
             f"{failed} failed" if failed else "",
             f"{one.flaky} flaky" if one.flaky else "",
-            f"{one.skipped} skipped" if one.skipped else "",
+            f"{one.skips} skipped" if one.skips else "",
         ]
         return ", ".join(part for part in parts if part) if one.runs else f"{self.date}: no run"
 
@@ -191,14 +194,12 @@ async def _results(tx: Transaction, test: TestRow) -> list[Result]:
     ]
 
 
-def _result(job: TestJobRow, case: Found, env: EnvRow | None, *, flaky: bool) -> Result:
+def _result(job: TestJobRow, case: BlockCase, env: EnvRow | None, *, flaky: bool) -> Result:
     return Result(
         job=job,
         env_group=(env["env_group"] if env else "") or ANYWHERE,
-        outcome=case.code,
-        attempts=case.attempts,
+        case=case,
         flaky=flaky,
-        time_ms=case.time_ms,
     )
 
 
@@ -229,7 +230,7 @@ def time_chart(by_day: ByDay, *, last: int, days: int) -> Chart:
 
 def _average(sums: Iterable[Counts]) -> float | None:
     found = list(sums)
-    runs = sum(one.runs - one.skipped for one in found)
+    runs = sum(one.runs - one.skips for one in found)
     return sum(one.time_ms for one in found) / runs / 1000 if runs > 0 else None
 
 

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from bot.ci.test_results.losses import Kind
 from bot.ci.test_results.store import loss_rows, result_rows
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import LossRow
 from bot.ci.test_results.views import heads
 from bot.ci.test_results.views.failing import Named
+from bot.ci.test_results.views.heads import CACHED
+from bot.web import operations as op
 from bot.web import parameters
-from bot.web.answers import Answer, Time, one_of, send, time
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.page_cache import tagged
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, fill, one_of
+from bot.web.asked import Parameter
+from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY
+from bot.web.row_answers import RowAnswer
+from bot.web.view import Json, Page, View
+from bot.web.view_parameters import REPO, REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aiohttp import web
-
     from bot.ci.test_results.store.loss_rows import ListedLoss
     from bot.ci.test_results.tables import TestRow
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
-ROWS = 100
-DAYS = 7
+DAYS = declare.days("the window of the runs", default=7)
+LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", parameters.before_id, None, (op.before(op.Number),))
 NAMED = 3  # tests that are gone, in a sentence
-DAY = 86_400_000  # milliseconds
 
 
-class LostTests(Struct, frozen=True, kw_only=True):
+class LostTests(
+    RowAnswer,
+    row=LossRow,
+    only=(
+        "kind", "run_id", "head_sha", "base_sha", "family", "file", "suite", "tests_before", "tests", "skipped_before",
+        "skipped", "gone", "examples", "at",
+    ),
+    rename={"head_sha": "sha", "base_sha": "base", "family": "jobs"},
+    frozen=True,
+    kw_only=True,
+):  # fmt: skip
     """What a suite, or all jobs of a family, lost in a run."""
 
     kind: Annotated[
@@ -42,21 +58,15 @@ class LostTests(Struct, frozen=True, kw_only=True):
             description="lost: a fifth of the tests; skipped: the share rose by a fifth; gone: not there any more"
         ),
     ]
-    run_id: int
-    sha: Annotated[
+    head_sha: Annotated[
         str, Meta(description="of the commit that was tested: upstream's where a backend tested one")
     ]
-    base: Annotated[str, Meta(description="the commit of the trusted run before")]
-    jobs: Annotated[str, Meta(description="workflow and name, without shard and runner")]
+    base_sha: Annotated[str, Meta(description="the commit of the trusted run before")]
+    family: Annotated[str, Meta(description="workflow and name, without shard and runner")]
     file: Annotated[str, Meta(description="empty, as `suite`: all tests of these jobs")]
     suite: str
-    tests_before: int
-    tests: int
-    skipped_before: int
-    skipped: int
     gone: Annotated[int, Meta(description="tests; with kind=gone only")]
     examples: Annotated[list[str], Meta(description="some of these tests, as in their pages' addresses")]
-    at: Time
 
 
 class LostTestsAnswer(Answer, frozen=True, kw_only=True):
@@ -83,45 +93,37 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class Found:
+    """What runs of a repository lost."""
+
+    repo: str
     days: int
     losses: list[Loss]
     following: str | None
 
 
-@page
-async def lost(request: web.Request) -> web.Response:
-    """Show what runs lost."""
-    found, repo = await _find(request), parameters.repo(request)
-    return render(
-        request,
-        "lost.html",
-        fresh=parameters.of(request),
-        repo=repo,
-        found=found,
-        windows=parameters.windows(found.days),
-        json_url=f"/api/ci/lost-tests/{repo}?days={found.days}",
+async def read(asked: Asked) -> Found:
+    """Read what runs lost."""
+    days, limit, skipped = asked[DAYS], asked[LIMIT], asked[BEFORE] or 0
+    owners, since = await heads.owners(asked), asked.tx.now - days * DAY
+    lost = await loss_rows.newest_losses(asked.tx, owners, since=since, skipped=skipped, limit=limit + 1)
+    return Found(
+        repo=asked[REPO],
+        days=days,
+        losses=await with_tests(asked.tx, lost[:limit]),
+        following=str(skipped + limit) if len(lost) > limit else None,
     )
 
 
-@tagged
-async def lost_json(request: web.Request) -> web.Response:
-    """Answer with what runs lost."""
-    found = await _find(request)
-    answer = LostTestsAnswer(days=found.days, lost=[_of(one) for one in found.losses], next=found.following)
-    return send(answer)
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    return {"repo": found.repo, "found": found, "windows": parameters.windows(found.days)}
 
 
-async def _find(request: web.Request) -> _Found:
-    days = parameters.whole(request, "days", default=DAYS, most=parameters.MOST_DAYS)
-    limit, skipped = parameters.limit(request, default=ROWS), parameters.before_id(request) or 0
-    async with request.app[CONTEXT].store.read() as tx:
-        owners = await heads.owners(request, tx)
-        rows = await loss_rows.newest_losses(
-            tx, owners, since=tx.now - days * DAY, skipped=skipped, limit=limit + 1
-        )
-        losses = await with_tests(tx, rows[:limit])
-    return _Found(days=days, losses=losses, following=str(skipped + limit) if len(rows) > limit else None)
+def answer(found: Found) -> LostTestsAnswer:
+    """Return the JSON of what runs lost."""
+    lost = [fill(LostTests, one.row, examples=[test.digest for test in one.examples]) for one in found.losses]
+    return LostTestsAnswer(days=found.days, lost=lost, next=found.following)
 
 
 async def with_tests(tx: Transaction, rows: Sequence[ListedLoss]) -> list[Loss]:
@@ -135,27 +137,7 @@ async def with_tests(tx: Transaction, rows: Sequence[ListedLoss]) -> list[Loss]:
 
 
 def _named(rows: Iterable[TestRow]) -> list[Named]:
-    return sorted((Named.of(row) for row in rows), key=lambda one: (one.file, one.suite, one.name))
-
-
-def _of(one: Loss) -> LostTests:
-    row = one.row
-    return LostTests(
-        kind=row["kind"],
-        run_id=row["run_id"],
-        sha=row["head_sha"],
-        base=row["base_sha"],
-        jobs=row["family"],
-        file=row["file"],
-        suite=row["suite"],
-        tests_before=row["tests_before"],
-        tests=row["tests"],
-        skipped_before=row["skipped_before"],
-        skipped=row["skipped"],
-        gone=row["gone"],
-        examples=[test.digest for test in one.examples],
-        at=time(row["at"]) or "",
-    )
+    return sorted((Named(row=row) for row in rows), key=lambda one: (one.file, one.suite, one.name))
 
 
 def words(row: ListedLoss) -> str:
@@ -166,3 +148,22 @@ def words(row: ListedLoss) -> str:
         before = f"{row['skipped_before']:,} of {row['tests_before']:,}"
         return f"skips {row['skipped']:,} of {row['tests']:,} tests, {before} before"
     return f"{row['tests']:,} of {row['tests_before']:,} tests are left"
+
+
+VIEW = View(
+    read=read,
+    parameters=(REPO, DAYS, LIMIT, BEFORE),
+    page=Page(path=f"{REPOSITORY}/tests/lost", template="lost.html", values=show),
+    json=Json(
+        path="/api/ci/lost-tests/{owner}/{repo}",
+        answer=answer,
+        content=LostTestsAnswer,
+        name="lostTests",
+        summary="What complete runs have less of than the trusted run before",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY),
+        etag=True,
+        link=lambda found: {"repo": found.repo, "days": found.days},
+    ),
+)

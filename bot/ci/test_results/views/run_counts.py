@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bot.ci.test_results import day_counts
 from bot.ci.test_results.day_counts import Counts
 from bot.ci.test_results.store import count_days
+from bot.ci.test_results.store.rows import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from bot.ci.test_results.store.list_rows import Choice
     from bot.db.transaction import Transaction
 
-DAY = 86_400_000  # milliseconds
 SUMS_MOST = 200  # that are read for one list: each has the sums of 4,096 tests on one day
 
 
@@ -26,13 +26,13 @@ class RunCounts(NamedTuple):
     @property
     def pass_rate(self) -> float | None:
         """The share of runs that passed; None where it never ran, skipped tests have not run."""
-        ran = self.counts.runs - self.counts.skipped
+        ran = self.counts.runs - self.counts.skips
         return self.counts.passed / ran if ran > 0 else None
 
     @property
     def average_ms(self) -> int | None:
         """The time of a run; None where it never ran."""
-        ran = self.counts.runs - self.counts.skipped
+        ran = self.counts.runs - self.counts.skips
         return round(self.counts.time_ms / ran) if ran > 0 else None
 
 

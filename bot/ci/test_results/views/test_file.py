@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.ci.test_results.store import result_rows
 from bot.ci.test_results.views import heads, test_list
 from bot.core.errors import Rejected
+from bot.web import operations as op
 from bot.web import parameters
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
+from bot.web import view_parameters as declare
+from bot.web.view import Page, View
+from bot.web.view_parameters import REPO, REPOSITORY
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.ci.test_results.job_tables import TestJobRow
-    from bot.ci.test_results.tables import SuiteRow, SummaryRow
+    from bot.ci.test_results.store.result_rows import SuiteCount
+    from bot.ci.test_results.tables import SummaryRow
+    from bot.ci.test_results.views.test_list import Listing
     from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
 SUMMARIES = 1_000  # newest sums that are looked at for the last one of every suite
+PATH = declare.in_path(
+    "path", op.Text, "a file of tests", parse=lambda text: text[: test_list.LONGEST], default="", only="page"
+)
 CLASSES = 500  # suites of which a file's page tells the last result
 
 
@@ -27,31 +33,41 @@ CLASSES = 500  # suites of which a file's page tells the last result
 class Suite:
     """A suite, and what the newest trusted job or run of a backend said of it."""
 
-    row: SuiteRow
+    row: SuiteCount
     summary: SummaryRow | None
     job: TestJobRow | None
 
 
-@page
-async def file(request: web.Request) -> web.Response:
-    """Show the tests of a file."""
-    repo, path = parameters.repo(request), request.match_info["path"][: test_list.LONGEST]
-    async with request.app[CONTEXT].store.read() as tx:
-        suites = await _suites(tx, await heads.owners(request, tx), path)
-        if not suites:
-            raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
-        found = await test_list.read(request, tx, file=path)
-    return render(
-        request,
-        "test_file.html",
-        fresh=parameters.of(request),
-        repo=repo,
-        path=path,
-        suites=suites,
-        found=found,
-        every=f"/{repo}/tests?{parameters.query({'file': path, 'sort': 'name'})}",
-        json_url=f"/api/ci/tests/{repo}?{parameters.query({'file': path})}",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The tests of a file."""
+
+    repo: str
+    path: str
+    suites: list[Suite]
+    listed: Listing
+
+
+async def read(asked: Asked) -> Found:
+    """Read the tests of a file."""
+    repo, path = asked[REPO], asked[PATH]
+    suites = await _suites(asked.tx, await heads.owners(asked), path)
+    if not suites:
+        raise Rejected(404, "unknown_file", f"no test of that file is known in {repo}")
+    return Found(repo=repo, path=path, suites=suites, listed=await test_list.read_list(asked, file=path))
+
+
+def show(found: Found) -> dict[str, Any]:
+    """Return what the page shows."""
+    repo, path = found.repo, found.path
+    return {
+        "repo": repo,
+        "path": path,
+        "suites": found.suites,
+        "found": found.listed,
+        "every": f"/{repo}/tests?{parameters.query({'file': path, 'sort': 'name'})}",
+        "json_url": f"/api/ci/tests/{repo}?{parameters.query({'file': path})}",
+    }
 
 
 async def _suites(tx: Transaction, owners: set[int], path: str) -> list[Suite]:
@@ -70,3 +86,10 @@ async def _suites(tx: Transaction, owners: set[int], path: str) -> list[Suite]:
         )
         for row in rows
     ]
+
+
+VIEW = View(
+    read=read,
+    parameters=(*test_list.PARAMETERS, PATH),
+    page=Page(path=f"{REPOSITORY}/tests/file/{{path:.+}}", template="test_file.html", values=show),
+)

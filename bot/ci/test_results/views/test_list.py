@@ -1,41 +1,62 @@
-"""GET /{owner}/{repo}/tests and /api/ci/tests/{owner}/{repo}: a repository's tests, page by page."""
+"""GET /{owner}/{repo}/tests and its JSON: a repository's tests, page by page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
 from bot.ci.collect import job_reads
 from bot.ci.test_results.store import evaluate_states, list_rows, slow_tests
 from bot.ci.test_results.store.list_rows import Choice
+from bot.ci.test_results.store.rows import DAY
 from bot.ci.test_results.views import heads, run_counts
 from bot.ci.test_results.views.failing import Named
-from bot.core.errors import Rejected
+from bot.ci.test_results.views.heads import CACHED
 from bot.core.json_fields import FULL_NAME
+from bot.web import operations as op
 from bot.web import parameters
-from bot.web.answers import Answer, Time, fill, send
-from bot.web.app_keys import CONTEXT
-from bot.web.html import page, render
-from bot.web.page_cache import tagged
+from bot.web import view_parameters as declare
+from bot.web.answers import Answer, Time, fill
+from bot.web.asked import Parameter
+from bot.web.refusals import NOT_FOUND, UNKNOWN_REPOSITORY, Refused
+from bot.web.view import Json, Page, View
+from bot.web.view_parameters import REPO, REPOSITORY
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from bot.ci.test_results.store.list_rows import ListedTest
     from bot.ci.test_results.tables import StateRow
     from bot.ci.test_results.views.run_counts import RunCounts
-    from bot.db.transaction import Transaction
+    from bot.web.asked import Asked
 
-ROWS = 100
-DAYS = 7
-DAY = 86_400_000  # milliseconds
 SORTS = ("failures", "flaky", "recent", "slow", "name")
 STATES = ("flaky", "broken", "quarantined", "healthy", list_rows.GONE)
 LONGEST = 1_000  # characters of a file or suite
 SLOWEST = 1_000  # tests that are looked at
 ENVIRONMENTS = 100
+WINDOW = 7  # days
+NO_BACKEND = Refused(404, "unknown_backend", "nothing of that backend may be shown")
+WORDS = Parameter(
+    "q",
+    parameters.words,
+    "",
+    (op.in_query("q", op.Text, "only tests with these words in name, suite or file"),),
+)
+FILE = declare.text("file", "only tests of this file", most=LONGEST)
+SUITE = declare.text("suite", "only tests of this suite", most=LONGEST)
+STATE = declare.choice("state", ("", *STATES), "only tests in this state anywhere")
+ENV = declare.text("env", "only failures in this group of environments", most=LONGEST)
+BACKEND = declare.another_repository("backend", "the tests of a backend, owner/repo, instead")
+DAYS = declare.days("the window of failures", default=WINDOW)
+SORT = declare.choice(
+    "sort",
+    SORTS,
+    "the most or newest failures first, the slowest, or all by age; `name` and `slow` count no failures",
+)
+LIMIT = declare.whole("limit", op.MOST_ROWS, "how many rows at most", default=100)
+BEFORE = Parameter("before", lambda request: parameters.given(request, "before"), "", (op.before(),))
+PARAMETERS = (REPO, WORDS, FILE, SUITE, STATE, ENV, BACKEND, DAYS, SORT, LIMIT, BEFORE)
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -84,99 +105,70 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class Listing:
     """A page of the list."""
 
-    repo: str  # whose tests: the repository's, or a backend's
+    in_path: str  # the repository
+    of_backend: str  # whose tests these are instead; empty: the repository's
     rows: list[Row]
     following: str | None
     choice: Choice
     sort: str
     days: int
     counted_days: int  # of trusted runs
+    environments: list[str] = field(default_factory=list)
+
+    @property
+    def repo(self) -> str:
+        """Whose tests these are."""
+        return self.of_backend or self.in_path
+
+    def query(self) -> dict[str, object]:
+        """Return the query of this page, as links to others of the same choice have it."""
+        return {
+            "q": self.choice.words,
+            "file": self.choice.file,
+            "suite": self.choice.suite,
+            "state": self.choice.state,
+            "env": self.choice.env_group,
+            "backend": self.of_backend,
+            "days": self.days if self.days != WINDOW else "",
+            "sort": self.sort if self.sort != SORTS[0] else "",
+        }
 
 
-@page
-async def tests(request: web.Request) -> web.Response:
-    """Show a repository's tests."""
-    repo = parameters.repo(request)
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await read(request, tx)
-        environments = await list_rows.env_groups(tx, found.choice.repository_ids, limit=ENVIRONMENTS)
-    asked = _asked(request, found)
-    return render(
-        request,
-        "tests.html",
-        fresh=parameters.of(request),
-        repo=repo,
-        found=found,
-        asked=asked,
-        query=parameters.query,
-        sorts=SORTS,
-        states=STATES,
-        environments=environments,
-        windows=parameters.windows(found.days),
-        json_url=f"/api/ci/tests/{repo}?{parameters.query(asked)}",
-    )
+async def read(asked: Asked) -> Listing:
+    """Read a repository's tests."""
+    return await read_list(asked)
 
 
-@tagged
-async def tests_json(request: web.Request) -> web.Response:
-    """Answer with a repository's tests."""
-    async with request.app[CONTEXT].store.read() as tx:
-        found = await read(request, tx)
-    return send(
-        TestList(
-            days=found.days,
-            counted_days=found.counted_days,
-            tests=[
-                fill(
-                    Listed,
-                    row.listed,
-                    test=row.test.digest,
-                    time_ms=row.time_ms,
-                    runs=row.ran.counts.runs,
-                    passed=row.ran.counts.passed,
-                    skipped=row.ran.counts.skipped,
-                    average_ms=row.ran.average_ms,
-                    pass_rate=row.ran.pass_rate,
-                    states={one["env_group"]: one["state"] for one in row.states},
-                )
-                for row in found.rows
-            ],
-            next=found.following,
-        )
-    )
-
-
-async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page:
-    """Return the page that the query asks for; with `file`, of that file's tests."""
-    days = parameters.whole(request, "days", default=DAYS, most=parameters.MOST_DAYS)
-    limit = parameters.limit(request, default=ROWS)
-    sort = parameters.choice(request, "sort", SORTS)
-    state, words = parameters.choice(request, "state", ["", *STATES]), parameters.words(request)
-    if state == list_rows.GONE:
-        sort = "name"  # such tests have no failures to be sorted by
-    given = {name: parameters.given(request, name) for name in ("file", "suite", "env", "backend", "before")}
-    repo, owners = await _whose(request, tx, given["backend"])
+async def read_list(asked: Asked, *, file: str = "") -> Listing:
+    """Return the tests that the query asks for; with `file`, those of that file."""
+    tx, days = asked.tx, asked[DAYS]
+    gone = asked[STATE] == list_rows.GONE  # such tests have no failures to be sorted by
+    sort = "name" if gone else asked[SORT]
     choice = Choice(
-        repository_ids=owners,
+        repository_ids=await _owners(asked),
         since=tx.now - days * DAY,
-        words=words,
-        file=file or given["file"][:LONGEST],
-        suite=given["suite"][:LONGEST],
-        state=state,
-        env_group=given["env"][:LONGEST],
+        words=asked[WORDS],
+        file=file or asked[FILE],
+        suite=asked[SUITE],
+        state=asked[STATE],
+        env_group=asked[ENV],
     )
-    found, times, following = await _sorted(request, tx, choice, sort, limit)
+    found, times, following = await _sorted(asked, choice, sort)
     ids = [row["id"] for row in found]
     states = await evaluate_states.states_of_tests(tx, ids)
     counted = await run_counts.count_runs(tx, choice, ids, days=days)
-    return Page(
-        repo=repo,
+    environments = []
+    if asked.for_page and not file:
+        environments = await list_rows.env_groups(tx, choice.repository_ids, limit=ENVIRONMENTS)
+    return Listing(
+        in_path=asked[REPO],
+        of_backend=asked[BACKEND],
         rows=[
             Row(
-                test=Named.of(row),
+                test=Named(row=row),
                 listed=row,
                 time_ms=times.get(row["id"]),
                 ran=counted.of(row["id"]),
@@ -189,21 +181,22 @@ async def read(request: web.Request, tx: Transaction, *, file: str = "") -> Page
         sort=sort,
         days=days,
         counted_days=counted.days,
+        environments=environments,
     )
 
 
 async def _sorted(
-    request: web.Request, tx: Transaction, choice: Choice, sort: str, limit: int
+    asked: Asked, choice: Choice, sort: str
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
     """Return tests, the times of slow ones, and the `before` of what follows."""
+    tx, limit = asked.tx, asked[LIMIT]
     if sort == "slow":
-        return await _slow(request, tx, choice, limit)
+        return await _slow(asked, choice, limit)
     if sort == "name":
-        found = await list_rows.tests_by_age(
-            tx, choice, after=parameters.before_id(request) or 0, limit=limit + 1
-        )
+        after = parameters.before_id(asked.request) or 0
+        found = await list_rows.tests_by_age(tx, choice, after=after, limit=limit + 1)
         return found[:limit], {}, str(found[limit - 1]["id"]) if len(found) > limit else None
-    position = parameters.before(request, [False, False])
+    position = parameters.before(asked.request, [False, False])
     before = (int(position[0]), int(position[1])) if position else None
     found = await list_rows.failing_tests(tx, choice, order=sort, before=before, limit=limit + 1)
     if len(found) <= limit:
@@ -214,13 +207,12 @@ async def _sorted(
 
 
 async def _slow(
-    request: web.Request, tx: Transaction, choice: Choice, limit: int
+    asked: Asked, choice: Choice, limit: int
 ) -> tuple[list[ListedTest], dict[int, int], str | None]:
-    skipped = parameters.before_id(request) or 0
-    slow = await slow_tests.slowest_tests(tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
-    known = {
-        row["id"]: row for row in await list_rows.chosen_tests(tx, choice, [one.test_id for one in slow])
-    }
+    skipped = parameters.before_id(asked.request) or 0
+    slow = await slow_tests.slowest_tests(asked.tx, choice.repository_ids, since=choice.since, limit=SLOWEST)
+    chosen_tests = await list_rows.chosen_tests(asked.tx, choice, [one.test_id for one in slow])
+    known = {row["id"]: row for row in chosen_tests}
     chosen = [one for one in slow if one.test_id in known]
     shown = chosen[skipped : skipped + limit]
     times = {one.test_id: one.time_ms for one in shown}
@@ -228,26 +220,69 @@ async def _slow(
     return [known[one.test_id] for one in shown], times, str(skipped + limit) if more else None
 
 
-async def _whose(request: web.Request, tx: Transaction, backend: str) -> tuple[str, set[int]]:
+async def _owners(asked: Asked) -> set[int]:
     """Return whose tests are listed: the repository's in the path, or those of ?backend=."""
-    owners = await heads.owners(request, tx)
+    owners, backend = await heads.owners(asked), asked[BACKEND]
     if not backend:
-        return parameters.repo(request), owners
-    theirs = await job_reads.visible(request, tx, backend) if FULL_NAME.fullmatch(backend) else set()
+        return owners
+    theirs = await job_reads.visible_to(asked, backend) if FULL_NAME.fullmatch(backend) else set()
     if not theirs:
-        raise Rejected(404, "unknown_backend", f"nothing of {backend[:200]} may be shown here")
-    return backend, theirs
+        raise NO_BACKEND.because(f"nothing of {backend[:200]} may be shown here")
+    return theirs
 
 
-def _asked(request: web.Request, found: Page) -> dict[str, object]:
-    """Return the query of this page, as links to others of the same choice have it."""
+def show(found: Listing) -> dict[str, Any]:
+    """Return what the page shows."""
     return {
-        "q": found.choice.words,
-        "file": found.choice.file,
-        "suite": found.choice.suite,
-        "state": found.choice.state,
-        "env": found.choice.env_group,
-        "backend": parameters.given(request, "backend"),
-        "days": found.days if found.days != DAYS else "",
-        "sort": found.sort if found.sort != SORTS[0] else "",
+        "repo": found.in_path,
+        "found": found,
+        "asked": found.query(),
+        "query": parameters.query,
+        "sorts": SORTS,
+        "states": STATES,
+        "environments": found.environments,
+        "windows": parameters.windows(found.days),
     }
+
+
+def answer(found: Listing) -> TestList:
+    """Return the JSON of the list."""
+    return TestList(
+        days=found.days,
+        counted_days=found.counted_days,
+        tests=[
+            fill(
+                Listed,
+                row.listed,
+                test=row.test.digest,
+                time_ms=row.time_ms,
+                runs=row.ran.counts.runs,
+                passed=row.ran.counts.passed,
+                skipped=row.ran.counts.skips,
+                average_ms=row.ran.average_ms,
+                pass_rate=row.ran.pass_rate,
+                states={one["env_group"]: one["state"] for one in row.states},
+            )
+            for row in found.rows
+        ],
+        next=found.following,
+    )
+
+
+VIEW = View(
+    read=read,
+    parameters=PARAMETERS,
+    page=Page(path=f"{REPOSITORY}/tests", template="tests.html", values=show),
+    json=Json(
+        path="/api/ci/tests/{owner}/{repo}",
+        answer=answer,
+        content=TestList,
+        name="tests",
+        summary="A repository's tests",
+        topic=op.CI,
+        description=CACHED,
+        refusals=(NOT_FOUND, UNKNOWN_REPOSITORY, NO_BACKEND),
+        etag=True,
+        link=lambda found: {"repo": found.in_path, **found.query()},
+    ),
+)
