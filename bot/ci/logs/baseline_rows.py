@@ -98,18 +98,14 @@ async def base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *
     return Base(frozenset(ids), branch, bases, tuple(dict.fromkeys([*sorted(bases), *newest])))
 
 
-async def commits(
-    tx: Transaction, ids: Collection[int], branch: str, *, until: int, limit: int, but: str | None = None
-) -> list[str]:
-    """Return commits of a branch, the newest first; `until` is a time, `but` a commit that is left out."""
+async def commits(tx: Transaction, ids: Collection[int], branch: str, *, until: int, limit: int) -> list[str]:
+    """Return commits of a branch, the newest first; `until` is a time."""
     query = sa.select(COMMIT.sha).where(
         COMMIT.repository_id.in_(sorted(ids)),
         COMMIT.branch == branch,
         COMMIT.at <= until,
         sa.not_(COMMIT.gone),
     )
-    if but:
-        query = query.where(COMMIT.sha != but)
     return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
 
 

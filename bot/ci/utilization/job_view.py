@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from bot.ci.utilization import lanes, series_names
 from bot.ci.utilization.drawing import Band, Line, Tick, Window
 from bot.ci.utilization.segments import in_background
-from bot.ci.utilization.summary import MEMORY, Summary, summary
+from bot.ci.utilization.summary import MEMORY, Summary, mean, summary, weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +38,7 @@ class Drawn(NamedTuple):
     number: int
     name: str
     line: Line
+    average: float | None  # of the means, as everywhere; the summary is of the maxima
     summary: Summary | None
     toggle: str
 
@@ -96,7 +97,7 @@ class View:
     command_lines: list[CommandLine]
     commands_more: int
     pairs: list[dict[str, Any]]
-    series: list[tuple[str, Mapping[str, Any]]]  # every one of the job, with its summary
+    series: list[tuple[str, float | None, Mapping[str, Any]]]  # every one of the job: average and summary
     memory: list[tuple[str, float]]  # the most MiB that each accelerator had in use
     height: int = field(default=0)  # of what stands under the plot
 
@@ -135,6 +136,7 @@ def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> Vi
         start, end = first, last
     whole = (start, end) == (first, last)
     window = Window(stored.timestamps, start, end)
+    stands_for = weights(stored.timestamps)[0]
     pieces: list[Piece] = [
         (str(name), int(begin), int(stop))
         for name, begin, stop in row["segments"]
@@ -169,7 +171,11 @@ def view(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -> Vi
         command_lines=_command_lines(inside, stored, row, asked),
         commands_more=max(0, len(inside) - COMMANDS_LISTED),
         pairs=stored.details.get("pairs", [])[:PAIRS_LISTED],
-        series=[(one.name, summaries[one.most]) for one in known if one.most in summaries][:SERIES_LISTED],
+        series=[
+            (one.name, mean(stored.series.get(one.mean), stands_for), summaries[one.most])
+            for one in known
+            if one.most in summaries
+        ][:SERIES_LISTED],
         memory=_memory(summaries),
         height=26 + (LANE + 3 if steps else 0) + count * LANE,
     )
@@ -193,10 +199,10 @@ def _bar(window: Window, piece: Piece, lane: int, asked: Asked) -> Bar | None:
 
 
 def _drawn(number: int, one: Shown, stored: Stored, window: Window, toggle: str) -> Drawn:
-    most, times = stored.series[one.most], stored.timestamps
-    points = most[bisect_left(times, window.start) : bisect_right(times, window.end)]
-    line = window.line(most, stored.series.get(one.mean))
-    return Drawn(number, one.name, line, summary(points), toggle)
+    most, means, times = stored.series[one.most], stored.series.get(one.mean), stored.timestamps
+    inside = slice(bisect_left(times, window.start), bisect_right(times, window.end))
+    average = None if means is None else mean(means[inside], weights(times)[0][inside])
+    return Drawn(number, one.name, window.line(most, means), average, summary(most[inside]), toggle)
 
 
 def _without(one: Shown, shown: Sequence[Shown], asked: Asked) -> str:
