@@ -47,6 +47,11 @@ class Result:
         return self.case.code
 
     @property
+    def time_ms(self) -> int | None:
+        """How long it took."""
+        return self.case.time_ms
+
+    @property
     def word(self) -> str:
         """The outcome in a word; `flaky`: passed, but not at once."""
         return "flaky" if self.flaky and self.outcome in PASSING else self.outcome.name.lower()
