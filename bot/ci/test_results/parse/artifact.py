@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, Refused
 from bot.ci.test_results.parse import reports
 from bot.ci.test_results.parse.block import code_of
 from bot.ci.test_results.parse.cases import FAILING, JUST_PASSED, Cases, Group, Outcome, is_flaky
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.test_results.parse.cases import Attempt
 
 LEVEL = 3

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect import rows as collect_rows
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.store import runs as collect_rows
 from bot.ci.collect.tables import ci_upload
 from bot.ci.collect.trust import is_trusted, is_trusted_branch
 from bot.ci.trunk.tables import branch_commit
@@ -54,10 +54,12 @@ async def read_facts(
     """Return the facts of a job, None where there is no record of its run."""
     if key["run_id"] < 0:
         return await _of_upload(tx, settings, parts)
-    run = await collect_rows.run(tx, key["run_id"], key["run_attempt"])
+    run = await collect_rows.find_attempt(tx, key["run_id"], key["run_attempt"])
     if run is None or run["repository_id"] != key["repository_id"]:
         return None
-    job = await collect_rows.job_of(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
+    job = (
+        await collect_rows.find_job(tx, [key["repository_id"]], key["job_id"]) if key["job_id"] > 0 else None
+    )
     dispatch = None if settings.is_upstream(run["repo"]) else await _dispatch_of(tx, run)
     own = settings.is_upstream(run["repo"])
     subject: JobSubject = {
@@ -74,7 +76,7 @@ async def read_facts(
     began = job and (job["started_at"] or job["created_at"])
     return Facts(
         repo=run["repo"],
-        name=job_names.parse(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
+        name=job_names.parse_name(run["name"], (job and job["name"]) or (parts[0]["name"] if parts else "")),
         subject=subject,
         conclusion=job and job["conclusion"],
         at=began or run["run_started_at"] or run["created_at"] or 0,
@@ -105,7 +107,7 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
         subject["upstream_repo"], subject["upstream_sha"] = upstream
     return Facts(
         repo=found["backend"],
-        name=job_names.parse(found["workflow"], found["job"]),
+        name=job_names.parse_name(found["workflow"], found["job"]),
         subject=subject,
         conclusion=None,
         at=dispatch["dispatched_at"] or dispatch["created_at"] if dispatch else found["received_at"],
@@ -124,9 +126,9 @@ async def _of_nightly(tx: Transaction, settings: Settings, sha: str) -> tuple[st
 
 
 async def _is_own(tx: Transaction, settings: Settings, run: WorkflowRunRow) -> bool:
-    facts = await collect_rows.repository(tx, run["repository_id"])
+    facts = await collect_rows.repository_facts(tx, run["repository_id"])
     patterns = settings.of(CollectSettings).ci_trusted_branches
-    return is_trusted(run, default_branch=facts["default_branch"], patterns=patterns)
+    return is_trusted(run, default_branch=facts.default_branch, patterns=patterns)
 
 
 async def _is_trusted_dispatch(tx: Transaction, settings: Settings, dispatch: DispatchRow | None) -> bool:
@@ -144,8 +146,8 @@ async def _is_on_trusted_branch(tx: Transaction, settings: Settings, repo: str, 
     )
     patterns = settings.of(CollectSettings).ci_trusted_branches
     for row in await tx.rows(query.limit(100)):
-        facts = await collect_rows.repository(tx, row["repository_id"])
-        if is_trusted_branch(row["branch"], default_branch=facts["default_branch"], patterns=patterns):
+        facts = await collect_rows.repository_facts(tx, row["repository_id"])
+        if is_trusted_branch(row["branch"], default_branch=facts.default_branch, patterns=patterns):
             return True
     return False
 

@@ -100,7 +100,8 @@ class Found:
 
 async def read(asked: Asked) -> Found:
     """Read what a run tested."""
-    newest = (await job_reads.run(asked.request, asked.tx))[0]
+    shown = await job_reads.visible_to(asked, asked[REPO])
+    newest = (await job_reads.shown_attempts(asked.tx, shown, asked[ID]))[0]
     owners = {newest["repository_id"]}
     tested = await heads.tests_of_run(asked.tx, newest["repository_id"], newest["id"], asked[ATTEMPT])
     beside = await compare_tests.read_beside(asked, owners, tested.jobs)
