@@ -34,7 +34,7 @@ SINGLE_THREADED = {
     "exchange.py",
     "processes_health.py",
     "parser_pool.py",
-    "parse_reports.py",
+    "artifact.py",
 }
 
 
