@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bot.core import package_files
+from bot.core.database_url import read_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -234,9 +235,10 @@ def proxy_url(text: str) -> str:
 
 def database_url(text: str) -> str:
     """Read a PostgreSQL or SQLite URL."""
-    if not text.startswith(("postgresql://", "postgres://", "sqlite:///")):
-        raise ValueError("write postgresql://user:password@host/database, or leave it unset for SQLite")
-    return text
+    url = text.strip()
+    if not url.startswith("sqlite:///"):
+        read_address(url)
+    return url
 
 
 def pem(text: str) -> str:
