@@ -205,6 +205,16 @@ def https_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def public_url(text: str) -> str:
+    """Read the URL of the bot itself, whose pages and addresses begin at the root of their host."""
+    url = https_url(text)
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment:
+        host = f"{parts.scheme}://{parts.netloc}"
+        raise ValueError(f"{text!r} has more than a host: the bot needs a host name of its own, as in {host}")
+    return url
+
+
 def secret(text: str) -> str:
     """Read a secret that callers present: long enough not to be guessed."""
     if len(text) < MIN_SECRET:

@@ -35,11 +35,9 @@ async def usable(target: Target) -> tuple[Finding, bool]:
             return _older_version(version), False
         async with store.transaction(lock_timeout=10) as tx:
             await backlog.touch(tx)
-    except Misconfigured as problem:
-        return error("database", str(problem)[:500], "docs/operations.md, 'Several processes'"), False
-    except StoreUnavailable as problem:
+    except (Misconfigured, StoreUnavailable) as problem:
         todo = "check that it runs, DATABASE_URL, its disk and its permissions"
-        return error("database", str(problem)[:300], todo), False
+        return error("database", str(problem)[:400], todo), False
     kind = "SQLite" if store.sqlite else "PostgreSQL"
     return ok("database", f"{kind}, version {version}, can be written"), True
 
