@@ -92,8 +92,8 @@ def made_up() -> bytes:
 CHILD = """
 import sys, time, json, pathlib
 sys.path.insert(0, sys.argv[1])
-from bot.ci.collect import parser_child
-from bot.ci.collect.parsing import Given
+from bot.ci.collect.parse import child as parser_child
+from bot.ci.collect.parse.contract import Given
 from bot.ci.utilization.parse import parse_usage
 import msgspec
 path = pathlib.Path(sys.argv[2])

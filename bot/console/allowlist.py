@@ -32,7 +32,7 @@ def allowlist() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option(
     "--preset",
-    type=click.Choice(sorted(presets.every())),
+    type=click.Choice(sorted(presets.read_presets())),
     help="Read it as under this preset's DEFAULT_EVENTS.",
 )
 def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
@@ -41,7 +41,7 @@ def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
     \b
       ootbot allowlist check config/allowlist.example.yml
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    events = presets.every()[preset].get("default_events", "") if preset else ""
+    events = presets.read_presets()[preset].get("default_events", "") if preset else ""
     try:
         found = allowlist_file.parse(file.read(), *([frozenset(events.split(","))] if events else []))
     except allowlist_file.AllowlistError as error:

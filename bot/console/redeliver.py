@@ -53,7 +53,7 @@ async def _sweep(settings: Settings, since: int | None, *, dry_run: bool) -> Non
             if dry_run:
                 missing = await task.preview(context, app, since=start)
                 for entry in missing:
-                    click.echo(f"{entry.guid} {entry.event}")
+                    click.echo(f"{entry['guid']} {entry['event']}")
                 click.echo(f"App {app.app_id}: {len(missing)} deliveries are missing", err=True)
             else:
                 on_count = partial(_print_count, app.app_id, settings.writes_per_min)

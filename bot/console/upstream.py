@@ -51,7 +51,7 @@ async def _accept(settings: Settings, repo: str) -> None:
     async with make_context(settings) as context:
         now = await pinned.id_of(context.app_for(repo), repo)
         async with context.store.transaction() as tx:
-            before = (await pinned.of_all(tx)).get(repo.casefold())
+            before = (await pinned.pinned_ids(tx)).get(repo.casefold())
             if before == now:
                 click.echo(f"{repo} is already repository {now}")
                 return

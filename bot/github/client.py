@@ -46,7 +46,7 @@ KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY a
 class Location:
     """Where to fetch some content, valid for a minute; `headers` only where that is the API itself."""
 
-    url: str = field(repr=False)  # whoever knows it may fetch
+    url: str = field(repr=False)  # it works without further authentication
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

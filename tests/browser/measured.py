@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Given
+from bot.ci.collect.parse.contract import Given
 from bot.ci.collect.receiving import Fetched
 from bot.ci.utilization import store_usage
 from bot.ci.utilization.parse import parse_usage
@@ -34,7 +34,7 @@ async def tell(bot, github):
     now = bot.clock.now()
     read = [
         await _read(
-            bot, number, usage_logs.of_job(name, start_at=now // 1000 - 7_800, seed=number, peak=peak)
+            bot, number, usage_logs.usage_log(name, start_at=now // 1000 - 7_800, seed=number, peak=peak)
         )
         for number, (name, peak) in enumerate(zip(JOBS, (97.4, 60.0, 71.0, 55.0), strict=True))
     ]

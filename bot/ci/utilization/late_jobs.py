@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows as collected
-from bot.ci.collect.attribution import Job, attribute
+from bot.ci.collect.attribution import Job, attribute_artifact
+from bot.ci.collect.store import runs as collected
 from bot.ci.utilization import log_attribution, log_choice
 from bot.ci.utilization.store import count_days, job_rows
 from bot.core.errors import GiveUp
@@ -47,7 +47,7 @@ async def attribute_again(context: Context, task: Task) -> None:
 
 
 async def _attribute_log(tx: Transaction, key: JobKey) -> None:
-    jobs = await collected.jobs(tx, key["repository_id"], key["run_id"])
+    jobs = await collected.jobs_of_run(tx, key["repository_id"], key["run_id"])
     before = await job_rows.lock_job(tx, key)
     owner = before and _owner(before, jobs)
     if before is None or owner is None:
@@ -70,6 +70,8 @@ def _owner(row: JobRow, jobs: Sequence[WorkflowJobRow]) -> LogOwner | None:
     job_id: int | None = row["job_id"]
     if row["job_id"] < 0:  # its name is the artifact's
         named = [Job(one["id"], one["name"] or "", one["run_attempt"] or 1) for one in jobs]
-        job_id = attribute(row["job_name"], named, attempt=row["run_attempt"], run_id=row["run_id"]).job_id
+        job_id = attribute_artifact(
+            row["job_name"], named, attempt=row["run_attempt"], run_id=row["run_id"]
+        ).job_id
     job = next((one for one in jobs if one["id"] == job_id), None)
     return log_attribution.owner_from_job(job, jobs) if job else None

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.collect import job_names, upload_rows
-from bot.ci.collect import rows as collected
+from bot.ci.collect import job_names
 from bot.ci.collect.attribution import Job, reported_job
+from bot.ci.collect.store import runs as collected
+from bot.ci.collect.store import uploads
 from bot.ci.trunk import runner_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.ci.collect.receiving import Fetched
-    from bot.ci.collect.upload_rows import UploadRow
+    from bot.ci.collect.tables import UploadRow
     from bot.ci.utilization.tables import JobKey, JobNames, JobRow
     from bot.db.transaction import Transaction
     from bot.ingest.rows import WorkflowJobRow
@@ -60,10 +61,10 @@ def run_elsewhere(repo: str, run_id: str) -> int:
 async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> LogOwner:
     """Return the job that a log is of, which the log may name; without one, the run, and an id below 0."""
     if fetched.source == "upload":
-        upload = await upload_rows.get(tx, -fetched.object_id)
+        upload = await uploads.find_upload(tx, -fetched.object_id)
         assert upload
         return await job_of_upload(tx, upload)
-    jobs = await collected.jobs(tx, fetched.repository_id, fetched.run_id)
+    jobs = await collected.jobs_of_run(tx, fetched.repository_id, fetched.run_id)
     job_id = fetched.job_id
     if job_id is None:
         known = [Job(job["id"], job["name"] or "", job["run_attempt"] or 1) for job in jobs]
@@ -73,7 +74,7 @@ async def find_owner(tx: Transaction, fetched: Fetched, claimed_job: str) -> Log
 
 
 async def _owner_from_run(tx: Transaction, fetched: Fetched) -> LogOwner:
-    run = await collected.run(tx, fetched.run_id, fetched.run_attempt)
+    run = await collected.find_attempt(tx, fetched.run_id, fetched.run_attempt)
     return LogOwner(
         key={
             "repository_id": fetched.repository_id,
@@ -101,7 +102,9 @@ def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOw
     """Return a job of GitHub's; the others of its run show which numbers in its name are shards."""
     attempt = job["run_attempt"] or 1
     beside = [one for one in jobs if (one["run_attempt"] or 1) == attempt]
-    names = job_names.resolve(job_names.parse(one["workflow_name"], one["name"] or "") for one in beside)
+    names = job_names.resolve_shards(
+        job_names.parse_name(one["workflow_name"], one["name"] or "") for one in beside
+    )
     name = next(name for name, one in zip(names, beside, strict=True) if one["id"] == job["id"])
     return LogOwner(
         key={
@@ -116,7 +119,7 @@ def owner_from_job(job: WorkflowJobRow, jobs: Sequence[WorkflowJobRow]) -> LogOw
             "job_name": name.name,
             "base_name": name.job,
             "config": name.config,
-            "runner_label": runner_labels.of(job["labels"] or []) or name.runner or UNKNOWN,
+            "runner_label": runner_labels.choose_label(job["labels"] or []) or name.runner or UNKNOWN,
             "head_sha": job["head_sha"] or "",
             "head_branch": job["head_branch"] or "",
         },
@@ -131,11 +134,11 @@ async def job_of_upload(tx: Transaction, upload: UploadRow) -> LogOwner:
     repository_id, repo = upload["repository_id"], upload["backend"]
     run_id, attempt = upload["run_id"], upload["run_attempt"]
     if run_id.isascii() and run_id.isdigit() and len(run_id) < 19:
-        jobs = await collected.jobs(tx, repository_id, int(run_id))
+        jobs = await collected.jobs_of_run(tx, repository_id, int(run_id))
         same = [one for one in jobs if one["name"] == upload["job"] and (one["run_attempt"] or 1) == attempt]
         if len(same) == 1:
             return owner_from_job(same[0], jobs)
-    name = job_names.parse(upload["workflow"], upload["job"])
+    name = job_names.parse_name(upload["workflow"], upload["job"])
     return LogOwner(
         key={
             "repository_id": repository_id,

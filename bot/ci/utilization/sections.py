@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.ci.collect import rows as collected
-from bot.ci.collect import upload_rows
+from bot.ci.collect.store import runs as collected
+from bot.ci.collect.store import uploads
 from bot.ci.utilization import log_attribution, words
 from bot.ci.utilization.store import job_rows
 from bot.ci.utilization.store.absence import explain_absence
@@ -44,7 +44,7 @@ async def show_job(tx: Transaction, subject: JobSubject) -> list[Block]:
                 lines=(BlockLine(text=words.summarize_job(row), url=page, tone=words.tone_of_job(row)),),
             )
         ]
-    job = await collected.job_of(tx, [subject.repository_id], subject.job_id)
+    job = await collected.find_job(tx, [subject.repository_id], subject.job_id)
     if job is None or subject.conclusion is None:
         return []
     text = f"not measured: {await explain_absence(tx, job)}"
@@ -56,7 +56,7 @@ async def _row(tx: Transaction, subject: JobSubject) -> JobRow | None:
     """Return what is known of a job; one below 0 is that of an upload."""
     if subject.job_id > 0:
         return await job_rows.job_of(tx, [subject.repository_id], subject.job_id, subject.run_attempt)
-    upload = await upload_rows.get(tx, -subject.job_id)
+    upload = await uploads.find_upload(tx, -subject.job_id)
     if upload is None or upload["kind"] != KIND:
         return None
     key = (await log_attribution.job_of_upload(tx, upload)).key
@@ -109,7 +109,7 @@ async def show_cell(tx: Transaction, subject: CellSubject) -> dict[int, BlockLin
 
 async def _public(tx: Transaction, found: list[JobSummary]) -> list[JobSummary]:
     private = {
-        owner: (await collected.repository(tx, owner))["private"]
+        owner: (await collected.repository_facts(tx, owner)).private
         for owner in {one["repository_id"] for one in found}
     }
     return [one for one in found if private[one["repository_id"]] is False]

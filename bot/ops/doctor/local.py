@@ -40,7 +40,7 @@ def preset(chosen: Settings) -> list[Finding]:
     """Say what the preset sets, and what an own setting sets otherwise."""
     if chosen.preset is None:
         return []
-    listed, fields = presets.every()[chosen.preset], options(Settings)
+    listed, fields = presets.read_presets()[chosen.preset], options(Settings)
     own = {
         name for name, text in listed.items() if getattr(chosen, name) != fields[name].metadata["read"](text)
     }

@@ -45,7 +45,7 @@ class Wanted:
 
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""
-        return manifest.read(role, workflow_dispatch=self.workflow_dispatch)
+        return manifest.manifest_for(role, workflow_dispatch=self.workflow_dispatch)
 
     def app_name(self, role: Role) -> str:
         """Return the name to suggest: App names are unique on all of GitHub."""

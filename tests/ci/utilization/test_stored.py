@@ -259,17 +259,17 @@ async def test_rows_and_sums_go_with_the_records_and_series_earlier(bot, usage):
     await usage.arrives(busy())
     blobs = bot.context.resource(BLOBS)
     bot.clock.advance(91 * 86_400)
-    await prune.run(bot.context, None)
+    await prune.prune_expired(bot.context, None)
     assert [one.key async for one in blobs.list()] == []
     assert len(await bot.rows("utilization_job")) == 1
     bot.clock.advance(320 * 86_400)
-    await prune.run(bot.context, None)
+    await prune.prune_expired(bot.context, None)
     assert await bot.rows("utilization_job") == await bot.rows("utilization_day") == []
 
 
 def test_a_log_of_200_megabytes_is_thinned(tmp_path):
     """Read by the parser child's own function, from an archive, within its limits of memory and size."""
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.utilization.parse import parse_usage
 
     commands = ["python " + "x" * 9_900]

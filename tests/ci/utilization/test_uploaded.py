@@ -7,7 +7,7 @@ import io
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.collect import uploads
+from bot.ci.collect.views import receive_upload
 from bot.ci.utilization.log_attribution import ELSEWHERE
 from bot.ingest.tables import records
 from tests.ci.utilization.test_stored import busy
@@ -24,7 +24,7 @@ async def send(bot, github, dispatch, log, **query):
         "job": "test (1, 2)",
     } | query
     bearer = bot.issuer.mint(repository=L3, repository_id=github.state.repo(L3).id, run_id=wanted["run_id"])
-    sent = {"Authorization": f"Bearer {bearer}", uploads.TOKEN_HEADER: payload["callback_token"]}
+    sent = {"Authorization": f"Bearer {bearer}", receive_upload.TOKEN_HEADER: payload["callback_token"]}
     status, answer = await bot.request(
         "POST", "/api/oot/uploads", params=wanted, data=io.BytesIO(log.encode()), headers=sent
     )

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.collect import zip_members
-from bot.ci.collect.parsing import Broken
+from bot.ci.collect.parse import zip_members
+from bot.ci.collect.parse.contract import Broken
 from bot.ci.utilization.parse import blob, measures, overlap, segments, summary, usage_log
 from bot.ci.utilization.parse.histogram import METRICS, encoded, packed
 from bot.ci.utilization.parse.metadata import NotReadable, metadata_of
@@ -18,8 +18,8 @@ from bot.ci.utilization.parse.metadata import NotReadable, metadata_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bot.ci.collect.parsing import Given
-    from bot.ci.collect.zip_members import Member
+    from bot.ci.collect.parse.contract import Given
+    from bot.ci.collect.parse.zip_members import Member
     from bot.ci.utilization.parse.segments import Segment
     from bot.ci.utilization.parse.usage_log import UsageLog
     from bot.ci.utilization.parsed import ParsedLog

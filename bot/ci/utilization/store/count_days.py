@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DAY_SPAN, WEEK_SPAN = SPANS
 SLICE = 500  # rows read at a time
 DAY = 86_400_000  # milliseconds
-REST = 10.0  # seconds between two counts of a day
+PAUSE = 10.0  # seconds between two counts of a day
 J, D = utilization_job.c, utilization_day.c
 UTILIZATION = Sum(
     name="utilization",
@@ -33,7 +33,7 @@ UTILIZATION = Sum(
     group=("repository_id", "span"),
     count="bot.ci.utilization.store.count_days:count_span",
     after="bot.ci.utilization.store.count_days:request_week",
-    rest=REST,
+    pause=PAUSE,
 )
 
 

@@ -12,7 +12,7 @@ from bot.ci.utilization.views import job_chart, job_reads
 from bot.ci.utilization.views.job_reads import ATTEMPT
 from bot.core.feature import sections
 from bot.core.json_fields import Kind
-from bot.core.json_fields import read as read_field
+from bot.core.json_fields import read_member as read_field
 from bot.web import view_parameters as declare
 from bot.web.view import Page, View
 from bot.web.view_parameters import REPO
@@ -52,7 +52,7 @@ async def read_job(asked: Asked) -> JobFound:
     found = await job_reads.find_job(asked, asked[JOB], asked[ATTEMPT])
     verdicts: list[Mapping[str, Any]] = []
     if found.job is not None:
-        subject = ci_jobs.subject(asked.request, found.job)
+        subject = ci_jobs.job_subject(asked.request, found.job)
         for add in sections(asked.context.features, "job_json"):
             verdicts += (await add(asked.tx, subject)).get("verdicts", [])
     chosen = job_chart.Asked(
@@ -102,7 +102,7 @@ def show(one: JobFound) -> dict[str, Any]:
 def steps(of: WorkflowJobRow | None) -> list[job_chart.Step]:
     """Return the steps of a job that began, in order."""
     found = []
-    for at, one in enumerate(ci_jobs.steps(of) if of else ()):
+    for at, one in enumerate(ci_jobs.steps_of_job(of) if of else ()):
         raw = of["steps"][at] if of and of["steps"] else {}
         started = read_field(raw, ("started_at",), Kind.TIME)
         ended = read_field(raw, ("completed_at",), Kind.TIME)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from bot.ci.utilization.parse.segments import in_background
-from bot.ci.utilization.parse.summary import MEMORY, Summary, summary
+from bot.ci.utilization.parse.summary import MEMORY, Summary, mean, summary, weights
 from bot.ci.utilization.views import drawing, series_names
 from bot.ci.utilization.views.drawing import Band, Line, Piece, Tick, Window
 
@@ -37,6 +37,7 @@ class Drawn(NamedTuple):
     number: int
     name: str
     line: Line
+    average: float | None  # of the means, as everywhere; the summary is of the maxima
     summary: Summary | None
     toggle: str
 
@@ -95,7 +96,7 @@ class View:
     command_lines: list[CommandLine]
     commands_more: int
     pairs: list[dict[str, Any]]
-    series: list[tuple[str, Mapping[str, Any]]]  # every one of the job, with its summary
+    series: list[tuple[str, float | None, Mapping[str, Any]]]  # every one of the job: average and summary
     memory: list[tuple[str, float]]  # the most MiB that each accelerator had in use
     height: int = field(default=0)  # of what stands under the plot
 
@@ -134,6 +135,7 @@ def draw_job(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -
         start, end = first, last
     whole = (start, end) == (first, last)
     window = Window(stored.timestamps, start, end)
+    stands_for = weights(stored.timestamps)[0]
     pieces: list[Piece] = [
         (str(name), int(begin), int(stop))
         for name, begin, stop in row["segments"]
@@ -168,7 +170,11 @@ def draw_job(row: JobRow, stored: Stored, steps: Sequence[Step], asked: Asked) -
         command_lines=_command_lines(inside, stored, row, asked),
         commands_more=max(0, len(inside) - COMMANDS_LISTED),
         pairs=stored.details.get("pairs", [])[:PAIRS_LISTED],
-        series=[(one.name, summaries[one.most]) for one in known if one.most in summaries][:SERIES_LISTED],
+        series=[
+            (one.name, mean(stored.series.get(one.mean), stands_for), summaries[one.most])
+            for one in known
+            if one.most in summaries
+        ][:SERIES_LISTED],
         memory=_memory(summaries),
         height=26 + (LANE + 3 if steps else 0) + count * LANE,
     )
@@ -192,10 +198,10 @@ def _bar(window: Window, piece: Piece, lane: int, asked: Asked) -> Bar | None:
 
 
 def _drawn(number: int, one: Shown, stored: Stored, window: Window, toggle: str) -> Drawn:
-    most, times = stored.series[one.most], stored.timestamps
-    points = most[bisect_left(times, window.start) : bisect_right(times, window.end)]
-    line = window.line(most, stored.series.get(one.mean))
-    return Drawn(number, one.name, line, summary(points), toggle)
+    most, means, times = stored.series[one.most], stored.series.get(one.mean), stored.timestamps
+    inside = slice(bisect_left(times, window.start), bisect_right(times, window.end))
+    average = None if means is None else mean(means[inside], weights(times)[0][inside])
+    return Drawn(number, one.name, window.line(most, means), average, summary(most[inside]), toggle)
 
 
 def _without(one: Shown, shown: Sequence[Shown], asked: Asked) -> str:

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.ci.collect import job_reads
-from bot.ci.collect import rows as collected
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
+from bot.ci.collect.store import runs as collected
 from bot.ci.utilization.parse import blob
 from bot.ci.utilization.store import job_rows
 from bot.ci.utilization.store.absence import explain_absence
@@ -36,7 +36,7 @@ async def find_job(asked: Asked, identifier: int, attempt: int | None) -> Found:
     """Return a job of the repository in the path; raises Rejected 404 where it may not be shown."""
     tx, owners = asked.tx, await job_reads.visible_to(asked, asked[REPO])
     row = await job_rows.job_of(tx, owners, identifier, attempt)
-    job = await collected.job_of(tx, owners, identifier)
+    job = await collected.find_job(tx, owners, identifier)
     if row is None and job is None:
         raise job_reads.not_known("job")
     return Found(job, row, await explain_absence(tx, job) if row is None and job is not None else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from bot.ci.collect import job_reads as ci_jobs
-from bot.ci.collect import rows as collected
+from bot.ci.collect.store import runs as collected
 from bot.ci.utilization import words
 from bot.ci.utilization.store import job_rows
 from bot.ci.utilization.tables import Durations, JobSummary, Measures
@@ -72,11 +72,11 @@ async def read_all(asked: Asked) -> PageFound:
     """Read the jobs of a run; raises Rejected 404 where nothing is known of it."""
     tx, repo, run_id = asked.tx, asked[REPO], asked[RUN_OF_PAGE]
     owners = await ci_jobs.visible_to(asked, repo)
-    attempts = await collected.runs_of(tx, owners, run_id)
+    attempts = await collected.attempts_of_run(tx, owners, run_id)
     measured, jobs = [], []
     for owner in sorted(owners):
         measured += await job_rows.jobs_of_run(tx, owner, run_id, limit=JOBS_MOST)
-        jobs += await collected.jobs(tx, owner, run_id)
+        jobs += await collected.jobs_of_run(tx, owner, run_id)
     if not attempts and not measured and not jobs:
         raise Rejected(404, "not_found", "no run of that id may be shown here")
     title = attempts[0]["name"] if attempts else (measured or jobs)[0]["workflow_name"]
