@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,9 +19,18 @@ PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 
 
 @contextlib.contextmanager
-def pooler(database_url, folder):
+def pooler(database_url):
     """The same database through a pooler with two connections, which takes another for each transaction."""
-    url, port = sa.make_url(database_url), free_port()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _running(sa.make_url(database_url), Path(folder)) as address,
+    ):
+        yield address
+
+
+@contextlib.contextmanager
+def _running(url, folder):
+    port = free_port()
     (folder / "users.txt").write_text(f'"{url.username}" ""\n')
     (folder / "pgbouncer.ini").write_text(
         f"""[databases]
@@ -41,9 +52,6 @@ logfile = {folder / "pgbouncer.log"}
         server = Path(url.query["host"]).stat()  # which only the server's user may enter
         for path in (folder, *folder.iterdir()):
             os.chown(path, server.st_uid, server.st_gid)
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and parent.name.startswith("pytest-"):
-                parent.chmod(0o711)
         as_user = {"user": server.st_uid, "group": server.st_gid, "extra_groups": []}
     process = subprocess.Popen([PROGRAM, str(folder / "pgbouncer.ini")], stderr=subprocess.PIPE, **as_user)
     try:
@@ -57,8 +65,6 @@ logfile = {folder / "pgbouncer.log"}
 
 def wait_for_port(port, process):
     """Return once something listens there."""
-    import socket
-
     for _ in range(200):
         assert process.poll() is None, process.stderr.read()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):

@@ -151,7 +151,7 @@ def make(server: PostgresServer, *, lost_after: float | None, ping: bool = False
     _connect_to(engine, server)
     _check_liveness(engine, ping=ping)
     if lost_after is not None:
-        _limit_idle_transactions(engine, lost_after)
+        _limit_idle_transactions(engine, server, lost_after)
     return Engine(engine, server)
 
 
@@ -192,7 +192,7 @@ def _check_liveness(engine: AsyncEngine, *, ping: bool) -> None:
     sa.event.listen(engine.sync_engine, "close", terminate)
 
 
-def _limit_idle_transactions(engine: AsyncEngine, lost_after: float) -> None:
+def _limit_idle_transactions(engine: AsyncEngine, server: PostgresServer, lost_after: float) -> None:
     """Have PostgreSQL end transactions of a process that is frozen or whose machine is gone.
 
     By itself it notices neither for two hours, and their locks would block every other process.
@@ -200,7 +200,8 @@ def _limit_idle_transactions(engine: AsyncEngine, lost_after: float) -> None:
     limit = f"SELECT set_config('idle_in_transaction_session_timeout', '{round(lost_after * 1000)}', false)"
 
     def set_limit(connection: Any, _record: object) -> None:
-        # not as a connection option: PgBouncer supports few
+        if server.pooled:  # it would be set for another client's transactions
+            return
         cursor = connection.cursor()
         cursor.execute(limit)
         cursor.close()

@@ -145,8 +145,8 @@ def test_a_user_without_home_or_name_is_told_what_to_do(tmp_path, user):
 
 @pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed")
 @POSTGRES
-async def test_a_pooler_in_transaction_mode_serves_many_at_once(database_url, clock, tmp_path):
-    with pooler(database_url, tmp_path) as through:
+async def test_a_pooler_in_transaction_mode_serves_many_at_once(database_url, clock):
+    with pooler(database_url) as through:
         async with opened(through, clock) as store, opened(through, clock) as other:
 
             async def work(number):

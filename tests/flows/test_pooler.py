@@ -14,7 +14,7 @@ from tests.serving import POSTGRES
 async def test_a_pull_request_is_dispatched_and_reported_through_a_pooler(
     github, issuer, clock, tmp_path, database_url
 ):
-    with pooler(database_url, tmp_path) as through:
+    with pooler(database_url) as through:
         settings = make_settings(
             github=github, issuer=issuer, app=github.app, folder=tmp_path, database_url=through
         )
