@@ -38,6 +38,10 @@ ETAG_CACHE_SIZE = 100  # responses
 TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
 
 
+UNKNOWN_APP = b"Integration not found"  # GitHub's answer where the App's id is wrong
+KEY_REFUSED = "GitHub does not accept the App's key: check APP_ID, PRIVATE_KEY and the clock"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Location:
     """Where to fetch some content, valid for a minute; `headers` only where that is the API itself."""
@@ -75,6 +79,7 @@ class GitHubApp:
             10_000, PERMISSION_LIFE, timer=lambda: clock.now() / 1000
         )
         self._etag_cache: LRUCache[str, Any] = LRUCache(ETAG_CACHE_SIZE)
+        self.refusal = ""  # why GitHub did not accept the App's key when it was last used
 
     def client(self, repo: str, **permissions: str) -> Client:
         """Return a client for one repository with just these permissions, such as `checks="write"`."""
@@ -129,6 +134,8 @@ class GitHubApp:
             self._identity.correct_clock(response.headers.get("date", ""))
             if self._identity.skew == skew:  # it may have been corrected for another call meanwhile
                 break
+        unknown = response.status == 404 and UNKNOWN_APP in response.body
+        self.refusal = KEY_REFUSED if response.status == 401 or unknown else ""
         return response
 
     async def request(
