@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 import structlog
 
-from bot.core.errors import GitHubRefused, GitHubUnavailable, NotInstalled, RetryLater
+from bot.core.errors import GitHubRefused, GitHubUnavailable, RetryLater
 from bot.core.json_fields import as_time
 from bot.db.rows import select
 from bot.ingest import delivery, inbox
@@ -35,7 +35,6 @@ MOST_LOOKUPS = 50  # of each kind, each time
 MOST_UNANSWERED = 3  # of each kind: then GitHub is unavailable, and each try may take half a minute
 MOST_LISTED = 100  # runs of each status and repository
 UNFINISHED = ("in_progress", "queued")
-GONE = frozenset({404, 410})
 
 
 OpenRow = WorkflowRunRow | WorkflowJobRow | CheckRunRow
@@ -94,7 +93,7 @@ async def _check(context: Context, resource: Resource, row: OpenRow) -> bool:
         log.info(
             "cannot be asked about", kind=resource.name, repo=row["repo"], id=row["id"], reason=str(error)
         )
-        if error.status in GONE and not isinstance(error, NotInstalled):
+        if error.gone:
             async with context.store.transaction() as tx:
                 await _mark_gone(tx, resource.name, row)
         return False

@@ -9,6 +9,7 @@ from bot.ci.collect import fetching, keys, rows
 from bot.ci.collect.fetching import NotThere, Wanted
 from bot.ci.collect.receiving import Fetched
 from bot.ci.collect.states import State
+from bot.github import refusals
 
 if TYPE_CHECKING:
     from bot.ci.collect.receiving import Receiver
@@ -40,10 +41,17 @@ async def run(context: Context, task: Task) -> None:
     except NotThere as error:
         if error.status == 410:
             await fetching.end(context, row, State.EXPIRED, expired_words(artifact))
+        elif error.status == 404 and _is_young(artifact, context.clock.now()):
+            await fetching.wait(context, row, "GitHub does not have it yet", refusals.LATEST)
         elif error.status == 404:
             await fetching.end(context, row, State.ABSENT, "GitHub no longer has it")
         else:
             await fetching.end(context, row, State.BROKEN, f"GitHub answered {error.status}")
+
+
+def _is_young(artifact: ArtifactRow, now: int) -> bool:
+    """Whether GitHub may not know an artifact yet that it has just listed."""
+    return artifact["created_at"] is not None and now - artifact["created_at"] < refusals.YOUNG
 
 
 def expired_words(artifact: ArtifactRow) -> str:

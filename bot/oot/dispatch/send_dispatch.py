@@ -196,7 +196,7 @@ async def _send(
     try:
         answer = await client.post(url, {"file": entry.workflow_file}, data=request)
     except GitHubRefused as error:
-        if error.status == 404:
+        if error.gone:
             raise GiveUp(f"there is no workflow {entry.workflow_file} on {branch}") from error
         raise
     return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None

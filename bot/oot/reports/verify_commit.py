@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import sqlalchemy as sa
 
-from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.core.errors import GitHubRefused, RetryLater
 from bot.ingest.tables import records
 from bot.oot.reports.mismatches import Flags
 from bot.oot.results import jobs
@@ -169,7 +169,6 @@ async def default_branch(tx: Transaction, repo: str) -> str | None:
 
 AGAIN, PATIENCE = 3600.0, 24 * 3_600_000  # seconds until GitHub is asked again, milliseconds it is asked for
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
-UNKNOWN = frozenset({404, 409, 422})  # what GitHub answers when there is no such commit
 
 
 async def run(context: Context, task: Task) -> None:
@@ -203,7 +202,7 @@ async def _ask(context: Context, sha: str, *, since: int) -> str | None:
     refusal: GitHubRefused | None = None
     for repo in context.settings.upstream_repo:
         try:
-            if await _is_in(context, repo, sha):
+            if await _is_in(context, repo, sha, since=since):
                 return repo
         except GitHubRefused as error:
             refusal = error
@@ -213,9 +212,9 @@ async def _ask(context: Context, sha: str, *, since: int) -> str | None:
     return None
 
 
-async def _is_in(context: Context, repo: str, sha: str) -> bool:
+async def _is_in(context: Context, repo: str, sha: str, *, since: int) -> bool:
     """Return whether a commit is on a repository's default branch or the head of a branch; raises GitHubRefused."""
-    client = context.github.client(repo, contents="read")
+    client = context.github.client(repo, since=since, contents="read")
     async with context.store.read() as tx:
         branch = await default_branch(tx, repo)
     if branch is None:
@@ -227,7 +226,7 @@ async def _is_in(context: Context, repo: str, sha: str) -> bool:
             return True
         heads = await client.getitem(client.path("commits/{sha}/branches-where-head"), {"sha": sha})
     except GitHubRefused as error:
-        if isinstance(error, NotInstalled) or error.status not in UNKNOWN:
+        if not error.gone:
             raise
         return False
     return bool(heads)
