@@ -12,6 +12,7 @@ from bot.oot.publish import job_lines, rows
 from bot.oot.verdict import pull_state
 from bot.oot.verdict import rows as verdict_rows
 from bot.oot.verdict.head import in_doubt
+from bot.oot.verdict.private_view import without_private_names
 
 if TYPE_CHECKING:
     from bot.context import Context
@@ -72,7 +73,8 @@ async def _state(
         also=await rows.unfinished_heads(tx, repo, number) if all_maintained else (),
         compared=newest,
     )
-    return await job_lines.add_job_lines(tx, context, state)
+    full = await job_lines.add_job_lines(tx, context, state)
+    return await without_private_names(tx, context.settings, full)
 
 
 async def _labels(context: Context, repo: str, number: int, *, since: int | None) -> frozenset[str] | None:
