@@ -27,7 +27,7 @@ LOOKUPS_MOST = 50  # of issues that the search no longer finds
 Found = dict[int, dict[str, Any]]  # issues by number
 
 
-async def run(context: Context, task: Task) -> None:
+async def find_missed_issues(context: Context, task: Task) -> None:
     """Compare the records of one repository's issues about CI (key: its id) with what GitHub finds."""
     if not task.key.isdigit():
         raise GiveUp(f"{task.key!r} is no repository's id")

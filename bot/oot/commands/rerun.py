@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.oot.dispatch import approval
 from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.publish import check_run_text, rows
-from bot.oot.results import dispatches, reruns, task_keys
+from bot.oot.results import task_keys
+from bot.oot.results.store import dispatches, reruns
 from bot.oot.results.task_keys import request_publish
 from bot.oot.verdict import pull_state
 from bot.oot.verdict.verdict import is_finished, is_red
@@ -55,7 +56,7 @@ async def handle_button(context: Context, task: Task) -> None:
     On the gate there is nothing to run: it is written again.
     """
     async with context.store.transaction() as tx:
-        _, body = await task_keys.delivery_of(context, tx, task)
+        _, body = await task_keys.read_delivery(context, tx, task)
         press = _read_press(body, context.github.app_id)
         if press is None:
             return
@@ -92,7 +93,7 @@ async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str
                 "cause": cause,
             }
             if await reruns.request(tx, row):
-                tx.enqueue("run_again", task_keys.of_rerun(dispatch["id"], attempt, run_id))
+                tx.enqueue("run_again", task_keys.rerun_key(dispatch["id"], attempt, run_id))
                 requested = True
     return requested
 
@@ -104,8 +105,10 @@ async def run_again(context: Context, task: Task) -> None:
     """
     identifier, attempt, run_id = task_keys.parse_rerun(task.key)
     async with context.store.read() as tx:
-        dispatch = await dispatches.get(tx, identifier)
-        of_run = [row for row in await reruns.of_dispatches(tx, [identifier]) if row["run_id"] == run_id]
+        dispatch = await dispatches.get_dispatch(tx, identifier)
+        of_run = [
+            row for row in await reruns.read_for_dispatches(tx, [identifier]) if row["run_id"] == run_id
+        ]
     rerun = next((row for row in of_run if row["from_attempt"] == attempt), None)
     if dispatch is None or rerun is None:
         raise GiveUp(f"no re-run {task.key} was requested")
@@ -130,13 +133,16 @@ async def run_again(context: Context, task: Task) -> None:
 def _read_press(body: dict[str, Any], app_id: int) -> ButtonPress | None:
     """Return what a check_run or check_suite event asks for; None if the button is not ours."""
     kind = "check_run" if "check_run" in body else "check_suite"
-    repo, sha = read(body, ("repository", "full_name"), Kind.TEXT), read(body, (kind, "head_sha"), Kind.TEXT)
-    identifier = read(body, (kind, "id"), Kind.INT)
-    if read(body, (kind, "app", "id"), Kind.INT) != app_id or not (repo and sha and identifier):
+    repo, sha = (
+        read_member(body, ("repository", "full_name"), Kind.TEXT),
+        read_member(body, (kind, "head_sha"), Kind.TEXT),
+    )
+    identifier = read_member(body, (kind, "id"), Kind.INT)
+    if read_member(body, (kind, "app", "id"), Kind.INT) != app_id or not (repo and sha and identifier):
         return None
     scope: str | None = "failed"
     if body.get("action") == "requested_action":
-        scope = SCOPES.get(read(body, ("requested_action", "identifier"), Kind.TEXT) or "")
+        scope = SCOPES.get(read_member(body, ("requested_action", "identifier"), Kind.TEXT) or "")
     if scope is None:
         return None
     check_run_id = identifier if kind == "check_run" else None
@@ -155,7 +161,7 @@ async def _chosen(tx: Transaction, context: Context, press: ButtonPress) -> list
     if check:
         numbers = {check["pr_number"]}
     else:
-        numbers = {row["pr_number"] for row in await dispatches.on_head(tx, repo, sha)}
+        numbers = {row["pr_number"] for row in await dispatches.read_for_head(tx, repo, sha)}
         numbers |= {row["pr_number"] for row in await rows.gates_on(tx, repo, [sha], gate)}
     found = []
     for number in sorted(number for number in numbers if number is not None):

@@ -14,7 +14,7 @@ from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
 from bot.oot.pages.template_filters import make_cells
 from bot.oot.pages.visible_names import read_names
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, parameters
@@ -189,7 +189,7 @@ async def _opened(tx: Transaction, grid: Matrix, key: str, names: PrivateNames) 
     if found is None:
         return OpenCell() if key else None
     line, cell = found
-    full = await jobs.get(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
+    full = await jobs.get_jobs(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
 
     def shown(part: Iterable[GridJob]) -> list[Job]:
         return [

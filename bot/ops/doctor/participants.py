@@ -21,7 +21,7 @@ async def allowlist(target: Target) -> tuple[Finding, Allowlist | None]:
     """Read the allowlist as the bot would."""
     source, default_events = target.settings.allowlist, frozenset(target.settings.default_events)
     try:
-        found = allowlist_file.parse(await source_file.read(source, target.app_for), default_events)
+        found = allowlist_file.parse(await source_file.read_source(source, target.app_for), default_events)
     except RetryLater as problem:
         return error(
             "allowlist", f"{source} cannot be read: {problem}", "check the network and try again"
@@ -70,8 +70,8 @@ def overlaps(settings: Settings, listed: Allowlist) -> list[Finding]:
         if issuer.audiences and not set(settings.oidc_audience) <= set(issuer.audiences)
     ]
     own = [entry.repo for entry in listed.entries if entry.actions is not None]
-    told = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
-    return [*(warning("overlap", detail, todo) for detail, todo in found), *told]
+    noted = [ok("overlap", f"`actions` of {', '.join(own)} count there, not PULL_ACTIONS")] if own else []
+    return [*(warning("overlap", detail, todo) for detail, todo in found), *noted]
 
 
 async def upstream(target: Target) -> list[Finding]:
