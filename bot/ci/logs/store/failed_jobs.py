@@ -276,7 +276,9 @@ async def reported_for(tx: Transaction, repo: str, sha: str, *, newest: bool = F
     )
     runs = await tx.rows(query.group_by(*run, *subject).order_by(sa.literal_column("since")).limit(RUNS_MOST))
     last = {_dispatched_for(row): row["dispatch_id"] for row in runs if row["dispatch_id"]}
-    shown = [row for row in runs if not newest or row["dispatch_id"] in {None, last.get(_dispatched_for(row))}]
+    shown = [
+        row for row in runs if not newest or row["dispatch_id"] in {None, last.get(_dispatched_for(row))}
+    ]
     keys = dict.fromkeys((str(row["run_id"]), int(row["run_attempt"])) for row in shown)
     return Reported(frozenset(str(row["downstream_repo"]).lower() for row in shown), tuple(keys))
 
