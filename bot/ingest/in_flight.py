@@ -86,7 +86,9 @@ async def _check_all(context: Context, resource: Resource) -> int:
 
 async def _check(context: Context, resource: Resource, row: OpenRow) -> bool:
     """Store GitHub's state of one of them if it has changed; raises RetryLater when GitHub has no answer."""
-    client = context.app_for(row["repo"]).client(row["repo"], **{resource.permission: "read"})
+    client = context.app_for(row["repo"]).client(
+        row["repo"], since=row["received_at"], **{resource.permission: "read"}
+    )
     try:
         found = await client.getitem(client.path(resource.path.format_map(row)))
     except GitHubRefused as error:

@@ -51,6 +51,18 @@ async def test_a_pull_request_that_is_not_known_yet_gets_its_comment(bot, github
     assert len(github.comments(pull)) == 1
 
 
+async def test_a_task_that_does_not_know_how_old_the_object_is_goes_by_its_own_age(bot, github):
+    pull = await github.open_pull(UPSTREAM)
+    await bot.wait(600)
+    lost = github.faults.add(
+        method="POST", path=f"/issues/{pull.number}/comments$", status=404, body={"message": "Not Found"}
+    )
+    await bot.report(bot.dispatch(L2), conclusion="failure")
+    await bot.settle(horizon=90)
+    assert lost.times == 0
+    assert len(github.comments(pull)) == 1
+
+
 async def test_a_commit_that_never_becomes_known_is_given_up_after_minutes_not_seconds(bot, github):
     github.state.announced_before = 3_600_000
     pull = await github.open_pull(UPSTREAM)

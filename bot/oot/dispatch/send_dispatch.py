@@ -87,7 +87,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
         await _settle(context, dispatch, state="sent", run_id=arrival.run_id)
         return
     needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
-    client = context.backend_github.client(dispatch["backend"], **needs)
+    client = context.backend_github.client(dispatch["backend"], since=None, **needs)
     # everything slow comes before the intent is recorded
     await context.backend_github.tokens.get(dispatch["backend"], needs)
     repository = await _repository(client, entry)
