@@ -192,13 +192,13 @@ def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
     """Read every report of an archive."""
     try:
         with zip_members.open_archive(path) as archive:
-            for member in sorted(zip_members.readable(archive), key=lambda member: member.name):
+            for member in sorted(zip_members.readable_members(archive), key=lambda member: member.name):
                 if member.name.casefold().endswith(WANTED):
                     results.add(prefix + member.name, member.pieces())
-            for info in archive.infolist():
-                reason = zip_members.refusal(info)
-                if reason and info.filename.casefold().endswith(WANTED):
-                    results.refuse(prefix + info.filename, reason)
+            for entry in archive.entries:
+                reason = zip_members.refusal(entry)
+                if reason and entry.name.casefold().endswith(WANTED):
+                    results.refuse(prefix + entry.name, reason)
     except (Broken, Refused) as error:
         results.refuse(prefix + path.name, str(error))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.collect.parse.contract import Given
-    from bot.ci.collect.parse.zip_members import Member
+    from bot.ci.collect.parse.zip_members import Archive, Member
     from bot.ci.utilization.segments import Segment
     from bot.ci.utilization.usage_log import UsageLog
 
@@ -33,7 +32,7 @@ PEAK_COMMANDS = 20
 
 def parse(given: Given) -> ParsedUsage:
     """Store the series beside the answer, and return what they come to."""
-    if not zipfile.is_zipfile(given.path):
+    if not zip_members.is_archive(given.path):
         with given.path.open("rb") as file:
             return _kept(usage_log.read(file), given)
     with zip_members.open_archive(given.path) as archive:
@@ -66,9 +65,9 @@ class _Pieces(io.RawIOBase):
         return len(part)
 
 
-def _member(archive: zipfile.ZipFile) -> Member | None:
+def _member(archive: Archive) -> Member | None:
     """Return the member that is the log: the one of that name, else the only one that begins like one."""
-    members = list(zip_members.readable(archive))
+    members = list(zip_members.readable_members(archive))
     for one in members:
         if one.name.rpartition("/")[2] == NAME:
             return one

@@ -53,3 +53,12 @@ class Reply(msgspec.Struct, kw_only=True):
     state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
     ends: bool = False  # the child ends now: another one has to serve the next file
+
+
+class Ranges(msgspec.Struct, kw_only=True):
+    """What has to be downloaded of an archive of which the end is there."""
+
+    directory: tuple[int, int] | None = (
+        None  # the part of the directory that is missing; then the child is asked again
+    )
+    members: list[tuple[int, int]] = []  # where the wanted members lie, in order

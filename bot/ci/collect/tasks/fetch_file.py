@@ -125,8 +125,15 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
     await budget.spend_call(context, fetched.repo)
     location = await client.location(client.path(wanted.path))
     if receiver.members and (wanted.size or 0) >= ranged_zip.WORTH_FROM:
-        came = await ranged_zip.fetch_members(downloads, location, into, members=receiver.members, most=MOST)
-        if came is not None:
+        ranged = ranged_zip.RangedDownload(
+            downloads=downloads,
+            parsers=context.resource(WORKSPACE).parsers,
+            location=location,
+            into=into,
+            members=receiver.members,
+            most=MOST,
+        )
+        if (came := await ranged.fetch()) is not None:
             await budget.spend_bytes(context, fetched.repo, came)
             return replace(fetched, size=wanted.size or came, sha256="")
     got = await downloads.fetch(location, into, most=MOST)
