@@ -80,7 +80,9 @@ async def overview(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     async with context.store.read() as tx:
         silent = [
-            one for one in await health.of_all(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS]) if one.stale
+            one
+            for one in await health.read_backends(tx, NOTHING_HIDDEN, 30, request.app[DAY_SUMS])
+            if one.stale
         ]
         newest, in_force = await allowlists.newest(tx), await allowlists.in_force(tx)
         refusals = await publish_rows.comment_refusals(tx)

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from bot.ci.disabled.tables import AnswerRow, ci_disabling_comment
 from bot.db.rows import select
 from bot.ingest.tables import records
-from bot.oot.publish import create_once
+from bot.oot.publish import intent_rows
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
-    from bot.oot.publish.create_once import Intent
+    from bot.oot.publish.intent_rows import Intent
 
 INSTALLATION, ANSWER = records["installation"].c, ci_disabling_comment.c
 
@@ -46,7 +46,7 @@ async def digests(tx: Transaction, repository_id: int) -> dict[int, str]:
 async def begin_answer(tx: Transaction, repository_id: int, number: int) -> Intent:
     """Record that an answer is about to be made; raises RetryLater while another process may be making it."""
     row = {"repository_id": repository_id, "number": number, "comment_id": None, "digest": ""}
-    return await create_once.begin(tx, ci_disabling_comment, row)
+    return await intent_rows.begin_intent(tx, ci_disabling_comment, row)
 
 
 async def record_answer(
@@ -59,7 +59,7 @@ async def record_answer(
 
 async def lose_all(tx: Transaction) -> None:
     """Record that every call in progress will stay unanswered: for the start of a process that is the only one."""
-    await create_once.lose_all(tx, [ci_disabling_comment])
+    await intent_rows.lose_all_intents(tx, [ci_disabling_comment])
 
 
 def text_digest(text: str) -> str:
