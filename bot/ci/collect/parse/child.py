@@ -26,6 +26,7 @@ MEMORY = 1024 * 1024 * 1024  # bytes of address space
 CPU = 120  # seconds for one file
 FILES = 200  # then a new child takes over
 NICE = 19
+DESCRIPTORS_MOST = 2**20
 MIB = 1024 * 1024
 TOO_MUCH_MEMORY = f"reading it takes more than {MEMORY // MIB:,} MiB of memory"
 NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})  # the machine's errors
@@ -33,6 +34,7 @@ NO_FAULT_OF_FILE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS
 
 def main() -> None:
     """Serve requests until standard input ends."""
+    os.closerange(3, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], DESCRIPTORS_MOST))  # none is ours
     with contextlib.suppress(OSError):  # of a system that does not allow it
         os.nice(NICE - os.nice(0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
