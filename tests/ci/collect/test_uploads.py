@@ -9,6 +9,7 @@ import pytest
 
 from bot.ci.collect import blobs
 from bot.ci.collect.views import receive_upload
+from tests.ci.collect.test_collecting import temporary_files
 from tests.harness import L1, L2, L3, UPSTREAM
 from tests.serving import SQLITE, converse, request_head
 
@@ -129,7 +130,7 @@ async def test_a_body_that_comes_too_slowly_ends(bot, dispatch, monkeypatch):
     status, answer = await converse(bot.url, head + b"one\n", bytes(1000), pause=1.0)
     assert (status, answer["error"]) == (408, "body_timeout")
     assert await bot.rows("ci_upload") == []
-    assert list((bot.context.settings.data_dir / "tmp").iterdir()) == []
+    assert temporary_files(bot) == []
     assert (await send(bot, dispatch))[0] == 202  # its place is free again
 
 
