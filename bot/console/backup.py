@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 
 if TYPE_CHECKING:
     from bot.core.settings import Settings
@@ -38,7 +38,7 @@ are not copied again, and nothing is deleted there. docs/operations.md says how 
 @config_option
 def backup(file: Path, blobs: Path | None, config: Path | None) -> None:
     """Copy the database, and the blobs if asked to."""
-    run(_backup(load_settings(config), file, blobs))
+    run_work(_backup(load_settings(config), file, blobs))
 
 
 async def _backup(settings: Settings, file: Path, blobs: Path | None) -> None:

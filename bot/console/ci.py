@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.console.redeliver import span
 from bot.core import text
 from bot.core.json_fields import iso_time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
 
 LOOK = 2.0  # seconds between two looks at what is done
-SETTLED = 30.0  # seconds after which everything that is done is all there is
+QUIET = 30.0  # seconds after which everything that is done is all there is
 PATIENCE = 60.0  # seconds without any progress
 COLLECT = """Collect the logs and artifacts of runs that are past.
 
@@ -58,7 +58,7 @@ def collect(repo: str, run_id: int | None, since: int | None, config: Path | Non
     """Collect runs that are past."""
     if (run_id is None) == (since is None):
         raise click.UsageError("say which runs: either --run or --since")
-    run(_collect(load_settings(config), repo, run_id, since, wait=not no_wait))
+    run_work(_collect(load_settings(config), repo, run_id, since, wait=not no_wait))
 
 
 @ci.command()
@@ -66,7 +66,7 @@ def collect(repo: str, run_id: int | None, since: int | None, config: Path | Non
 @config_option
 def status(config: Path | None, *, as_json: bool) -> None:
     """Show how far collecting is, by repository."""
-    run(_status(load_settings(config), as_json=as_json))
+    run_work(_status(load_settings(config), as_json=as_json))
 
 
 @ci.command(help=BACKFILL)
@@ -78,7 +78,7 @@ def status(config: Path | None, *, as_json: bool) -> None:
 @config_option
 def backfill(repo: str, branch: str, commits: int, config: Path | None) -> None:
     """Fill the grid with what was before the App was installed."""
-    run(_backfill(load_settings(config), repo, branch, commits))
+    run_work(_backfill(load_settings(config), repo, branch, commits))
 
 
 async def _backfill(settings: Settings, repo: str, branch: str, commits: int) -> None:
@@ -138,7 +138,7 @@ async def _follow(context: Context, run_ids: list[int]) -> None:
         if now != last and now[0]:
             click.echo(f"{now[1]} of {now[0]} done", err=True)
         last = now
-        if idle >= SETTLED and now[0] == now[1]:
+        if idle >= QUIET and now[0] == now[1]:
             return
         if idle >= PATIENCE:
             click.echo(

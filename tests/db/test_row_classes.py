@@ -54,16 +54,6 @@ NOT_YET = {
     "bot/ci/trunk/suspects.py": 4,
     "bot/ci/trunk/views/grid_answer.py": 9,
     "bot/ci/trunk/views/metrics.py": 5,
-    "bot/ci/utilization/origin.py": 8,
-    "bot/ci/utilization/parsed.py": 21,
-    "bot/ci/utilization/rows.py": 55,
-    "bot/ci/utilization/summary.py": 6,
-    "bot/ci/utilization/sums.py": 9,
-    "bot/ci/utilization/usage_log.py": 5,
-    "bot/ci/utilization/views/job_series.py": 11,
-    "bot/ci/utilization/views/run.py": 32,
-    "bot/ingest/delivery_log.py": 4,
-    "bot/ingest/inbox.py": 13,
     "bot/oot/dispatch/plan_dispatches.py": 8,
     "bot/oot/dispatch/reconcile_pulls.py": 7,
     "bot/oot/dispatch/rows.py": 28,
@@ -81,10 +71,6 @@ NOT_YET = {
     "bot/oot/statistics/stats.py": 28,
     "bot/oot/verdict/rows.py": 7,
     "bot/oot/verdict/upstream_checks.py": 21,
-    "bot/ops/admin_api.py": 33,
-    "bot/ops/overview_reads.py": 9,
-    "bot/queue/tables.py": 13,
-    "bot/queue/tasks.py": 6,
 }
 
 

@@ -64,9 +64,9 @@ async def test_what_is_rebuilt_is_counted_again(bot):
 
 @SQLITE
 async def test_a_sum_of_a_newer_version_waits_for_it(bot):
-    task = Task(id=1, kind="sum", key="unheard/1/x", attempts=1, created_at=0, cause=None)
+    task = Task({"id": 1, "kind": "sum", "key": "unheard/1/x", "attempts": 1, "cause": None})
     with pytest.raises(RetryLater, match="no sum 'unheard'"):
-        await sums.run(bot.context, task)
+        await sums.recount_place(bot.context, task)
 
 
 @SQLITE

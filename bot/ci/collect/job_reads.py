@@ -9,7 +9,7 @@ from bot.ci.collect import collection_scope
 from bot.ci.collect.states import State, reason
 from bot.ci.collect.store import fetches, runs, uploads
 from bot.core.errors import Rejected
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.core.links import web_url
 from bot.ingest import watched
 from bot.web import access
@@ -159,13 +159,16 @@ def steps_of_job(of: WorkflowJobRow) -> list[Step]:
     """Return a job's steps in order; what GitHub sent is read field by field."""
     found: list[Step] = []
     for one in of["steps"][:MOST_STEPS] if isinstance(of["steps"], list) else []:
-        started, ended = read(one, ("started_at",), Kind.TIME), read(one, ("completed_at",), Kind.TIME)
-        conclusion = read(one, ("conclusion",), Kind.TEXT)
+        started, ended = (
+            read_member(one, ("started_at",), Kind.TIME),
+            read_member(one, ("completed_at",), Kind.TIME),
+        )
+        conclusion = read_member(one, ("conclusion",), Kind.TEXT)
         found.append(
             Step(
-                number=read(one, ("number",), Kind.INT) or len(found) + 1,
-                name=read(one, ("name",), Kind.TEXT) or "",
-                outcome=conclusion or read(one, ("status",), Kind.TEXT) or "",
+                number=read_member(one, ("number",), Kind.INT) or len(found) + 1,
+                name=read_member(one, ("name",), Kind.TEXT) or "",
+                outcome=conclusion or read_member(one, ("status",), Kind.TEXT) or "",
                 tone=conclusion_tone(conclusion),
                 seconds=seconds_between(started, ended),
             )

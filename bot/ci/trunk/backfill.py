@@ -106,9 +106,9 @@ async def _fill_commit(context: Context, repo: str, repository: dict[str, Any], 
         jobs += await _pages(context, client, repo, path, "jobs", run=str(run["id"]), filter="all")
     async with context.store.transaction() as tx:
         for job in jobs:
-            await inbox.put(tx, delivery.of("workflow_job", job, repository))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_job", job, repository))
         for run in runs:  # last: a commit with a run is taken to be read
-            await inbox.put(tx, delivery.of("workflow_run", run, repository))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_run", run, repository))
     return len(runs), len(jobs)
 
 

@@ -52,7 +52,7 @@ async def find_branch(tx: Transaction, repo: str, name: str) -> Branch | None:
     repository = await rows.repository(tx, ids) if ids else None
     if repository is None:
         return None
-    names = await watched.of_same(tx, repository["full_name"])
+    names = await watched.names_of_same_repository(tx, repository["full_name"])
     return Branch(repository=repository, names=frozenset(names), name=name)
 
 

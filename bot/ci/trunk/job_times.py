@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.ci.collect.store import runs
 from bot.ci.trunk import rows
 from bot.ci.trunk.cells import CONCLUSIONS
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.ingest import watched
 from bot.web.blocks import Block
 from bot.web.timeline import Bar, Step, timeline
@@ -92,9 +92,12 @@ def _steps(row: WorkflowJobRow) -> tuple[Step, ...]:
     """Return the steps that ended; what GitHub sent is read field by field."""
     found = []
     for one in row["steps"][:STEPS_MOST] if isinstance(row["steps"], list) else []:
-        started, ended = read(one, ("started_at",), Kind.TIME), read(one, ("completed_at",), Kind.TIME)
+        started, ended = (
+            read_member(one, ("started_at",), Kind.TIME),
+            read_member(one, ("completed_at",), Kind.TIME),
+        )
         if started is not None and ended is not None:
-            failed = read(one, ("conclusion",), Kind.TEXT) == "failure"
-            name = read(one, ("name",), Kind.TEXT) or ""
+            failed = read_member(one, ("conclusion",), Kind.TEXT) == "failure"
+            name = read_member(one, ("name",), Kind.TEXT) or ""
             found.append(Step(name=name, failed=failed, started_at=started, ended_at=ended))
     return tuple(found)

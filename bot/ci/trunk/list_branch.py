@@ -13,7 +13,7 @@ from bot.ci.trunk import branches, cell_index, changed_days, folded_commits, req
 from bot.ci.trunk.settings import BRANCHES_MOST, TrunkSettings
 from bot.ci.trunk.tables import branch_commit
 from bot.core.errors import GitHubRefused
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.ingest import watched
 from bot.ingest.tables import records
 from bot.queue.sums import DAY
@@ -78,11 +78,16 @@ async def listed(context: Context, repo: str, branch: str, *, page: int) -> list
 
 
 def _commit(one: dict[str, Any]) -> Listed | None:
-    sha, at = read(one, ("sha",), Kind.TEXT), read(one, ("commit", "committer", "date"), Kind.TIME)
+    sha, at = (
+        read_member(one, ("sha",), Kind.TEXT),
+        read_member(one, ("commit", "committer", "date"), Kind.TIME),
+    )
     if sha is None or at is None:
         return None
-    author = read(one, ("author", "login"), Kind.TEXT) or read(one, ("commit", "author", "name"), Kind.TEXT)
-    title = cell_index.title_of(read(one, ("commit", "message"), Kind.TEXT) or "")
+    author = read_member(one, ("author", "login"), Kind.TEXT) or read_member(
+        one, ("commit", "author", "name"), Kind.TEXT
+    )
+    title = cell_index.title_of(read_member(one, ("commit", "message"), Kind.TEXT) or "")
     return Listed(sha=sha, at=at, title=title, author=author)
 
 

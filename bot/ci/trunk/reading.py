@@ -47,7 +47,7 @@ async def find(tx: Transaction, hidden: Hidden, repo: str, branch: str) -> Branc
     if found is None or hidden.has(found["full_name"], found["repository_id"]):
         raise UNKNOWN_REPOSITORY.because(f"nothing of {repo[:200]} is known here")
     name = branch or found["default_branch"] or ""
-    names = await watched.of_same(tx, found["full_name"])
+    names = await watched.names_of_same_repository(tx, found["full_name"])
     return Branch(repository=found, names=frozenset(names), name=name)
 
 

@@ -58,7 +58,7 @@ async def find_branch(tx: Transaction, settings: Settings, repository_id: int, n
         return None
     if not branches.watched(settings, found, name):
         return None
-    names = await watched.of_same(tx, found["full_name"])
+    names = await watched.names_of_same_repository(tx, found["full_name"])
     return Branch(repository=found, names=frozenset(names), name=name)
 
 

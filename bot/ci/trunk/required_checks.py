@@ -14,7 +14,7 @@ import structlog
 from bot.ci.collect import budget, job_names
 from bot.ci.trunk.tables import branch_rule
 from bot.core.errors import GitHubRefused, OverBudget
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -84,7 +84,9 @@ async def _asked(context: Context, repo: str, branch: str) -> list[str]:
 def _contexts(rules: Sequence[Any]) -> Iterator[str]:
     """Yield the names of the checks that rules require; what GitHub sent is read field by field."""
     for rule in rules:
-        if read(rule, ("type",), Kind.TEXT) != "required_status_checks":
+        if read_member(rule, ("type",), Kind.TEXT) != "required_status_checks":
             continue
-        for name in read(rule, ("parameters", "required_status_checks[]", "context"), Kind.TEXTS) or ():
+        for name in (
+            read_member(rule, ("parameters", "required_status_checks[]", "context"), Kind.TEXTS) or ()
+        ):
             yield name[:CONTEXT_MOST]

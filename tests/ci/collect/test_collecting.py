@@ -113,7 +113,7 @@ async def test_an_artifact_of_another_head_repository_is_refused_and_one_of_anot
     foreign = github.add_artifact(run, "junit_99000001", {"a.xml": b"x"})
     from bot.demo.github.serializers import actions
 
-    body = actions.run(github.state, run) | {"status": "completed", "conclusion": "failure"}
+    body = actions.serialize_run(github.state, run) | {"status": "completed", "conclusion": "failure"}
     own = repository(github)
     body["head_repository"] = own
     await bot.send("workflow_run", {"action": "completed", "workflow_run": body, "repository": own})

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot.ci.collect.views import receive_upload
-from bot.ci.utilization.origin import ELSEWHERE
+from bot.ci.utilization.log_attribution import ELSEWHERE
 from bot.ingest.tables import records
 from tests.ci.utilization.test_stored import busy
 from tests.harness import L3, UPSTREAM
@@ -45,7 +45,7 @@ async def test_an_uploaded_log_is_a_job_of_another_ci(bot, github):
     assert ELSEWHERE <= row["job_id"] < 2 * ELSEWHERE
     assert row["blob"].startswith("util/")
     _, page = await bot.get(f"/oot/{L3}")
-    assert "CPU 50 % avg" not in page  # nobody has said that the repository is public
+    assert "CPU 50 % avg" not in page  # the repository is not known to be public
     before = await bot.rows("utilization_job"), await bot.rows("utilization_day")
     await send(bot, github, dispatch, busy(gpu=2.0))
     assert (await bot.rows("utilization_job"), await bot.rows("utilization_day")) == before

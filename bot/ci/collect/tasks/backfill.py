@@ -76,9 +76,9 @@ async def _collect(context: Context, client: Client, repo: str, newest: dict[str
     failed = [job for job in jobs if job["conclusion"] in FAILED]
     async with context.store.transaction() as tx:
         for run in runs:
-            await inbox.put(tx, delivery.of("workflow_run", run, newest["repository"]))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_run", run, newest["repository"]))
         for job in jobs:
-            await inbox.put(tx, delivery.of("workflow_job", job, newest["repository"]))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_job", job, newest["repository"]))
         await _retry_empty(tx, newest["repository"]["id"], newest["id"])
         for run in runs:
             tx.enqueue("artifacts", keys.run_key(repo, run["id"], run["run_attempt"]), delay=SOON)

@@ -161,18 +161,20 @@ async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Re
     known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
     if reply.state == "unable":
         raise RetryLater(reply.reason, after=DISK_WAIT)
-    if reply.state != "parsed":
+    if not reply.answered:
         await end_fetch(context, row, State(reply.state), reply.reason, **known)
         return
     blob = wanted.blob if paths["blob"].exists() else None
     if blob:
         await context.resource(BLOBS).put(blob, paths["blob"])
     answer = receiver.decoder.decode(paths["answer"].read_bytes())
-    done = State.STORED if fetched.kind == "log" else State.PARSED
+    parsed = State.STORED if fetched.kind == "log" else State.PARSED
+    done = parsed if reply.state == "parsed" else State(reply.state)
+    reason = clean(reply.reason)[:500] or None
     async with context.store.transaction() as tx:
         await receiver.store(tx, context, fetched, answer, blob)
-        await fetches.settle_fetch(tx, row, done, error=None, blob=blob, **known)
-    _ended(row, done, None)
+        await fetches.settle_fetch(tx, row, done, error=reason, blob=blob, **known)
+    _ended(row, done, reason)
 
 
 async def end_fetch(

@@ -17,7 +17,7 @@ from bot.ci.collect.store import artifacts, fetches, runs
 from bot.ci.collect.store.trusted_runs import is_trusted_run
 from bot.ci.collect.tasks import fetch_file
 from bot.core.errors import GitHubRefused, NotInstalled
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.ingest import delivery, inbox
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ async def _store_missed(
     repository = {"id": row["repository_id"], "full_name": row["repo"]}
     async with context.store.transaction() as tx:
         for job in missed:
-            await inbox.put(tx, delivery.of("workflow_job", job, repository))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_job", job, repository))
 
 
 async def _described(context: Context, row: WorkflowRunRow) -> tuple[_Run, list[WorkflowJobRow]]:
@@ -175,15 +175,15 @@ async def _want(tx: Transaction, context: Context, repo: str, batch: Sequence[Ar
 def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) -> ArtifactRow | None:
     """Return an artifact as it is stored; identity comes from our record of the run, never from the artifact."""
     row = of_run.row
-    identifier, name = read(found, ("id",), Kind.INT), read(found, ("name",), Kind.TEXT)
+    identifier, name = read_member(found, ("id",), Kind.INT), read_member(found, ("name",), Kind.TEXT)
     if identifier is None or name is None:
         return None
-    created_at = read(found, ("created_at",), Kind.TIME)
+    created_at = read_member(found, ("created_at",), Kind.TIME)
     attempt = attempt_of(created_at, of_run.started)
     attribution = attribute_artifact(name, of_run.jobs, attempt=attempt, run_id=row["id"])
-    head = read(found, ("workflow_run", "head_repository_id"), Kind.INT)
+    head = read_member(found, ("workflow_run", "head_repository_id"), Kind.INT)
     foreign = row["head_repository_id"] is not None and head not in {None, row["head_repository_id"]}
-    digest = read(found, ("digest",), Kind.TEXT)
+    digest = read_member(found, ("digest",), Kind.TEXT)
     return {
         "repository_id": row["repository_id"],
         "id": identifier,
@@ -192,12 +192,12 @@ def _artifact(of_run: _Run, found: dict[str, Any], kinds: artifact_kinds.Kinds) 
         "job_id": attribution.job_id,
         "name": name,
         "kind": artifact_kinds.kind_of(name, kinds),
-        "size_in_bytes": max(read(found, ("size_in_bytes",), Kind.INT) or 0, 0),
+        "size_in_bytes": max(read_member(found, ("size_in_bytes",), Kind.INT) or 0, 0),
         "digest": digest and digest[:DIGEST_LENGTH],
         "created_at": created_at,
-        "updated_at": read(found, ("updated_at",), Kind.TIME),
-        "expires_at": read(found, ("expires_at",), Kind.TIME),
-        "expired": bool(read(found, ("expired",), Kind.BOOL)),
+        "updated_at": read_member(found, ("updated_at",), Kind.TIME),
+        "expires_at": read_member(found, ("expires_at",), Kind.TIME),
+        "expired": bool(read_member(found, ("expired",), Kind.BOOL)),
         "head_sha": row["head_sha"] or "",
         "trusted": of_run.trusted and not foreign,
         "flags": [*attribution.flags, *(["foreign_head"] if foreign else [])],

@@ -32,7 +32,7 @@ from bot.web import operations as op
 from bot.web import parameters
 from bot.web.answers import Answer, one_of, send
 from bot.web.app_keys import CONTEXT
-from bot.web.bodies import door
+from bot.web.bodies import post_routes
 from bot.web.view import Endpoint
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ OPERATION = op.Operation(
     "Upload a job's log, test reports or usage log",
     Uploaded,
     status=202,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[BACKEND],
     description="For backends on a CI other than GitHub Actions, whose logs the App cannot fetch. The same token "
     "as for reports. The file is stored before the answer and read later.",
@@ -283,5 +283,5 @@ OPERATION = op.Operation(
         *op.SENDING,
     ],
 )
-_route, _with_slash = door(PATH, receive_upload)
+_route, _with_slash = post_routes(PATH, receive_upload)
 ENDPOINTS = (Endpoint(_route, OPERATION), Endpoint(_with_slash))
