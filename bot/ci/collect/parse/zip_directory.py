@@ -131,7 +131,8 @@ def read_directory(file: IO[bytes]) -> list[Entry]:
     content = file.read(place.size)
     if len(content) != place.size:
         raise Broken("the ZIP archive's directory is cut off")
-    found, at = [], 0
+    found: list[Entry] = []
+    at = 0
     while at < len(content):
         if content[at : at + 4] != ENTRY_SIGNATURE or at + ENTRY.size > len(content):
             raise Broken(f"the ZIP archive's directory is damaged at entry {len(found) + 1:,}")
@@ -186,7 +187,8 @@ def _large(extra: bytes, values: list[int]) -> list[int]:
 
 
 def _extra_fields(extra: bytes) -> list[tuple[int, bytes]]:
-    found, at = [], 0
+    found: list[tuple[int, bytes]] = []
+    at = 0
     while at + EXTRA.size <= len(extra):
         kind, length = EXTRA.unpack_from(extra, at)
         at += EXTRA.size

@@ -131,7 +131,7 @@ def content_start(file: IO[bytes], entry: Entry) -> int:
     later = flags & DESCRIPTOR  # sizes and checksum follow the content, and may be zero here
     for value, listed in ((checksum, entry.checksum), (packed, entry.packed), (inflated, entry.inflated)):
         same &= value in {listed, FULL32} or bool(later and value == 0)
-    start = entry.offset + LOCAL.size + name_length + extra
+    start = int(entry.offset + LOCAL.size + name_length + extra)
     if not same or start + entry.packed > entry.until:
         raise Refused(f"the ZIP archive contradicts itself: two headers of {printable(entry.name)} differ")
     return start
