@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from bot.ci.collect.parser_pool import ParserPool
+from bot.ci.collect.parser_turns import Shares
 from bot.ci.collect.process_folder import ProcessFolder
 from bot.ci.collect.settings import CollectSettings
 from bot.core.resources import Resource
@@ -30,7 +31,9 @@ class Workspace:
         self.downloads = Downloads(
             api_url=settings.github_api_url, own_port=settings.port, proxy=settings.proxy
         )
-        self.parsers = ParserPool(settings.of(CollectSettings).ci_workers)
+        workers = settings.of(CollectSettings).ci_workers
+        self.parsers = ParserPool(workers)
+        self.shares = Shares(context.clock, workers)  # of the parsers' time, by repository
         self._folders = ProcessFolder(settings.data_dir / "tmp")
         self._data_dir = settings.data_dir
 

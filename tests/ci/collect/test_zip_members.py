@@ -195,6 +195,7 @@ async def fetch(store, folder, *members, most=512 * MIB):
         return await RangedDownload(
             downloads=downloads,
             parsers=parsers,
+            owner="",
             location=where,
             into=folder / "a.zip",
             members=members,

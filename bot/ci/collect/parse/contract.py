@@ -64,6 +64,7 @@ class Reply(msgspec.Struct, kw_only=True):
     state: str  # parsed | refused | broken | unable: the machine's fault, worth another try
     reason: str = ""
     answered: bool = False  # there is an answer
+    seconds: float = 0.0  # that it took, as the parent measured
     ends: bool = False  # the child ends now: another one has to serve the next file
 
 

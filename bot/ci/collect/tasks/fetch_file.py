@@ -128,6 +128,7 @@ async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: 
         ranged = ranged_zip.RangedDownload(
             downloads=downloads,
             parsers=context.resource(WORKSPACE).parsers,
+            owner=fetched.repo.casefold(),
             location=location,
             into=into,
             members=receiver.members,
@@ -157,7 +158,9 @@ async def parse_file(context: Context, row: FetchRow, wanted: Wanted, reader: Re
         members=receiver.members,
         most_written=receiver.most_written,
     )
-    reply = await context.resource(WORKSPACE).parsers.parse(request)
+    workspace = context.resource(WORKSPACE)
+    reply = await workspace.parsers.parse(request, fetched.repo.casefold())
+    workspace.shares.spend(fetched.repo.casefold(), reply.seconds)
     known = {"size": fetched.size, "sha256": fetched.sha256 or None, "parser": fetched.kind}
     if reply.state == "unable":
         raise RetryLater(reply.reason, after=DISK_WAIT)

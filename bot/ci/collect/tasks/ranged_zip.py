@@ -37,6 +37,7 @@ class RangedDownload:
 
     downloads: Downloads
     parsers: ParserPool
+    owner: str  # whose turn it is
     location: Location
     into: Path
     members: Sequence[str]  # globs
@@ -78,7 +79,7 @@ class RangedDownload:
             members=tuple(self.members),
             most_written=MOST_ANSWER,
         )
-        reply = await self.parsers.parse(request)
+        reply = await self.parsers.parse(request, self.owner)
         if reply.state == "refused":
             raise Refused(reply.reason)
         if reply.state == "unable":
