@@ -21,7 +21,8 @@ from bot.core import metrics
 from bot.core.errors import GitHubRefused, NotInstalled, OverBudget, RetryLater
 from bot.core.feature import load
 from bot.core.json_fields import clean
-from bot.github.download import DownloadRefused, Gone, TooLarge
+from bot.github.download import Gone, TooLarge
+from bot.github.download_address import DownloadRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
