@@ -36,6 +36,7 @@ MOST = 512 * MIB  # bytes of a log, or of an artifact's archive
 MOST_TRIES = 12  # of what breaks off or comes wrong
 DAILY = 86_400.0  # seconds until what is forbidden is asked for again
 DISK_WAIT = 600.0
+EMPTY_WAIT = 600.0  # until GitHub is asked again for what came empty
 
 log = structlog.get_logger("bot.ci.collect")
 
@@ -107,6 +108,7 @@ async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, r
     try:
         async with context.resource(WORKSPACE).folder() as folder:
             fetched = await _download(context, wanted, reader.receiver, folder / "file")
+            await _require_twice_if_empty(context, row, fetched)
             await parse_file(context, row, replace(wanted, fetched=fetched), reader, folder)
     except TooLarge as error:
         await end_fetch(context, row, State.TOO_LARGE, over_limit(error.size, MOST))
@@ -116,6 +118,15 @@ async def _download_and_parse(context: Context, row: FetchRow, wanted: Wanted, r
         await end_fetch(context, row, State.BROKEN, str(error))
     except Gone as error:
         raise RetryLater(str(error)) from error
+
+
+async def _require_twice_if_empty(context: Context, row: FetchRow, fetched: Fetched) -> None:
+    """Raise RetryLater where nothing came for the first time: GitHub may answer so while it still stores the file."""
+    if fetched.size or row["size"] == 0:
+        return
+    async with context.store.transaction() as tx:
+        await fetches.settle_fetch(tx, row, State.WANTED, size=0)
+    raise RetryLater("GitHub sent nothing; it is asked once more", after=EMPTY_WAIT)
 
 
 async def _download(context: Context, wanted: Wanted, receiver: Receiver, into: Path) -> Fetched:
