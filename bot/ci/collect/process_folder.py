@@ -55,7 +55,8 @@ class ProcessFolder:
         made = self._parent / f"{NEW}{name}"
         made.mkdir(parents=True, mode=0o700)
         self._lock = os.open(made / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # of a file system without locks: what is left there stays
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._own = made.rename(self._parent / name)
         self.delete_left()
         return self._own
