@@ -32,15 +32,15 @@ PEAK_COMMANDS = 20
 SEGMENTS_MOST = 2_000
 
 
-def parse_log(given: Given) -> ParsedLog | None:
-    """Store the series beside the answer, and return what they come to; None where there is no usage log."""
+def parse_log(given: Given) -> ParsedLog:
+    """Store the series beside the answer, and return what they come to; raises Broken without a usage log."""
     if not zip_members.is_archive(given.path):
         with given.path.open("rb") as file:
             return _keep(usage_log.read_log(file), given)
     with zip_members.open_archive(given.path) as archive:
         member = _member(archive)
         if member is None:
-            return None
+            raise Broken("it holds no usage log")
         with _open_member(member) as file:
             return _keep(usage_log.read_log(file), given)
 
