@@ -92,7 +92,7 @@ class Gate:
                 return self.title
             case GateState.PASSED:
                 total = f" of {len(self.deciding)}"
-                return f"{'can merge' if open_ else 'passed'}: {self._passed(total=total)}"
+                return f"{'backends allow it' if open_ else 'passed'}: {self._passed(total=total)}"
             case GateState.FAILED:
                 listed = [f"{one.label}: {_why(one)}" for one in self.stopping]
                 return f"blocked by {text.listing(listed)}"

@@ -47,7 +47,7 @@ async def test_a_backend_nobody_waits_for_turns_no_commit_red(bot, github, pull)
     await finish(bot, github, L4)
     await bot.wait(LATE)
     page, answer = await seen(bot, pull)
-    assert gate_of_page(page) == ("passed", "can merge: 1 of 1 blocking backend passed")
+    assert gate_of_page(page) == ("passed", "backends allow it: 1 of 1 blocking backend passed")
     assert mark_of_page(page) == "good"
     counts = counts_of_page(page)
     assert counts["blocking"] == {"passed": 1}
@@ -83,7 +83,7 @@ async def test_it_says_by_whom_and_by_what_it_is_blocked(bot, github, pull):
     await github.comment(pull, "/oot ignore tpu the lab moves", by="alice")
     await bot.settle(horizon=60)
     page, answer = await seen(bot, pull)
-    assert gate_of_page(page) == ("passed", "can merge: 1 blocking backend ignored")
+    assert gate_of_page(page) == ("passed", "backends allow it: 1 blocking backend ignored")
     assert answer["gate"]["ignored"] == 1
 
 

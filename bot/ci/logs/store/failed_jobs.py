@@ -26,6 +26,7 @@ from bot.db.rows import Bool, Int, Text, select
 from bot.db.statements import Statement
 from bot.db.transaction import among_given
 from bot.ingest.tables import records, repository_name
+from bot.oot.results.store.overtaken import dispatched_later, passed_later, reported_later
 from bot.oot.results.tables import oot_dispatch, oot_workflow_job
 from bot.oot.results.task_keys import request_publish
 
@@ -45,6 +46,9 @@ LOGS = ci_log.outerjoin(
 REPO = sa.func.coalesce(JOB.repo, UPLOAD.backend).label("repo")
 NAME = sa.func.coalesce(JOB.name, UPLOAD.job).label("name")
 WORKFLOW = sa.func.coalesce(JOB.workflow_name, UPLOAD.workflow).label("workflow_name")
+OVERTAKEN = passed_later(LOG.repository_id, LOG.job_id) | reported_later(
+    UPLOAD.backend_key, UPLOAD.run_id, UPLOAD.run_attempt, UPLOAD.job
+)
 # put together once: it is run for every batch of reports
 _REPOS: sa.BindParameter[Any] = sa.bindparam("repos", expanding=True)
 NAMES = Statement(sa.select(NAMED.repository_id, NAMED.name).where(NAMED.name.in_(_REPOS)))
@@ -97,7 +101,7 @@ async def failures_on_commit(
 ) -> list[FailedJob]:
     """Return the verdicts on a repository's own jobs of a commit."""
     concerned = sa.and_(LOG.repository_id.in_(sorted(repository_ids)), LOG.head_sha == sha)
-    return await tx.fetch(_failed().where(concerned).limit(limit))
+    return await tx.fetch(_failed().where(concerned, ~OVERTAKEN).limit(limit))
 
 
 async def failures_on_run(tx: Transaction, repository_id: int, run_id: int, *, limit: int) -> list[FailedJob]:
@@ -115,7 +119,10 @@ async def commit_of_run(tx: Transaction, repository_id: int, run_id: int) -> str
 
 async def failures_of_backends(tx: Transaction, repo: str, sha: str, *, limit: int) -> list[FailedJob]:
     """Return the verdicts on jobs of the runs that backends reported for a commit of upstream."""
-    return await failures_of_runs(tx, await reported_for(tx, repo, sha), limit=limit)
+    concerned = await logs_of_runs(tx, await reported_for(tx, repo, sha, counting=True))
+    if concerned is None:
+        return []
+    return await tx.fetch(_failed().where(concerned, ~OVERTAKEN).limit(limit))
 
 
 async def failures_of_runs(tx: Transaction, reported: Reported, *, limit: int) -> list[FailedJob]:
@@ -241,11 +248,13 @@ async def reported_jobs(
     return [tuple(row) for row in (await tx.run(query.limit(limit))).all()]
 
 
-async def reported_for(tx: Transaction, repo: str, sha: str) -> Reported:
-    """Return the runs that backends reported for a commit of upstream."""
+async def reported_for(tx: Transaction, repo: str, sha: str, *, counting: bool = False) -> Reported:
+    """Return the runs that backends reported for a commit of upstream; `counting`: for their last dispatch only."""
     query = sa.select(REPORTED.downstream_repo, REPORTED.run_id, REPORTED.run_attempt).where(
         sa.func.lower(REPORTED.upstream_repo) == repo.lower(), REPORTED.head_sha == sha
     )
+    if counting:
+        query = query.where(~dispatched_later(REPORTED.dispatch_id))
     runs = await tx.rows(query.distinct().limit(RUNS_MOST))
     keys = tuple((str(row["run_id"]), int(row["run_attempt"])) for row in runs)
     return Reported(frozenset(str(row["downstream_repo"]).lower() for row in runs), keys)
