@@ -87,6 +87,7 @@ class BackendOnPage:
     titles: dict[tuple[str, int], PullTitle]
     opened: OpenCell | None
     failed: list[JobRow]  # newest jobs with failed tests
+    unnamed: tuple[int, int]  # failed tests that were only counted, and attempts of their jobs
     latest: list[JobRow]
     unanswered: list[DispatchRow]
     blocks: list[Block]  # of other features
@@ -112,6 +113,7 @@ async def read_backend_page(asked: Asked) -> BackendOnPage:
         titles=await _titles(tx, grid),
         opened=await _opened(tx, grid, asked[CELL]),
         failed=await rows.failed_tests(tx, wanted, limit=FAILED_JOBS),
+        unnamed=await rows.count_unnamed_failures(tx, wanted),
         latest=await rows.latest_jobs(tx, repo, since=window.since, limit=LATEST, hidden=hidden.names),
         unanswered=await rows.unanswered_dispatches(tx, repo, since=window.since, hidden=hidden.names),
         blocks=await blocks.gather(asked.context.features, "backend", tx, BackendPageSubject(repo=one.repo)),
@@ -136,6 +138,7 @@ def show(found: BackendOnPage) -> dict[str, Any]:
         "opened": found.opened,
         "failing": most_failing(found.failed),
         "failed_jobs": len(found.failed),
+        "unnamed": found.unnamed,
         "most_failed_jobs": FAILED_JOBS,
         "charts": charts_of(found.days, found.window),
         "latest": [(row, job_of(row)) for row in found.latest if "refused" not in row["flags"]],
