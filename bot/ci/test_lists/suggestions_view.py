@@ -15,7 +15,7 @@ from bot.ci.disabled import lists
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.test_lists import rerun_rows, rows, slow, suggestion_rows, suggestions
-from bot.ci.test_results.rows import DAY
+from bot.ci.test_results.store.rows import DAY
 from bot.ci.trunk import reading
 from bot.core.links import web_url
 from bot.web import operations as op
@@ -89,7 +89,7 @@ async def read_suggestions(asked: Asked) -> FoundSuggestions:
     tx, options = asked.tx, asked.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
         raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
-    repository = (await reading.find(tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await reading.find_branch(tx, asked.hidden, asked[REPO], "")).repository
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling(tx, identifier)
     devices = await disabled_rows.devices(tx)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from bot.db.transaction import Transaction
-    from bot.ingest.records import Values
+    from bot.ingest.rows import WorkflowRunRow
 
 WITHIN = 30_000  # milliseconds between the runs of one event
 EVENT = "repository_dispatch"
@@ -104,7 +104,7 @@ def _distance(row: NearbyRunRow, others: Sequence[NearbyRunRow]) -> int:
     return min((abs(at - (other["created_at"] or 0)) for other in others), default=WITHIN)
 
 
-async def read_pulls_beside(tx: Transaction, run: Values) -> list[tuple[str, int | None]]:
+async def read_pulls_beside(tx: Transaction, run: WorkflowRunRow) -> list[tuple[str, int | None]]:
     """Return the pull requests that runs have reported on which the event of this one may have started."""
     if run["event"] != EVENT or run["created_at"] is None:
         return []
