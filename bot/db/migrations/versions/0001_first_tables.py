@@ -358,10 +358,10 @@ def upgrade() -> None:
         must("event_type", Text), must("backend", Text), must("level", Integer), must("runs", Big),
         must("success", Big), must("failure", Big), must("timed_out", Big), must("cancelled", Big),
         must("skipped", Big), must("neutral", Big), must("running", Big), must("never_started", Big),
-        must("not_run", Big, server_default="0"), must("not_dispatched", Big), must("superseded", Big),
-        must("infra", Big, server_default="0"), must("execution", Bytes), must("queue", Bytes),
-        must("whole", Bytes), must("hours", Json), must("last_at", Big), must("written_at", Big),
-        key=["backend_key", "day", "upstream_key", "event_type"],
+        must("not_run", Big, server_default=sa.text("'0'")), must("not_dispatched", Big),
+        must("superseded", Big), must("infra", Big, server_default=sa.text("'0'")), must("execution", Bytes),
+        must("queue", Bytes), must("whole", Bytes), must("hours", Json), must("last_at", Big),
+        must("written_at", Big), key=["backend_key", "day", "upstream_key", "event_type"],
     )
     index("ix_oot_day_day", "oot_day", "day", "written_at", "backend_key")
     table(
@@ -466,7 +466,7 @@ def upgrade() -> None:
     )
     table(
         "pinned_repository", must("name", Text), must("repository_id", Big), must("pinned_at", Big),
-        key=["name"],
+        column("moved_to", Text), column("unreachable", Text), key=["name"],
     )
     table(
         "pull_head", must("repository_id", Big), must("repo", Text), must("received_at", Big),
@@ -668,7 +668,7 @@ def upgrade() -> None:
         key=["generation", "name", "suite", "file"],
     )
     index("ix_test_rerun_at", "test_rerun", "repository_id", "at")
-    table("test_rerun_job", must("generation", Big, autoincrement=False), must("at", Big), key=["generation"])
+    table("test_rerun_job", must("generation", Big), must("at", Big), key=["generation"])
     table(
         "test_state", must("repository_id", Big), must("test_id", Big), must("env_group", Text),
         must("state", Text), must("since", Big), must("evidence", Json), column("issue", Text),
@@ -688,8 +688,8 @@ def upgrade() -> None:
         key=["repository_id", "base_name", "config"],
     )
     table(
-        "test_time_source", must("repository_id", Big, autoincrement=False), must("digest", Text),
-        must("at", Big), key=["repository_id"],
+        "test_time_source", must("repository_id", Big), must("digest", Text), must("at", Big),
+        key=["repository_id"],
     )
     table(
         "trunk_branch", must("repository_id", Big), must("branch", Text), must("pushed_at", Big),
