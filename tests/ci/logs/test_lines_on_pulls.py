@@ -149,3 +149,19 @@ async def test_jobs_of_upstream_make_no_comment(bot, github, pull, logs):
     await bot.wait(60)
     assert len(await bot.rows("ci_verdict")) == 1
     assert [one for one in github.comments(pull) if one.app is not None] == []
+
+
+async def test_pages_say_no_more_why_a_job_failed_that_has_passed_since(bot, github, pull):
+    job = await fails(bot, github)
+    await bot.wait(60)
+    pages = [f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"]
+    for page in pages:
+        assert "Why jobs failed" in (await bot.get(page))[1]
+    github.begin_attempt(job.run)
+    again = await github.start_job(job.run, "build")
+    await bot.report(bot.dispatch(L4), conclusion="success", run_id=str(job.run.id), attempt=2)
+    await github.finish_job(again, "success", log="fine\n")
+    await github.finish_run(job.run, "success")
+    await bot.wait(60)
+    for page in pages:
+        assert "a.cc:3:1" not in (await bot.get(page))[1], page
