@@ -98,8 +98,8 @@ def test_what_only_resembles_a_timestamp_stays(explain, raw):
     assert explain(f"{raw}\n", RULES)["verdicts"] == []
 
 
-def test_a_timestamp_behind_a_colour_is_text(explain):
-    assert explain(f"\x1b[0m{AT}alpha x\n", RULES)["verdicts"] == []
+def test_a_timestamp_behind_a_colour_is_that_of_a_tool(explain):
+    assert explain(f"\x1b[0m{AT}alpha x\n", RULES)["verdicts"][0]["line"] == "alpha x"
 
 
 def test_invalid_utf8_is_replaced_and_the_rest_still_found(explain):
@@ -175,7 +175,7 @@ def test_sections_may_be_added_and_may_span_blocks(explain):
 
 
 def test_an_echoed_script_says_nothing(explain):
-    log = f"{AT}##[group]Run echo alpha x\n{AT}\x1b[36;1malpha y\x1b[0m\n{AT}##[endgroup]\n{AT}beta\n"
+    log = f"{AT}##[group]Run echo alpha x\n{AT}\x1b[36;1malpha y\x1b[0m\n{AT}shell: bash\n{AT}##[endgroup]\n{AT}beta\n"
     assert [v["rule"] for v in explain(log, RULES)["verdicts"]] == ["second"]
     assert explain("##[group]Run x\nalpha x\n", RULES)["verdicts"][0]["rule"] == "first"
 

@@ -12,14 +12,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bot.ci.logs.parse.cleaning import clean_block
-from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
+from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules, lines_for_rules
+from bot.ci.logs.parse.rules import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bot.ci.logs.findings import LineVerdict
     from bot.ci.logs.parse.blocks import Source
-    from bot.ci.logs.parse.rules import Rule, Ruleset
+    from bot.ci.logs.parse.rules import Ruleset
 
 RANKS = 5
 CONTEXT = 12  # commands kept above a line
@@ -29,6 +30,8 @@ CAPTURES_MOST = 20
 EXCERPT_MOST = 8 * 1024  # bytes
 EXAMINED_MOST = 10_000  # lines of the winning rule that are searched for further captures
 KEPT_BLOCKS = 4
+LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
+LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
 
 
 class Classified(NamedTuple):
@@ -85,7 +88,9 @@ class _Search:
         self.source = source
         self.matcher = rules
         self.blocks: list[_Block] = []
-        self.texts: dict[int, bytes] = {}  # cleaned, ignored lines emptied; the last ones used
+        self.cleaned: dict[int, bytes] = {}  # the last ones used
+        self.texts: dict[int, bytes] = {}  # the same with ignored lines emptied
+        self.echoes: list[int] = []  # lines that only the echo of a step's script has
         self.dropped: list[tuple[int, int]] = []  # first and last lines of what lies in sections, in order
         self._scan()
 
@@ -100,12 +105,28 @@ class _Search:
         )
 
     def hits(self, index: int) -> Iterator[Hit]:
-        """Yield the lines that a rule matches, the last one first."""
+        """Yield the lines that a rule matches and that nothing later undoes, the last one first."""
+        undone = self._undone(self.matcher.rules[index].unless)
         for number in range(len(self.blocks) - 1, -1, -1):
             if self.blocks[number].may_match >> index & 1:
                 text = self._text(number)
                 for start, found in reversed(list(self.matcher.lines(index, text))):
-                    yield self._hit(number, index, text, start, found)
+                    hit = self._hit(number, index, text, start, found)
+                    if hit.number < undone:
+                        return
+                    yield hit
+
+    def _undone(self, unless: str) -> int:
+        """Return the last line that a pattern matches, 0 where there is none."""
+        index = self.matcher.undoing.get(unless, -1)
+        for number in range(len(self.blocks) - 1, -1, -1) if index >= 0 else ():
+            block = self.blocks[number]
+            if block.may_match >> index & 1:
+                text = self._text(number)
+                last = max((start for start, _ in self.matcher.lines(index, text)), default=-1)
+                if last >= 0:
+                    return block.first + text.count(b"\n", 0, last)
+        return 0
 
     def _hit(self, number: int, index: int, text: bytes, start: int, found: Any) -> Hit:
         end = text.find(b"\n", found.end())
@@ -126,6 +147,27 @@ class _Search:
                 seen.add(tuple(hit.captures))
                 lines.add(hit.number)
                 yield hit
+        if not seen and self.matcher.ruleset.last_resort and (last := self._last_resort()):
+            yield last
+
+    def _last_resort(self) -> Hit | None:
+        """Return the last line with text above the first error, which the step that failed has written."""
+        error = self.matcher.error
+        for number, block in enumerate(self.blocks):
+            if block.may_match >> error & 1:
+                text = self._clean(number)
+                start = next((start for start, _ in self.matcher.lines(error, text)), None)
+                if start is not None:
+                    return self._above(block.first + text.count(b"\n", 0, start))
+        return None
+
+    def _above(self, line_num: int) -> Hit | None:
+        for above in range(line_num - 1, max(line_num - LOOKED_BACK, 1) - 1, -1):
+            number = self._number(above)
+            line = self._text(number).split(b"\n")[above - self.blocks[number].first].strip()
+            if line and not line.startswith((b"##[", b"[command]")):
+                return Hit(LAST_RESORT, above, _text(line), [_text(line)])
+        return None
 
     def _first_error(self) -> dict[str, Any] | None:
         builds = [n for n, rule in enumerate(self.matcher.rules) if rule.kind == "build"]
@@ -193,12 +235,13 @@ class _Search:
         """Look at every block once: which patterns may match, and where are the sections."""
         line, since = 1, dict[int, int]()  # section -> the line where it began
         marks = sum(1 << index for pair in self.matcher.sections for index in pair)
+        marks |= 1 << self.matcher.echoed
         for number, raw in enumerate(self.source):
-            may_match = self.matcher.may_match(raw, first=number == 0)
+            text = self._keep(self.cleaned, number, lines_for_rules(raw, first=number == 0))
+            may_match = self.matcher.may_match(text)
             lines = raw.count(b"\n") + (not raw.endswith(b"\n"))
             self.blocks.append(_Block(line, lines, may_match))
             if may_match & marks:
-                text = clean_block(raw, first=number == 0)
                 self._find_sections(line, self.matcher.without_ignored(text, may_match), may_match, since)
             line += lines
         if self.matcher.ruleset.compat:
@@ -206,33 +249,56 @@ class _Search:
         self.dropped = _union(self.dropped)
 
     def _find_sections(self, first: int, text: bytes, may_match: int, since: dict[int, int]) -> None:
+        self.echoes += self._line_numbers(first, text, may_match, self.matcher.echoed)
         for section, pair in enumerate(self.matcher.sections):
-            marks = []
-            for stops, index in enumerate(pair):
-                line, at = first, 0
-                for start, _ in self.matcher.lines(index, text) if may_match >> index & 1 else ():
-                    line += text.count(b"\n", at, start)
-                    at = start
-                    marks.append((line, stops))
+            marks = [
+                (line, stops)
+                for stops, index in enumerate(pair)
+                for line in self._line_numbers(first, text, may_match, index)
+            ]
             for line, stops in sorted(marks):
                 if stops and section in since and line > since[section]:
-                    self.dropped.append((since.pop(section), line))
-                elif not stops:
-                    since.setdefault(section, line)
+                    start = since.pop(section)
+                    if section != ECHO or self._is_echo(start, line):
+                        self.dropped.append((start, line))
+                elif not stops and (section == ECHO or section not in since):
+                    since[section] = line  # groups do not nest
+
+    def _line_numbers(self, first: int, text: bytes, may_match: int, index: int) -> Iterator[int]:
+        line, at = first, 0
+        for start, _ in self.matcher.lines(index, text) if may_match >> index & 1 else ():
+            line += text.count(b"\n", at, start)
+            at = start
+            yield line
+
+    def _is_echo(self, start: int, stop: int) -> bool:
+        at = bisect_left(self.echoes, start)
+        return at < len(self.echoes) and self.echoes[at] < stop
 
     def _text(self, number: int) -> bytes:
         """Return the cleaned lines of a block; those that no rule looks at are empty."""
         if number not in self.texts:
             block = self.blocks[number]
-            text = clean_block(self.source.block(number), first=number == 0)
-            text = self.matcher.without_ignored(text, block.may_match)
+            text = self.matcher.without_ignored(self._clean(number), block.may_match)
             at = bisect_left(self.dropped, block.first, key=itemgetter(1))
             if at < len(self.dropped) and self.dropped[at][0] < block.first + block.lines:
                 text = self._without_sections(block, text, at)
-            if len(self.texts) >= KEPT_BLOCKS:
-                del self.texts[next(iter(self.texts))]
-            self.texts[number] = text
+            self._keep(self.texts, number, text)
         return self.texts[number]
+
+    def _clean(self, number: int) -> bytes:
+        """Return the lines of a block as rules see them, with those that no rule looks at."""
+        if number not in self.cleaned:
+            raw = self.source.block(number)
+            self._keep(self.cleaned, number, lines_for_rules(raw, first=number == 0))
+        return self.cleaned[number]
+
+    @staticmethod
+    def _keep(kept: dict[int, bytes], number: int, text: bytes) -> bytes:
+        if len(kept) >= KEPT_BLOCKS:
+            del kept[next(iter(kept))]
+        kept[number] = text
+        return text
 
     def _without_sections(self, block: _Block, text: bytes, at: int) -> bytes:
         lines = text.split(b"\n")

@@ -1,4 +1,4 @@
-"""A ruleset compiled: which of its rules may match in a block of raw lines, and on which lines they do."""
+"""A ruleset compiled: which of its rules may match in a block of lines, and on which lines they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.logs.parse import patterns
-from bot.ci.logs.parse.cleaning import BOM, valid, without_escapes
+from bot.ci.logs.parse.cleaning import clean_block
+from bot.ci.logs.parse.prefixes import without_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 COMPILED_MOST = 16  # rulesets kept compiled
 BOILERPLATE = (  # said whenever a step fails, never why
-    r"^##\[error\]Process completed with exit code \d+\.?$",
     r"\[OSDC\] Step script exited",
     r"\[OSDC\] Step cancelled by GitHub Actions",
     r"^##\[error\]Executing the custom container implementation failed",
@@ -29,6 +29,11 @@ SECTIONS = (  # the log of the compiler cache
     (r"^##\[group\]Run", r"^##\[endgroup\]"),  # the script of a step, or what an action was given
 )
 ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
+ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
+ERROR = r"^##\[error\]"
+EXITED = r"^##\[error\]Process completed with exit code "
+EXIT_CODE = EXITED + r"\d+\.?$"
+OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
 COMMAND = r"^\+"  # a command as bash prints it with -x
 SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
 
@@ -43,19 +48,31 @@ class Matcher:
         self.ruleset = ruleset
         self.rules = ruleset.rules
         sections = [*SECTIONS, *((section.start, section.stop) for section in ruleset.sections)]
-        ignored = [*BOILERPLATE, *ruleset.ignore]
+        names_signals = any(EXITED in rule.pattern and rule.pattern != EXIT_CODE for rule in self.rules)
+        ignored = [OTHER_EXIT_CODE if names_signals else EXIT_CODE, *BOILERPLATE, *ruleset.ignore]
         self._sources = [rule.pattern for rule in self.rules]
         self.ignored = self._add(ignored)
         self.sections = [tuple(self._add([start, stop])) for start, stop in sections]
-        self.command = self._add([COMMAND])[0]
+        self.command, self.echoed, self.error = self._add([COMMAND, ECHOED, ERROR])
+        undoing = list(dict.fromkeys(rule.unless for rule in self.rules if rule.unless))
+        self.undoing = dict(zip(undoing, self._add(undoing), strict=True))
         self._compiled: dict[int, Any] = {}
         self._set = patterns.make_set(self._sources, memory=memory)
         self._all = (1 << len(self._sources)) - 1
         self.ignored_mask = sum(1 << index for index in self.ignored)
 
-    def may_match(self, raw: bytes, *, first: bool = False) -> int:
-        """Return the patterns that may match in a block of raw lines, as bits; all that do match are among them."""
-        return self._scan(without_escapes(valid(raw.removeprefix(BOM) if first else raw)))
+    def may_match(self, text: bytes) -> int:
+        """Return the patterns that may match in lines, as bits; all that do match are among them."""
+        if self._set is None:
+            return self._all  # several rulesets, too large together: every pattern is looked for by itself
+        found = self._set.Match(text)
+        if found is not None:
+            bits: int = sum(1 << index for index in found)
+            return bits & self._all
+        middle = text.find(b"\n", len(text) // 2) + 1
+        if len(text) <= SMALLEST or not 0 < middle < len(text):
+            return self._all  # every pattern is looked for by itself
+        return self.may_match(text[:middle]) | self.may_match(text[middle:])
 
     def lines(self, index: int, text: bytes) -> Iterator[tuple[int, Any]]:
         """Yield where each line begins that a pattern matches in cleaned lines, and the first match in it."""
@@ -90,17 +107,10 @@ class Matcher:
         self._sources += sources
         return list(range(first, len(self._sources)))
 
-    def _scan(self, text: bytes) -> int:
-        if self._set is None:
-            return self._all  # several rulesets, too large together: every pattern is looked for by itself
-        found = self._set.Match(text)
-        if found is not None:
-            bits: int = sum(1 << index for index in found)
-            return bits & self._all
-        middle = text.find(b"\n", len(text) // 2) + 1
-        if len(text) <= SMALLEST or not 0 < middle < len(text):
-            return self._all  # every pattern is looked for by itself
-        return self._scan(text[:middle]) | self._scan(text[middle:])
+
+def lines_for_rules(raw: bytes, *, first: bool) -> bytes:
+    """Return a block of raw lines as rules see them."""
+    return without_prefixes(clean_block(raw, first=first))
 
 
 @lru_cache(COMPILED_MOST)

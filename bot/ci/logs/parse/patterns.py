@@ -56,14 +56,17 @@ def for_block(pattern: str) -> Any:
     return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options())
 
 
-def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY) -> Any:
-    """Return a set that finds in one pass which patterns may match in raw lines. Its last index is always found.
+def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
+    """Return a set that finds in one pass which patterns may match in lines. Its last index is always found.
+
+    In `raw` lines a timestamp and a carriage return may stand where a line begins and ends.
 
     None where the patterns are too large together.
     """
     made = re2.Set.SearchSet(pattern_options(memory=memory))
+    start, end = (RAW_START, RAW_END) if raw else (LINE_START, LINE_END)
     for pattern in patterns:
-        made.Add(_rewritten(pattern, RAW_START, RAW_END))
+        made.Add(_rewritten(pattern, start, end))
     made.Add(LINE_START)
     try:
         made.Compile()

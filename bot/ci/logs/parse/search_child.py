@@ -53,7 +53,7 @@ def _search(log: StoredLog, pattern: str) -> Iterator[SearchHit | None]:
 
     One pass over a raw block tells whether it has to be cleaned, which costs more than to search it.
     """
-    wanted, may_match = patterns.for_block(pattern), patterns.make_set([pattern])
+    wanted, may_match = patterns.for_block(pattern), patterns.make_set([pattern], raw=True)
     for number, entry in enumerate(log.index.entries):
         raw = log.block(number)
         plain = raw.removeprefix(BOM) if number == 0 else raw
