@@ -27,7 +27,7 @@ import re2
 
 from benchmarks.support.load import pin
 from benchmarks.support.machine import describe, show
-from bot.ci.collect.parsing import Given
+from bot.ci.collect.parse.contract import Given
 from bot.ci.logs.parse import rules, search_child
 from bot.ci.logs.parse.blocks import PlainLog
 from bot.ci.logs.parse.classify import classify

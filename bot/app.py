@@ -22,7 +22,7 @@ from bot.github.tokens import load_key
 from bot.ingest.intake import Intake
 from bot.ingest.pinned import PinnedIds
 from bot.oot.results import rows
-from bot.ops import family_health, health
+from bot.ops import health, processes_health
 from bot.web import access, html, openapi, page_kit, server, view
 from bot.worker import POLL, Worker
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bot.db.store import Store
     from bot.github.tokens import KeyLoader
     from bot.processes.supervisor import Supervisor
-    from bot.web.bodies import BodyRooms
+    from bot.web.bodies import BodyCapacities
     from bot.web.operations import Operation
 
 
@@ -126,14 +126,14 @@ def operations(features: Features) -> list[Operation]:
     for feature in features:
         found += view.operations(load(feature.views)) if feature.views else ()
         found += load(feature.openapi) if feature.openapi else ()
-    return found
+    return [*found, *health.OPERATIONS]
 
 
 def make_app(
     context: Context,
     *,
     body_seconds: float = 10.0,
-    body_rooms: BodyRooms | None = None,
+    body_capacities: BodyCapacities | None = None,
     supervisor: Supervisor | None = None,
     compiled: jinja2.BytecodeCache | None = None,
 ) -> web.Application:
@@ -142,9 +142,9 @@ def make_app(
     A body that takes longer than `body_seconds` is cut off. With a `supervisor` it speaks for all processes.
     `compiled` keeps templates for other applications of this process.
     """
-    app = server.make_app(context, body_seconds=body_seconds, body_rooms=body_rooms)
+    app = server.make_app(context, body_seconds=body_seconds, body_capacities=body_capacities)
     app[access.FIND_PRIVATE] = rows.private
-    app.add_routes(health.routes if supervisor is None else family_health.routes(supervisor))
+    app.add_routes(health.routes if supervisor is None else processes_health.routes(supervisor))
     if context.settings.role != "worker":
         page_kit.setup(app, compiled)
         for feature in context.features:

@@ -64,7 +64,7 @@ async def serve(
             factory = await running.enter_async_context(
                 connections(make_app(context, supervisor=supervisor), router)
             )
-            memory.settle_in()
+            memory.freeze_loaded_objects()
             await running.enter_async_context(memory.trimming())
             if supervisor is not None and others is not None:
                 await running.enter_async_context(
@@ -86,10 +86,10 @@ async def serve(
 
 
 async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
-    """Run one process of the family until SIGTERM, or until the one that listens is gone."""
+    """Run one of several processes until SIGTERM, or until the one that listens is gone."""
     structlog.contextvars.bind_contextvars(process=name)
     memory.keep_together()
-    inline = name == WORKER  # whoever waits there waits for the worker's writes anyway
+    inline = name == WORKER  # what waits there waits for the worker's writes anyway
     async with (
         _opened(settings, FEATURES, None, inline=inline) as context,
         contextlib.AsyncExitStack() as running,
@@ -98,7 +98,7 @@ async def serve_as(name: str, settings: Settings, channel: Channel) -> None:
         router = Router(name)
         router.channels[LISTENER] = channel
         factory = await running.enter_async_context(connections(make_app(context), router))
-        memory.settle_in()
+        memory.freeze_loaded_objects()
         await running.enter_async_context(memory.trimming())
         await running.enter_async_context(member.listening(channel, factory, context.store.work_waiting))
         if name == WORKER:
@@ -194,7 +194,7 @@ async def _first_visibility(context: Context) -> None:
     """Ask GitHub which of the repositories in our settings are private, if it answers soon; else a task asks again."""
     with contextlib.suppress(RetryLater, TimeoutError):
         async with asyncio.timeout(FIRST_READ):
-            await identify.ask_at_start(context)
+            await identify.identify_at_start(context)
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -70,7 +70,7 @@ class Worker:
         self._owner = secrets.token_hex(8)
         self._background = frozenset(kind for one in context.features for kind in one.background)
         self._running: dict[asyncio.Task[None], Task] = {}  # and what they run
-        self._resting: set[str] = set()  # names of tasks that are not to run again yet
+        self._paused: set[str] = set()  # names of tasks that are not to run again yet
         self._claiming = asyncio.Lock()  # held while a claimed task may not be among the running yet
         self._stopping = asyncio.Event()
         self._latest = 0  # epoch milliseconds of the last poll
@@ -144,9 +144,9 @@ class Worker:
     async def step(self) -> bool:
         """Apply one batch and run the tasks due now to their end; returns whether there was anything to do.
 
-        Nothing rests: whoever takes steps has a clock of their own.
+        Nothing is paused: a caller that takes steps has its own clock.
         """
-        self._resting.clear()
+        self._paused.clear()
         applied = await self.apply()
         started = await self._start_tasks()
         if self._running:
@@ -174,24 +174,24 @@ class Worker:
 
     async def _claim(self, tx: Transaction, free: int) -> list[Task]:
         """Claim what is due; the background gets what the others leave, and never more than its share."""
-        owner, resting = self._owner, [*self._resting]
-        claimed = await tasks.claim(tx, owner=owner, limit=free, kinds=self._kinds, resting=resting)
+        owner, paused = self._owner, [*self._paused]
+        claimed = await tasks.claim(tx, owner=owner, limit=free, kinds=self._kinds, paused=paused)
         taken = sum(one.kind in self._background for one in self._running.values())
         if self._background and (left := min(free - len(claimed), BACKGROUND_SLOTS - taken)) > 0:
             kinds = self._background & self._kinds.keys()
             claimed += await tasks.claim(
-                tx, owner=owner, limit=left, kinds=kinds, background=True, resting=resting
+                tx, owner=owner, limit=left, kinds=kinds, background=True, paused=paused
             )
         return claimed
 
-    def _rest(self, task: Task, seconds: float) -> None:
+    def _pause(self, task: Task, seconds: float) -> None:
         """Do not run a task's kind and key for a while; other processes may, which do not know."""
         name = tasks.name_of(task)
-        self._resting.add(name)
-        asyncio.get_running_loop().call_later(seconds, self._rested, name)
+        self._paused.add(name)
+        asyncio.get_running_loop().call_later(seconds, self._resume, name)
 
-    def _rested(self, name: str) -> None:
-        self._resting.discard(name)
+    def _resume(self, name: str) -> None:
+        self._paused.discard(name)
         self._store.work_waiting.set()
 
     def _task_ended(self, running: asyncio.Task[None]) -> None:
@@ -211,7 +211,7 @@ class Worker:
             if isinstance(outcome, RetryLater) and not isinstance(outcome, NotYet):
                 # another request would not make it succeed, and many may come
                 soonest = tasks.BACKOFF[0]
-                self._rest(task, soonest if outcome.after is None else min(outcome.after, soonest))
+                self._pause(task, soonest if outcome.after is None else min(outcome.after, soonest))
             if span and outcome is not None:
                 span.set_attribute("error.type", type(outcome).__name__)
         ended = "done" if outcome is None else "retried" if isinstance(outcome, RetryLater) else "given_up"
@@ -221,8 +221,8 @@ class Worker:
     async def _attempt(self, task: Task) -> Exception | None:
         """Run a task; returns None, RetryLater, or the reason it can never succeed."""
         try:
-            if rest := await self._kinds[task.kind](self._context, task):
-                self._rest(task, rest)
+            if pause := await self._kinds[task.kind](self._context, task):
+                self._pause(task, pause)
         except RetryLater as error:
             log.info("task will be retried", reason=str(error), after=error.after, attempts=task.attempts)
             return error

@@ -1,4 +1,4 @@
-"""check_run: everybody's check runs, and the re-run button of ours."""
+"""check_run: the check runs of all Apps, and the re-run button of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""check_suite: everybody's check suites, and `Re-run all checks` of ours."""
+"""check_suite: the check suites of all Apps, and `Re-run all checks` of ours."""
 
 from __future__ import annotations
 

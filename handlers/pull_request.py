@@ -26,7 +26,7 @@ router = Router()
 async def pull_request(event: Delivery, tx: Transaction) -> None:
     """Record the pull request; dispatch changes of its head, base branch or state; labels change which checks it has.
 
-    One label approves a held pull request, if whoever added it has the right: a task asks GitHub.
+    One label approves a held pull request, if the account that added it has the right: a task asks GitHub.
     """
     pull = record(tx, event, PULL_REQUEST)
     if as_commit(pull["head_sha"]):

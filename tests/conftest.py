@@ -175,11 +175,11 @@ async def identified(bot):
     for _ in range(ASKED_MOST):
         async with bot.store.read() as tx:
             named = (await watched.watched(bot.context, tx)).named
-            unknown = await watched.of_unknown_visibility(tx, named)
+            unknown = await watched.names_of_unknown_visibility(tx, named)
         if not unknown:
             return
         with contextlib.suppress(RetryLater):
-            await identify.ask(bot.context, unknown)
+            await identify.identify(bot.context, unknown)
     pytest.fail(f"GitHub does not say whether these are private: {', '.join(sorted(unknown))}")
 
 

@@ -30,7 +30,12 @@ def test_a_file_is_short_and_says_what_it_answers(path):
 
 
 # where one thread alone decodes, before any other is started or in a process of its own
-SINGLE_THREADED = {"exchange.py", "family_health.py", "parser_pool.py", "parser_child.py", "parse_reports.py"}
+SINGLE_THREADED = {
+    "exchange.py",
+    "processes_health.py",
+    "parser_pool.py",
+    "parse_reports.py",
+}
 
 
 def test_types_that_are_decoded_in_threads_are_learned_when_imported():

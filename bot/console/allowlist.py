@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from bot.console.common import config_option, load_settings
-from bot.console.database import read
+from bot.console.database import read_database
 from bot.core import presets
 from bot.oot.allowlist import allowlist as allowlist_file
 
@@ -32,7 +32,7 @@ def allowlist() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 @click.option(
     "--preset",
-    type=click.Choice(sorted(presets.every())),
+    type=click.Choice(sorted(presets.read_presets())),
     help="Read it as under this preset's DEFAULT_EVENTS.",
 )
 def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
@@ -41,7 +41,7 @@ def check(file: IO[bytes], *, as_json: bool, preset: str | None) -> None:
     \b
       ootbot allowlist check config/allowlist.example.yml
     """  # noqa: D301 - click's mark for lines to be kept as they are
-    events = presets.every()[preset].get("default_events", "") if preset else ""
+    events = presets.read_presets()[preset].get("default_events", "") if preset else ""
     try:
         found = allowlist_file.parse(file.read(), *([frozenset(events.split(","))] if events else []))
     except allowlist_file.AllowlistError as error:
@@ -68,7 +68,7 @@ def show(config: Path | None) -> None:
         return await allowlists.last_good(tx), await allowlists.newest(tx)
 
     settings = load_settings(config)
-    version, newest = read(settings, work)
+    version, newest = read_database(settings, work)
     if newest and not newest["valid"]:
         click.echo(f"the newest, read {_time(newest['loaded_at'])}, is not in force:", err=True)
         click.echo(newest["error"], err=True)

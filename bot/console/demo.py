@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from bot.console.common import require_free, run
+from bot.console.common import require_free, run_work
 from bot.core import presets
 
 
@@ -26,7 +26,9 @@ from bot.core import presets
     default=0,
     help="The port of the bot, or of GitHub; 0 picks a free one.",
 )
-@click.option("--preset", type=click.Choice(sorted(presets.every())), help="Run the bot with this preset.")
+@click.option(
+    "--preset", type=click.Choice(sorted(presets.read_presets())), help="Run the bot with this preset."
+)
 def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
     """Run the whole loop on this machine: bot, GitHub, five backends and an identity provider.
 
@@ -36,6 +38,6 @@ def demo(*, once: bool, github: bool, port: int, preset: str | None) -> None:
 
     require_free(port)
     if github:
-        run(main.serve(port))
+        run_work(main.serve(port))
         return
     sys.exit(asyncio.run(main.main(once=once, port=port, preset=preset)))

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core.errors import OotbotError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def explain(
 
     log: Source
     if isinstance(source, tuple):
-        log, in_force = run(_of_job(load_settings(config), source))
+        log, in_force = run_work(_of_job(load_settings(config), source))
         ruleset = _ruleset(files) if files else in_force
     else:
         ruleset = _ruleset(files)

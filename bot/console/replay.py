@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.console.common import config_option, load_settings, run
+from bot.console.common import config_option, load_settings, run_work
 from bot.core.clock import SystemClock
 from bot.core.errors import StoreUnavailable
 from bot.core.json_fields import as_time
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from bot.core.settings import Settings
     from bot.db.store import Store
     from bot.ingest.applier import Applier
-    from bot.ingest.archive import ArchivedDelivery, Selection
+    from bot.ingest.archive import Selection
+    from bot.ingest.tables import DeliveryRow
 
 BATCH = 100  # deliveries in one transaction
 PAUSE = 0.05  # seconds between two: a running server writes to the same database
@@ -69,7 +70,7 @@ def replay(
             "say which deliveries: --since, --event and --repo narrow the choice, or --all"
         )
     chosen = Selection(since=since, event=event, repo=repo)
-    run(_replay(load_settings(config), chosen, dry_run=dry_run))
+    run_work(_replay(load_settings(config), chosen, dry_run=dry_run))
 
 
 async def _replay(settings: Settings, chosen: Selection, *, dry_run: bool) -> None:
@@ -104,12 +105,12 @@ async def _through(store: Store, applier: Applier, chosen: Selection, total: int
         for one, error in (await _persistently(store, applier, batch)).items():
             failed += 1
             click.echo(f"{one}: {error}", err=True)
-        done, last = done + len(batch), batch[-1].id
+        done, last = done + len(batch), batch[-1]["id"]
         click.echo(f"{done:,} of {total:,}", err=True)
         await store.clock.sleep(PAUSE)
 
 
-async def _persistently(store: Store, applier: Applier, batch: list[ArchivedDelivery]) -> dict[str, str]:
+async def _persistently(store: Store, applier: Applier, batch: list[DeliveryRow]) -> dict[str, str]:
     for _ in range(MOST_TRIES - 1):
         try:
             return await applier.replay(batch)

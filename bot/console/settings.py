@@ -37,7 +37,9 @@ what a preset sets, `ootbot doctor` says which one is on.
 
 @click.command()
 @click.option("--markdown", is_flag=True, help="As docs/settings.md.")
-@click.option("--preset", type=click.Choice(sorted(presets.every())), help="Only what this preset sets.")
+@click.option(
+    "--preset", type=click.Choice(sorted(presets.read_presets())), help="Only what this preset sets."
+)
 def settings(*, markdown: bool, preset: str | None) -> None:
     """Print every option with its default, ready to be copied into ootbot.toml."""
     if preset is not None:
@@ -53,7 +55,7 @@ def preset_toml(name: str) -> str:
         f"# PRESET={name} sets the options below; one that is set by its own name wins.",
         f'preset = "{name}"',
     ]
-    for option, text in presets.every()[name].items():
+    for option, text in presets.read_presets()[name].items():
         field = fields[option]
         lines += ["", f"# {field.metadata['help']}", f"# default: {json.dumps(_default(field))}"]
         lines.append(f"# {option} = {json.dumps(text)}")
@@ -68,7 +70,7 @@ def preset_table(name: str) -> list[str]:
         "|---|---|---|",
         *(
             f"| `{option.upper()}` | `{text}` | {_default_in_words(fields[option])} |"
-            for option, text in presets.every()[name].items()
+            for option, text in presets.read_presets()[name].items()
         ),
     ]
 
@@ -100,7 +102,7 @@ def as_markdown() -> str:
         + "\n"
         + KEY_FILES
         + PRESETS
-        + "".join("\n" + "\n".join(preset_table(name)) + "\n" for name in presets.every())
+        + "".join("\n" + "\n".join(preset_table(name)) + "\n" for name in presets.read_presets())
     )
 
 

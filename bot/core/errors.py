@@ -89,13 +89,13 @@ def in_words(error: BaseException) -> str:
     """Return what the system or a library ran into, without error numbers, class names and addresses of its own."""
     cause = getattr(error, "os_error", error)  # what a client's error was made of
     if isinstance(cause, OSError):
-        said = _of_system(cause)
+        said = _describe_os_error(cause)
         return f"{cause.filename}: {said}" if cause.filename is not None else said
     status = getattr(cause, "status", None)  # a proxy's
     return f"it answered {status}" if status else str(cause) or BROKEN
 
 
-def _of_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     for kind, said in _KINDS.items():

@@ -1,7 +1,7 @@
 """Escaping of text from outside: inert Markdown, HTML, titles and URLs.
 
 Names, messages, reasons and URLs come from backends and strangers. Whatever they contain, the result
-mentions nobody, creates no link by itself, is neither HTML nor one of our markers, and stays in its
+mentions no account, creates no link by itself, is neither HTML nor one of our markers, and stays in its
 table cell, code span or fence. `code` and `text` are for Markdown, tables included; `html_code`
 and `html_text` for the one line of a `<summary>`; `title` for fields GitHub shows as plain text.
 """

@@ -47,7 +47,7 @@ class Feature:
     # kind of file -> the function that parses it in the parser child, and the receiver of what it returns
     parsers: Mapping[str, str] = field(default_factory=dict)
     receivers: Mapping[str, str] = field(default_factory=dict)
-    # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of whoever signed in
+    # address below /admin -> async (request, its fields) -> bot.web.blocks.FormDone: a form of the administrator
     admin_forms: Mapping[str, str] = field(default_factory=dict)
     # async (tx, settings, hidden) -> a function that sets gauges of `bot.core.metrics`, called before they are read
     metrics: str = ""

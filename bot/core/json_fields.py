@@ -65,18 +65,18 @@ def decode(body: bytes) -> Any:
         raise Unreadable(f"the body is not JSON: {error}") from error
 
 
-def read(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
+def read_member(source: Any, path: tuple[str, ...], kind: Kind) -> Any:
     """Return the member at `path` as `kind`, or None; a step `name[]` maps the rest over a list."""
     value = _find(source, path)
     return None if value is None else CASTS[kind](value)
 
 
 @cache
-def reader(path: tuple[str, ...], kind: Kind) -> Callable[[Any], Any]:
+def member_reader(path: tuple[str, ...], kind: Kind) -> Callable[[Any], Any]:
     """Return what `read` does for one path and kind: for what is read of every delivery."""
     cast = CASTS[kind]
     if len(path) > 1 or path[0].endswith("[]"):
-        return partial(read, path=path, kind=kind)
+        return partial(read_member, path=path, kind=kind)
     name = path[0]
 
     def member(source: Any) -> Any:

@@ -30,7 +30,7 @@ REQUEST: ContextVar[tuple[str, str] | None] = ContextVar("request", default=None
 
 
 class ErrorLog:
-    """Logs errors that nobody expected: of each place one traceback a minute, with how often it was left out before.
+    """Logs unexpected errors: of each place one traceback a minute, with how often it was left out before.
 
     Of an unusable database there is one line a minute and no traceback: attempts come every second, and the full disk
     may be the one that holds the log.

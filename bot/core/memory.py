@@ -26,12 +26,12 @@ def keep_together() -> None:
 
     Otherwise twenty bodies of 25 MB leave the process 300 MB larger.
     """
-    if adjust := _of_malloc("mallopt"):
+    if adjust := _malloc_function("mallopt"):
         adjust(M_MMAP_THRESHOLD, LARGE)
         adjust(M_ARENA_MAX, ARENAS)
 
 
-def settle_in() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude everything loaded so far from garbage collection: it stays, and scanning it takes 60 ms."""
     gc.collect()
     gc.freeze()
@@ -49,10 +49,10 @@ async def trimming() -> AsyncIterator[None]:
 
 
 async def _trim_for_ever() -> None:
-    while trim := _of_malloc("malloc_trim"):
+    while trim := _malloc_function("malloc_trim"):
         await asyncio.sleep(TRIM_EVERY)
         await asyncio.to_thread(trim, 0)
 
 
-def _of_malloc(name: str) -> ctypes._NamedFuncPointer | None:
+def _malloc_function(name: str) -> ctypes._NamedFuncPointer | None:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bot.ingest.backlog import Backlog
-    from bot.ingest.inbox import ReceivedDelivery
+    from bot.ingest.tables import ReceivedRow
 
 DELIVERIES = Counter("ootbot_deliveries_total", "Webhook deliveries by answer.", ["outcome"])
 STORED, DUPLICATES = DELIVERIES.labels("stored"), DELIVERIES.labels("duplicate")
@@ -124,22 +124,22 @@ REQUESTS = Histogram(
 
 
 @cache
-def _requests(door: str, kind: int) -> Histogram:
-    return REQUESTS.labels(door, f"{kind}xx")
+def _requests(endpoint: str, kind: int) -> Histogram:
+    return REQUESTS.labels(endpoint, f"{kind}xx")
 
 
-def count_request(door: str, status: int, seconds: float) -> None:
+def count_request(endpoint: str, status: int, seconds: float) -> None:
     """Count a request by its endpoint and the first digit of its status."""
-    _requests(door, status // 100).observe(seconds)
+    _requests(endpoint, status // 100).observe(seconds)
 
 
-def count_applied(taken: Sequence[ReceivedDelivery], *, events: frozenset[str], now: int) -> None:
+def count_applied(taken: Sequence[ReceivedRow], *, events: frozenset[str], now: int) -> None:
     """Count deliveries taken, those without a handler separately, and how long they had waited."""
-    without = sum(one.event not in events for one in taken)
+    without = sum(one["event"] not in events for one in taken)
     APPLIED.labels("no_handler").inc(without)
     APPLIED.labels("taken").inc(len(taken) - without)
     for one in taken:
-        APPLY_DELAY.observe(max(now - one.received_at, 0) / 1000)
+        APPLY_DELAY.observe(max(now - one["received_at"], 0) / 1000)
 
 
 def show_backlog(

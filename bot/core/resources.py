@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
-    """What can be closed."""
+    """An object that can be closed."""
 
     async def close(self) -> None:
         """Release what it holds."""
@@ -29,7 +29,7 @@ class Resource(Generic[T]):
 
 
 class Resources:
-    """Those that were needed so far."""
+    """Makes such objects on first use, and closes them."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -42,7 +42,7 @@ class Resources:
         return found
 
     async def close(self) -> None:
-        """Close all of them, the newest first."""
+        """Close all that were made, the newest first."""
         while self._made:
             _, made = self._made.popitem()
             await made.close()

@@ -295,7 +295,7 @@ def _template(name: Any) -> dict[str, Any]:
 
 
 def _problem_of(issuer: IssuerConfig) -> str:
-    """Return what makes this table less restrictive than it seems, or accept nobody; empty where all is well."""
+    """Return what makes this table less restrictive than it seems, or accept no token; empty where all is well."""
     if "{" in issuer.issuer:
         return f'fill in "issuer": {issuer.issuer}'
     for url in (issuer.issuer, issuer.keys_url):

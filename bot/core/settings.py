@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AWAITED_ACTIONS = ("opened", "reopened", "synchronize")  # without them a gate would wait for nobody
+AWAITED_ACTIONS = (
+    "opened",
+    "reopened",
+    "synchronize",
+)  # without them a gate would wait for runs that never start
 PULL_ACTIONS = ("opened", "reopened", "synchronize", "closed", "ready_for_review")
 
 
@@ -70,7 +74,7 @@ class Settings:
     )
     preset: str | None = option(
         "Options set together for clients written for something else: crcr; one that is set by its own name wins.",
-        presets.known,
+        presets.parse_preset,
         default=None,
     )
     upstream_repo: tuple[str, ...] = option(

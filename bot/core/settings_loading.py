@@ -113,7 +113,8 @@ def _from_preset(own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str
     """Return what the chosen preset sets; an unknown one is refused where its name is read."""
     _, name = own.get("preset", ("", ""))
     return {
-        option: (f"preset {name}: {option}", text) for option, text in presets.every().get(name, {}).items()
+        option: (f"preset {name}: {option}", text)
+        for option, text in presets.read_presets().get(name, {}).items()
     }
 
 

@@ -37,7 +37,7 @@ def make(url: str, target: Path, *, complete: Complete | None = None) -> None:
     try:
         opened, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(target)) from error  # nobody asked for the other name
+        raise OSError(error.errno, error.strerror, str(target)) from error  # of the partial copy
     os.close(opened)
     part = Path(name)
     try:
@@ -83,11 +83,11 @@ def _dump_postgresql(source: URL, part: Path) -> None:
     if source.password:  # not as an argument: every user of the machine sees those
         environ["PGPASSWORD"] = str(source.password)
     shown = target.render_as_string(hide_password=False)
-    _run(["pg_dump", "--format=custom", "--no-owner", f"--file={part}", f"--dbname={shown}"], environ)
-    _run(["pg_restore", "--list", str(part)], environ)
+    _run_command(["pg_dump", "--format=custom", "--no-owner", f"--file={part}", f"--dbname={shown}"], environ)
+    _run_command(["pg_restore", "--list", str(part)], environ)
 
 
-def _run(command: list[str], environ: dict[str, str]) -> None:
+def _run_command(command: list[str], environ: dict[str, str]) -> None:
     try:
         done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)  # noqa: S603 - ours
     except FileNotFoundError:

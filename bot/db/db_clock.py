@@ -71,7 +71,7 @@ class DatabaseClock:
     async def _compare_repeatedly(self, store: Store) -> None:
         while True:
             await asyncio.sleep(INTERVAL)
-            with contextlib.suppress(StoreUnavailable):  # whoever needs the database logs it
+            with contextlib.suppress(StoreUnavailable):  # the next use of the database logs it
                 await self.compare(store)
 
 

@@ -124,7 +124,7 @@ class GroupCommit(Generic[Item, Result]):
 
     async def _outcomes(self, items: Sequence[Item]) -> Sequence[Result | BaseException]:
         """Write items; where one of them breaks the batch, each is written alone, so that only its caller fails."""
-        # every error belongs to the callers: nobody else would end their waiting
+        # every error belongs to the callers: nothing else would end their waiting
         (written,) = await asyncio.gather(self._write(items), return_exceptions=True)
         if not isinstance(written, BaseException):
             return written

@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Default:
     """The value that rows have which were written before there was this column, as SQL."""
 
-    sql: str
+    sql: str | sa.ColumnElement[Any]
 
 
 class Unit(Enum):
@@ -76,7 +76,8 @@ class Field:
         kind = next((note for note in self.notes if isinstance(note, sa.types.TypeEngine)), None)
         if kind is None:
             raise TypeError(f"{self.name}: {self.type} is no column's type; bot.db.rows has those")
-        default = next((sa.text(f"'{note.sql}'") for note in self.notes if isinstance(note, Default)), None)
+        written = next((note.sql for note in self.notes if isinstance(note, Default)), None)
+        default = sa.text(f"'{written}'") if isinstance(written, str) else written
         declared = {"field": self}
         return sa.Column(self.name, kind, nullable=self.nullable, server_default=default, info=declared)
 

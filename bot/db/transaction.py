@@ -239,9 +239,9 @@ def _among(columns: Sequence[sa.ColumnElement[Any]], keys: Any, *, sqlite: bool)
     return sa.and_(whole, *(columns[place].in_(sa.select(*_members(keys, [place]))) for place in odd))
 
 
-def _members(told: Any, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
+def _members(keys: Any, places: Iterable[int]) -> list[sa.ColumnElement[Any]]:
     """Return the expressions for some places of the arrays in a JSON array."""
-    listed = sa.func.json_each(told).table_valued("value")
+    listed = sa.func.json_each(keys).table_valued("value")
     return [sa.func.json_extract(listed.c.value, f"$[{place}]") for place in places]
 
 

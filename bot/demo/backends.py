@@ -59,7 +59,7 @@ class Step:
     audience: str
 
 
-async def run(step: Step, issuer: Issuer, github_url: str) -> tuple[int, str]:
+async def run_step(step: Step, issuer: Issuer, github_url: str) -> tuple[int, str]:
     """Run the step and return the script's exit code and output. The process never outlives this call."""
     with tempfile.TemporaryDirectory(prefix="ootbot-job-") as name:
         folder = Path(name)
@@ -239,7 +239,7 @@ class Backend:
             device = run.repo.name.partition("-")[0]
             report = test_reports.junit(device, planned.failed_tests)
             self.github.add_artifact(run, f"test-reports_{job.id}", report)
-        log = job_logs.of_job(planned.name, planned.failed_tests, ended_at=self.clock.now())
+        log = job_logs.job_log(planned.name, planned.failed_tests, ended_at=self.clock.now())
         await self.github.finish_job(job, planned.conclusion if started and finished else "failure", log=log)
         return job.conclusion or "failure"
 
@@ -258,7 +258,7 @@ class Backend:
             at=self.clock.now(),
         )
         self.steps.append(step)
-        exit_code, output = await run(step, self.issuer, self.github.url)
+        exit_code, output = await run_step(step, self.issuer, self.github.url)
         report = Report(
             run_attempt=job.run_attempt,
             job=planned.name,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PASSING = ("test/test_views.py::TestViews::test_reshape", "test/test_unary.py::TestUnary::test_exp")
 
 
-def of_job(
+def job_log(
     name: str, failed: Iterable[FailedTest], *, ended_at: int, last: str = "Build and tests are done"
 ) -> str:
     """Return the log of a job that ended then (epoch milliseconds), with these tests failing.

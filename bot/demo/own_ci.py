@@ -28,7 +28,7 @@ async def fail(scenario: Scenario) -> int:
     await github.finish_job(other, "success")
     github.add_artifact(run, f"test-reports_{job.id}", test_reports.junit("cuda", (MATMUL,)))
     await github.finish_job(
-        job, "failure", log=job_logs.of_job("test", (MATMUL,), ended_at=github.state.now())
+        job, "failure", log=job_logs.job_log("test", (MATMUL,), ended_at=github.state.now())
     )
     await github.finish_run(run, "failure")
     await scenario.expect(
@@ -99,7 +99,7 @@ async def measure(scenario: Scenario) -> list[int]:
             conclusion="success",
             times=(now - MEASURED - 60_000, now - MEASURED, now),
         )
-        log = usage_logs.of_job(job.name, start_at=(now - MEASURED) // 1000, seed=number)
+        log = usage_logs.usage_log(job.name, start_at=(now - MEASURED) // 1000, seed=number)
         github.add_artifact(run, f"usage-log-runattempt1-{job.id}.zip", {"usage_log.txt": log})
         await github.emit(payloads.workflow_job(github.state, job, "completed"))
         await github.finish_run(run, "success")

@@ -304,7 +304,7 @@ async def stop_bot(environment: Environment) -> Finding:
 
 
 def _no_duplicates(environment: Environment, pulls: list[Pull]) -> Iterator[Finding]:
-    """Nothing was created twice, or by anybody else."""
+    """Nothing was created twice, or by another App."""
     github, app = environment.github, environment.app
     for pull in pulls:
         comments = github.comments(pull)

@@ -195,7 +195,7 @@ def make(github: SimulatedGitHub, name: str, *, now: int) -> History:
                 actor=who,
             )
             run.created_at = run.started_at = at + MINUTE
-            events += _of_run(github, run, number, now)
+            events += _run_events(github, run, number, now)
         commits.append(sha)
     return History(events=events, commits=commits)
 
@@ -215,7 +215,7 @@ def _commit(repo: Repo, head: str, number: int, at: int) -> tuple[str, str]:
     return head, who
 
 
-def _of_run(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterator[Event]:
+def _run_events(github: SimulatedGitHub, run: Run, number: int, now: int) -> Iterator[Event]:
     """Yield what one run of a workflow was; of one that passed and left nothing only the jobs: all the grid needs."""
     last = []
     for kind in JOBS:
@@ -278,5 +278,5 @@ def _outcomes(kind: Kind, shard: int, number: int) -> list[tuple[str, FailedTest
 
 def _log(planned: Planned, ended: int) -> str:
     if planned.failed:
-        return job_logs.of_job("test", (planned.failed,), ended_at=ended)
-    return job_logs.of_job(planned.kind.workflow, (), ended_at=ended, last=NO_HOST)
+        return job_logs.job_log("test", (planned.failed,), ended_at=ended)
+    return job_logs.job_log(planned.kind.workflow, (), ended_at=ended, last=NO_HOST)

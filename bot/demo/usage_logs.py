@@ -20,7 +20,7 @@ COMMANDS = (  # name, from, to
 )
 
 
-def of_job(name: str, *, start_at: int, seed: int = 1, peak: float = 97.4) -> bytes:
+def usage_log(name: str, *, start_at: int, seed: int = 1, peak: float = 97.4) -> bytes:
     """Return the log of a job with two accelerators that began then (seconds): a memory peak, an idle half hour."""
     chance = random.Random(seed)  # noqa: S311 - a story, no secret
     metadata = {

@@ -42,7 +42,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=30, connect=5)
 class Location:
     """Where to fetch some content, valid for a minute; `headers` only where that is the API itself."""
 
-    url: str = field(repr=False)  # whoever knows it may fetch
+    url: str = field(repr=False)  # it works without further authentication
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -62,7 +62,7 @@ class Manifest:
         }
 
 
-def read(role: Role, *, workflow_dispatch: bool = False) -> Manifest:
+def manifest_for(role: Role, *, workflow_dispatch: bool = False) -> Manifest:
     """Return the manifest for an App.
 
     With `workflow_dispatch` no backend gets a repository_dispatch, so none has to grant write access to contents.
@@ -110,7 +110,7 @@ def _file(role: str) -> Manifest:
 
 
 def _relay(found: Manifest, *, workflow_dispatch: bool) -> Manifest:
-    """Return the backends' manifest, without the write access to contents where nobody needs it."""
+    """Return the backends' manifest, without the write access to contents where it is not needed."""
     if not workflow_dispatch:
         return found
     less = Permission(

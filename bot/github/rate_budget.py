@@ -1,7 +1,7 @@
 """The rate budget of one installation: how much of GitHub's limits it has used, and when its next write may go.
 
-Nobody waits long: what cannot go within seconds is sent back to the queue, so that a burst of one kind never occupies
-the worker's slots while a gate waits for one.
+Calls do not wait long: what cannot go within seconds is sent back to the queue, so that a burst of one kind never
+occupies the worker's slots while a gate waits for one.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Budgets(Protocol):
     """The storage of rate budgets, by account. Every method may raise StoreUnavailable."""
 
     async def change(self, account: str, change: Callable[[RateBudget], T]) -> T:
-        """Return what `change` returns for a budget; its changes are stored, and nobody else changes it meanwhile.
+        """Return what `change` returns for a budget; its changes are stored, and no other caller changes it meanwhile.
 
         It may be called twice, each time with the budget as it is stored, and raises nothing.
         """

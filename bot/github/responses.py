@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MIN_WAIT = 60.0  # seconds, where GitHub names none
 MAX_WAIT = 3700.0  # seconds: a reset is never more than an hour away
-MOVED = frozenset({301, 302, 307, 308})  # not followed: nobody has listed the repository they lead to
+MOVED = frozenset({301, 302, 307, 308})  # not followed: the repository they lead to is not listed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The applier: handles deliveries as they arrive and as they are due, a batch in one transaction.
 
-Where one of a batch fails, each is tried alone, so that it holds nobody up. What a handler raises is logged and kept
-with the delivery, which is tried again later; one that cannot be read, or has failed too often, is parked.
+Where one of a batch fails, each is tried alone, so that it does not hold up the others. What a handler raises is
+logged and kept with the delivery, which is tried again later; one that cannot be read, or has failed too often, is
+parked.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     from bot.context import Context
     from bot.db.transaction import Transaction
-    from bot.ingest.archive import ArchivedDelivery
-    from bot.ingest.inbox import ReceivedDelivery, StoredDelivery
+    from bot.ingest.tables import DeliveryRow, ReceivedRow
 
 BATCH = 100  # deliveries applied in one transaction
 MOST_ATTEMPTS = 5  # of a delivery, then it is parked
@@ -57,7 +57,7 @@ class Applier:
                 async with self._store.transaction() as tx:
                     taken = await arrivals.store(tx, rows, stored, self._events)
                     for one in taken:
-                        if one.event in self._events:
+                        if one["event"] in self._events:
                             await self._handle(tx, one)
             except StoreUnavailable:
                 raise
@@ -71,7 +71,7 @@ class Applier:
 
     async def apply_due(self) -> int:
         """Apply a batch of what is due in the inbox; returns how many were taken. Raises StoreUnavailable."""
-        taken: list[StoredDelivery] = []
+        taken: list[DeliveryRow] = []
         try:
             async with self._store.transaction() as tx:
                 taken = await inbox.claim(tx, limit=BATCH)
@@ -86,31 +86,31 @@ class Applier:
             metrics.count_applied(taken, events=self._events, now=self._clock.now())
         return len(taken)
 
-    async def replay(self, batch: Sequence[ArchivedDelivery]) -> dict[str, str]:
+    async def replay(self, batch: Sequence[DeliveryRow]) -> dict[str, str]:
         """Rebuild the records of deliveries and cause nothing else; returns GUID -> error of those that failed.
 
         Parked and ignored ones count as handled then; stored ones stay to be handled.
         """
-        known = [one for one in batch if one.event in self._events]
+        known = [one for one in batch if one["event"] in self._events]
         try:
             async with self._store.transaction() as tx:
                 tx.replaying = True
                 for one in known:
                     await self._handle(tx, one)
-                await inbox.settle(tx, [one for one in known if one.state in UNHANDLED], "handled")
+                await inbox.mark(tx, [one for one in known if one["state"] in UNHANDLED], "handled")
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad delivery: find it by trying each alone
             if len(known) == 1:
-                return {known[0].guid: f"{type(error).__name__}: {error}"[:2000]}
+                return {known[0]["guid"]: f"{type(error).__name__}: {error}"[:2000]}
             alone = [await self.replay([one]) for one in known]
             return {guid: reason for failed in alone for guid, reason in failed.items()}
         return {}
 
-    async def _apply_alone(self, one: StoredDelivery) -> None:
+    async def _apply_alone(self, one: DeliveryRow) -> None:
         try:
             async with self._store.transaction() as tx:
-                await self._handle_all(tx, await inbox.claim(tx, limit=1, only=one.id))
+                await self._handle_all(tx, await inbox.claim(tx, limit=1, only=one["id"]))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - kept with the delivery, shown, retried
@@ -118,20 +118,24 @@ class Applier:
         else:
             metrics.count_applied([one], events=self._events, now=self._clock.now())
 
-    async def _handle_all(self, tx: Transaction, taken: Sequence[StoredDelivery]) -> None:
-        known = [one for one in taken if one.event in self._events]
+    async def _handle_all(self, tx: Transaction, taken: Sequence[DeliveryRow]) -> None:
+        known = [one for one in taken if one["event"] in self._events]
         for one in known:
             await self._handle(tx, one)
-        await inbox.settle(tx, known, "handled")
-        await inbox.settle(tx, [one for one in taken if one.event not in self._events], "ignored")
+        await inbox.mark(tx, known, "handled")
+        await inbox.mark(tx, [one for one in taken if one["event"] not in self._events], "ignored")
 
-    async def _handle(self, tx: Transaction, one: ReceivedDelivery) -> None:
-        data = await asyncio.to_thread(self._payload, one) if one.size > LARGE else self._payload(one)
-        tx.cause = one.guid
-        event = Delivery(data, event=one.event, delivery_id=one.guid, received_at=one.received_at)
-        bound = structlog.contextvars.bind_contextvars(delivery=one.guid)
+    async def _handle(self, tx: Transaction, one: ReceivedRow) -> None:
+        data = (
+            await asyncio.to_thread(self._payload, one)
+            if inbox.body_size(one) > LARGE
+            else self._payload(one)
+        )
+        tx.cause = one["guid"]
+        event = Delivery(data, event=one["event"], delivery_id=one["guid"], received_at=one["received_at"])
+        bound = structlog.contextvars.bind_contextvars(delivery=one["guid"])
         try:
-            with traces.span(f"handle {one.event}", cause=one.guid):
+            with traces.span(f"handle {one['event']}", cause=one["guid"]):
                 await pinned.require(tx, self._context.settings, data)
                 await self._router.dispatch(event, tx)
         except RecursionError as error:  # what can be decoded may still be too deep to encode
@@ -139,18 +143,18 @@ class Applier:
         finally:
             structlog.contextvars.reset_contextvars(**bound)
 
-    def _payload(self, one: ReceivedDelivery) -> dict[str, Any]:
-        return read_payload(self._context.settings, one.body)
+    def _payload(self, one: ReceivedRow) -> dict[str, Any]:
+        return read_payload(self._context.settings, inbox.read_body(one))
 
-    async def _failed(self, one: StoredDelivery, error: Exception) -> None:
-        hopeless = isinstance(error, Unreadable) or one.attempts + 1 >= MOST_ATTEMPTS
+    async def _failed(self, one: DeliveryRow, error: Exception) -> None:
+        hopeless = isinstance(error, Unreadable) or one["attempts"] + 1 >= MOST_ATTEMPTS
         reason = clean(f"{type(error).__name__}: {error}"[:2000])
         log.warning(
-            "delivery failed", delivery=one.guid, github_event=one.event, error=reason, parked=hopeless
+            "delivery failed", delivery=one["guid"], github_event=one["event"], error=reason, parked=hopeless
         )
         async with self._store.transaction() as tx:
             if hopeless:
                 metrics.APPLIED.labels("parked").inc(await inbox.park(tx, one, reason))
             else:
-                due_at = tx.now + tasks.backoff(one.attempts + 1)
+                due_at = tx.now + tasks.backoff(one["attempts"] + 1)
                 await inbox.postpone(tx, one, due_at=due_at, error=reason)

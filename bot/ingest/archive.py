@@ -1,6 +1,6 @@
 """Handled deliveries and old rows: reading for a replay, deleting.
 
-Rows to be changed are looked up in a snapshot that blocks nobody, then changed in short transactions.
+Rows to be changed are looked up in a snapshot that blocks no writer, then changed in short transactions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 
 from bot.db.rows import select
-from bot.ingest.inbox import MOST_BYTES, StoredDelivery
+from bot.ingest.inbox import MOST_BYTES, body_size
 from bot.ingest.tables import DeliveryRow, delivery, records
 from bot.ingest.watched import is_known
 from bot.queue import sums
@@ -25,17 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Retained = Callable[[sa.Table], sa.ColumnElement[bool] | None]  # which rows of a table are still needed
-SETTLED = ("handled", "ignored", "foreign", "parked")
+ENDED = ("handled", "ignored", "foreign", "parked")
 REPLAYABLE = ("handled", "ignored", "stored", "parked")
 SUMS_KEPT = 3_600_000  # milliseconds
 KEPT_TYPES = frozenset({"repository", "installation"})  # never deleted: access depends on these records
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArchivedDelivery(StoredDelivery):
-    """A delivery of the archive."""
-
-    state: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +40,7 @@ class Selection:
     repo: str | None = None
 
 
-async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[ArchivedDelivery]:
+async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) -> list[DeliveryRow]:
     """Return the next deliveries to be replayed, in the order received; `after` is the id of the last one seen.
 
     At most `limit`, and no more than MOST_BYTES of bodies, inflated, plus the one that exceeds it.
@@ -57,20 +50,7 @@ async def page(tx: Transaction, chosen: Selection, *, after: int, limit: int) ->
     listed = [tuple(row) for row in await tx.run(sizes.order_by(delivery.c.id).limit(limit))]
     ids = [identifier for identifier, _ in _until_full(listed, lambda row: int(row[1]))]
     query = select(DeliveryRow, delivery).where(delivery.c.id.in_(ids)).order_by(delivery.c.id)
-    found = [
-        ArchivedDelivery(
-            id=row["id"],
-            guid=row["guid"],
-            event=row["event"],
-            received_at=row["received_at"],
-            attempts=row["attempts"],
-            stored=row["body"],
-            codec=row["codec"],
-            state=row["state"],
-        )
-        for row in await tx.fetch(query)
-    ]
-    return _until_full(found, lambda one: one.size)
+    return _until_full(await tx.fetch(query), body_size)
 
 
 def _until_full(found: Sequence[T], size: Callable[[T], int]) -> list[T]:
@@ -119,7 +99,7 @@ async def old_deliveries(
     pending = sa.select(task.c.key).where(task.c.state.in_(("waiting", "running")))
     query = sa.select(delivery.c.id).where(
         delivery.c.received_at < before,
-        delivery.c.state.in_(SETTLED),
+        delivery.c.state.in_(ENDED),
         *_not_retained(delivery, retained),
         delivery.c.guid.not_in(pending),
     )
@@ -132,7 +112,9 @@ async def over_quota(tx: Transaction, accounts: Collection[str], *, most: int) -
     0 where they do not.
     """
     newest_first = sa.func.sum(sa.func.length(delivery.c.body)).over(order_by=delivery.c.id.desc())
-    sizes = sa.select(delivery.c.id, newest_first.label("total")).where(*_of_others(accounts)).subquery()
+    sizes = (
+        sa.select(delivery.c.id, newest_first.label("total")).where(*_others_conditions(accounts)).subquery()
+    )
     return (await tx.run(sa.select(sa.func.max(sizes.c.id)).where(sizes.c.total > most))).scalar() or 0
 
 
@@ -146,15 +128,15 @@ async def deliveries_of_others(
 ) -> list[int]:
     """Return ids of settled deliveries of other accounts that nothing needs any more, oldest first."""
     query = sa.select(delivery.c.id).where(
-        delivery.c.id <= up_to, *_of_others(accounts), *_not_retained(delivery, retained)
+        delivery.c.id <= up_to, *_others_conditions(accounts), *_not_retained(delivery, retained)
     )
     return list((await tx.run(query.order_by(delivery.c.id).limit(limit))).scalars())
 
 
-def _of_others(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
+def _others_conditions(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
     """Return the conditions for settled deliveries from repositories of none of these accounts (case folded)."""
     return [
-        delivery.c.state.in_(SETTLED),
+        delivery.c.state.in_(ENDED),
         delivery.c.repository_id.is_not(None),
         ~is_known(delivery.c.repository_id, accounts),
     ]
@@ -162,7 +144,7 @@ def _of_others(accounts: Collection[str]) -> list[sa.ColumnElement[bool]]:
 
 async def delete_deliveries(tx: Transaction, ids: Sequence[int]) -> None:
     """Delete deliveries, except those that are to be handled again meanwhile."""
-    settled = delivery.c.state.in_(SETTLED)
+    settled = delivery.c.state.in_(ENDED)
     await tx.run(sa.delete(delivery).where(delivery.c.id.in_(ids), settled))
 
 

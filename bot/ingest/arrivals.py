@@ -11,9 +11,9 @@ import msgspec
 import sqlalchemy as sa
 
 from bot.db.statements import Statement
-from bot.ingest.inbox import COLUMNS, ReceivedDelivery
+from bot.ingest.inbox import COLUMNS
 from bot.ingest.spooling import GUID, INSERT, REPLACE, STATE, is_ours
-from bot.ingest.tables import delivery
+from bot.ingest.tables import ReceivedRow, delivery
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,14 +28,14 @@ KNOWN = Statement(
         delivery.c.guid.in_(sa.select(sa.func.json_each(sa.bindparam("guids")).table_valued("value").c.value))
     )
 )
-INSERT_SETTLED = (
+INSERT_MARKED = (
     f"INSERT INTO delivery ({', '.join(NAMES)}, attempts) VALUES ({', '.join('?' * len(NAMES))}, ?)"  # noqa: S608 - our names
 )
 
 
 async def store(
     tx: Transaction, rows: Sequence[Values], stored: Sequence[Values], events: Collection[str]
-) -> list[ReceivedDelivery]:
+) -> list[ReceivedRow]:
     """Store deliveries as handled, those of other events as ignored; returns both, for the caller to handle.
 
     `stored` are their rows with compressed bodies.
@@ -43,7 +43,7 @@ async def store(
     """
     guids = msgspec.json.encode([row[GUID] for row in rows]).decode()
     known = set((await tx.run(KNOWN, {"guids": guids})).scalars())
-    settled, again, taken = [], [], []
+    marked, again, taken = [], [], []
     for row, compressed in zip(rows, stored, strict=True):
         if row[GUID] in known:
             again.append(compressed)
@@ -51,14 +51,15 @@ async def store(
         known.add(row[GUID])
         ours = is_ours(row)
         state = row[STATE] if not ours else "handled" if row[EVENT] in events else "ignored"
-        settled.append((*compressed[:STATE], state, *compressed[STATE + 1 :], int(ours)))
+        marked.append((*compressed[:STATE], state, *compressed[STATE + 1 :], int(ours)))
         if ours:
-            received = ReceivedDelivery(
-                guid=row[GUID], event=row[EVENT], received_at=row[RECEIVED_AT], stored=row[BODY]
+            taken.append(
+                ReceivedRow(
+                    guid=row[GUID], event=row[EVENT], received_at=row[RECEIVED_AT], codec=None, body=row[BODY]
+                )
             )
-            taken.append(received)
-    if settled:
-        await tx.conn.exec_driver_sql(INSERT_SETTLED, settled)
+    if marked:
+        await tx.conn.exec_driver_sql(INSERT_MARKED, marked)
     await _replace(tx, again)
     return taken
 

@@ -36,10 +36,10 @@ class Backlog:
 async def measure(tx: Transaction) -> Backlog:
     """Count what waits; an index answers every query."""
     count = sa.func.count()
-    deliveries, first_received = await _one(
+    deliveries, first_received = await _fetch_row(
         tx, sa.select(count, sa.func.min(delivery.c.received_at)).where(STORED)
     )
-    due, first_due = await _one(
+    due, first_due = await _fetch_row(
         tx,
         sa.select(count, sa.func.min(task.c.due_at)).where(
             task.c.state == "waiting", task.c.due_at <= tx.now
@@ -49,7 +49,7 @@ async def measure(tx: Transaction) -> Backlog:
         sa.select(task.c.state, count).where(task.c.state.in_(("running", "dead"))).group_by(task.c.state)
     )
     states: dict[str, int] = dict(tuple(row) for row in await tx.run(by_state))
-    (parked,) = await _one(tx, sa.select(count).where(PARKED, delivery.c.received_at >= tx.now - WEEK))
+    (parked,) = await _fetch_row(tx, sa.select(count).where(PARKED, delivery.c.received_at >= tx.now - WEEK))
     return Backlog(
         deliveries=deliveries,
         oldest_delivery=tx.now - (first_received or tx.now),
@@ -61,7 +61,7 @@ async def measure(tx: Transaction) -> Backlog:
     )
 
 
-async def _one(tx: Transaction, query: sa.Select[*tuple[Any, ...]]) -> tuple[Any, ...]:
+async def _fetch_row(tx: Transaction, query: sa.Select[*tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple((await tx.run(query)).one())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 from gidgethub.sansio import Event
 
-from bot.core.json_fields import Kind, as_text, read
+from bot.core.json_fields import Kind, as_text, read_member
 from bot.db.transaction import Slot
 from bot.ingest import record_writer
 from bot.ingest.inbox import Incoming
@@ -85,7 +85,7 @@ CONTENT = {  # fields in which two answers about one object agree when nothing h
 }
 
 
-def of(event: str, found: dict[str, Any], repository: dict[str, Any]) -> Incoming:
+def delivery_of_answer(event: str, found: dict[str, Any], repository: dict[str, Any]) -> Incoming:
     """Return an API answer about a run, job or check run as the delivery of that event."""
     body = {"action": found["status"], event: found, "repository": repository}
     content = f"{event} {repository['id']} {CONTENT[event].format_map(found)}"
@@ -97,16 +97,25 @@ def guid(content: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, content))
 
 
-def as_incoming(guid: str, event: str, payload: dict[str, Any], *, source: str, **known: Any) -> Incoming:
+def as_incoming(
+    guid: str,
+    event: str,
+    payload: dict[str, Any],
+    *,
+    source: str,
+    app_id: int | None = None,
+    headers: str | None = None,
+) -> Incoming:
     """Return a body that was not received as a webhook as the delivery it would have been."""
     return Incoming(
         guid=guid,
         event=event,
         source=source,
-        action=read(payload, ("action",), Kind.TEXT),
-        repo=read(payload, ("repository", "full_name"), Kind.TEXT),
-        repository_id=read(payload, ("repository", "id"), Kind.INT),
-        installation_id=read(payload, ("installation", "id"), Kind.INT),
+        action=read_member(payload, ("action",), Kind.TEXT),
+        repo=read_member(payload, ("repository", "full_name"), Kind.TEXT),
+        repository_id=read_member(payload, ("repository", "id"), Kind.INT),
+        installation_id=read_member(payload, ("installation", "id"), Kind.INT),
+        app_id=app_id,
+        headers=headers,
         body=msgspec.json.encode(payload),
-        **known,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,6 +14,7 @@ from bot.core.json_fields import as_int, as_time
 from bot.core.links import is_enterprise_server
 from bot.ingest import sweeps
 from bot.ingest.delivery import as_incoming
+from bot.ingest.tables import LogEntry
 from bot.ingest.watched import watched
 from bot.ingest.webhooks import kept_headers
 
@@ -31,17 +31,6 @@ BATCH = 100  # rows compared with the inbox at once; GitHub's pages have as many
 DAY = 86_400_000  # milliseconds
 GONE = frozenset({404, 410, 422})  # GitHub's statuses for an entry that has left its log
 KEPT_DAYS, KEPT_DAYS_ENTERPRISE = 3, 7  # how far GitHub's log goes back
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogEntry:
-    """One attempt to deliver, as GitHub's log lists it."""
-
-    id: int
-    guid: str
-    event: str
-    repository_id: int | None
-    delivered_at: int  # epoch milliseconds
 
 
 def apps(context: Context) -> list[GitHubApp]:
@@ -89,9 +78,9 @@ async def missing(
     page: list[LogEntry] = []
     async with contextlib.aclosing(_entries(app)) as entries:
         async for entry in entries:
-            if entry.delivered_at < since:
+            if entry["delivered_at"] < since:
                 break
-            if entry.delivered_at < until:
+            if entry["delivered_at"] < until:
                 page.append(entry)
             if len(page) == BATCH:
                 yield await _not_stored(context, app, page)
@@ -106,7 +95,7 @@ async def fetch(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
     Raises GitHubRefused when access is refused: that says nothing about the delivery.
     """
     try:
-        found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry.id)})
+        found = await app.as_app().getitem("/app/hook/deliveries/{id}", {"id": str(entry["log_id"])})
     except GitHubRefused as error:
         if error.status not in GONE:
             raise
@@ -120,7 +109,12 @@ async def fetch(context: Context, app: GitHubApp, entry: LogEntry) -> bool:
     headers = CIMultiDict(request.get("headers") or {})
     await context.intake.put(
         as_incoming(
-            entry.guid, entry.event, payload, source="pull", app_id=app.app_id, headers=kept_headers(headers)
+            entry["guid"],
+            entry["event"],
+            payload,
+            source="pull",
+            app_id=app.app_id,
+            headers=kept_headers(headers),
         )
     )
     return True
@@ -136,8 +130,8 @@ async def remember(context: Context, app: GitHubApp, page: list[LogEntry]) -> bo
 async def _entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
     async for item in app.as_app().getiter("/app/hook/deliveries{?per_page}", {"per_page": str(BATCH)}):
         yield LogEntry(
-            id=item["id"],
             guid=item["guid"],
+            log_id=item["id"],
             event=item["event"],
             repository_id=as_int(item.get("repository_id")),
             delivered_at=as_time(item["delivered_at"]) or 0,
@@ -145,7 +139,7 @@ async def _entries(app: GitHubApp) -> AsyncGenerator[LogEntry, None]:
 
 
 async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) -> list[LogEntry]:
-    handled = {entry.guid: entry for entry in page if entry.event in context.events}
+    handled = {entry["guid"]: entry for entry in page if entry["event"] in context.events}
     await context.intake.move_arrived()
     async with context.store.read() as tx:
         guids = await sweeps.not_stored(tx, app.app_id, list(handled))
@@ -153,20 +147,11 @@ async def _not_stored(context: Context, app: GitHubApp, page: list[LogEntry]) ->
 
 
 async def _mark_lost(context: Context, app: GitHubApp, entry: LogEntry, reason: str) -> None:
-    log.error("a delivery is lost: GitHub's log no longer has it", delivery=entry.guid, reason=reason)
+    log.error("a delivery is lost: GitHub's log no longer has it", delivery=entry["guid"], reason=reason)
     metrics.LOST.inc()
     async with context.store.transaction() as tx:
         await _add_missing(tx, app, entry, lost=True)
 
 
 async def _add_missing(tx: Transaction, app: GitHubApp, entry: LogEntry, *, lost: bool = False) -> bool:
-    return await sweeps.add_missing(
-        tx,
-        app.app_id,
-        guid=entry.guid,
-        log_id=entry.id,
-        event=entry.event,
-        repository_id=entry.repository_id,
-        delivered_at=entry.delivered_at,
-        lost=lost,
-    )
+    return await sweeps.add_missing(tx, app.app_id, entry, lost=lost)

@@ -87,7 +87,7 @@ class FastPath:
         """Return the answer to a delivery that was stored, or could not be."""
         status, body, headers = self._outcome(pending)
         metrics.count_request("webhooks", status, time.perf_counter() - pending.started)
-        guid = pending.incoming.guid.encode()
+        guid = pending.incoming["guid"].encode()
         return ANSWER % (STATUS[status], len(body), self._date_header(), guid, headers, body)
 
     def _outcome(self, pending: PendingDelivery) -> tuple[int, bytes, bytes]:
@@ -96,8 +96,8 @@ class FastPath:
         if error is None:
             new = pending.stored.result()
             (metrics.STORED if new else metrics.DUPLICATES).inc()
-            return 202, webhooks.acknowledgement(pending.incoming.guid, new=new), b""
-        named = REQUEST.set((pending.incoming.guid, PATH))
+            return 202, webhooks.acknowledgement(pending.incoming["guid"], new=new), b""
+        named = REQUEST.set((pending.incoming["guid"], PATH))
         try:
             refusal = middleware.failure(self._app, error)
         finally:

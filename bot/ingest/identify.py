@@ -12,7 +12,7 @@ import structlog
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.ingest import pinned, record_writer
 from bot.ingest.records import REPOSITORY, from_payload
-from bot.ingest.watched import of_unknown_visibility, watched
+from bot.ingest.watched import names_of_unknown_visibility, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,23 +25,23 @@ log = structlog.get_logger("bot.ingest.identify")
 AGAIN = 60.0  # seconds until GitHub is asked again about what it did not tell
 
 
-async def run(context: Context, _task: Task) -> None:
+async def identify_unknown(context: Context, _task: Task) -> None:
     """Ask about every repository whose visibility is unknown."""
     async with context.store.read() as tx:
         named = (await watched(context, tx)).named
-        unknown = await of_unknown_visibility(tx, named)
-    await ask(context, unknown)
+        unknown = await names_of_unknown_visibility(tx, named)
+    await identify(context, unknown)
 
 
-async def ask_at_start(context: Context) -> None:
+async def identify_at_start(context: Context) -> None:
     """Ask about every repository that the settings name: much may have changed while we were away."""
     async with context.store.transaction() as tx:
         named = (await watched(context, tx)).named
         await pinned.keep(tx, named)
-    await ask(context, named)
+    await identify(context, named)
 
 
-async def ask(context: Context, repos: Iterable[str]) -> None:
+async def identify(context: Context, repos: Iterable[str]) -> None:
     """Record what GitHub says about some repositories; raises RetryLater when it says nothing about one of them."""
     failures = []
     for repo in sorted(repos):

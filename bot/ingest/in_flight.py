@@ -132,7 +132,7 @@ async def _store(
 ) -> bool:
     """Store GitHub's answer as the delivery that should have come."""
     async with context.store.transaction() as tx:
-        return await inbox.put(tx, delivery.of(resource.name, found, repository))
+        return await inbox.put(tx, delivery.delivery_of_answer(resource.name, found, repository))
 
 
 async def _open_records(

@@ -8,70 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
-import msgspec
 import sqlalchemy as sa
 
 from bot.db.rows import select
 from bot.db.statements import RowStatement, Statement, literal_word
 from bot.ingest import compression
 from bot.ingest.compression import LARGE
-from bot.ingest.tables import DeliveryRow, delivery
+from bot.ingest.tables import DeliveryEvent, DeliveryHeaders, DeliveryRow, DeliverySubject, delivery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.db.transaction import Transaction
+    from bot.ingest.tables import ReceivedRow
 
 PAUSE_AFTER = 1024 * 1024  # bytes of small bodies, compressed before others get a turn
 MOST_BYTES = 16 * 1024 * 1024  # of large bodies in one transaction, inflated, plus the one that exceeds it
 
 
-class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+class Incoming(DeliveryEvent, DeliverySubject, DeliveryHeaders):
     """A delivery as received, with the members that are cheap to read."""
 
-    guid: str
-    event: str
     body: bytes
-    source: str = "webhook"
-    action: str | None = None
-    repo: str | None = None
-    repository_id: int | None = None
-    installation_id: int | None = None
-    app_id: int | None = None
-    headers: dict[str, str] | None = None  # those worth storing
-    foreign: bool = False  # meant for another App
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReceivedDelivery:
-    """A delivery to be handled."""
-
-    guid: str
-    event: str
-    received_at: int  # epoch milliseconds
-    stored: bytes  # the body, compressed or not
-    codec: str | None = None
-
-    @property
-    def body(self) -> bytes:
-        """The body as it was received, inflated only when it is asked for: it may be large."""
-        return compression.decompress(self.stored, self.codec)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the body as it was received."""
-        return compression.size(self.stored, self.codec)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredDelivery(ReceivedDelivery):
-    """A delivery claimed from the inbox."""
-
-    id: int
-    attempts: int
+    foreign: NotRequired[bool]  # meant for another App
 
 
 ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of their types; the body comes last
@@ -90,7 +51,7 @@ ARRIVED = {  # columns of a delivery as it arrives, with PostgreSQL's names of t
     "body": "bytea",
 }
 COLUMNS = ARRIVED | {"codec": "text"}  # of a new delivery
-SETTLE = Statement(
+MARK = Statement(
     sa.update(delivery)
     .where(delivery.c.id.in_(sa.bindparam("ids", expanding=True)))
     .values(state=sa.bindparam("settled_as"), error=sa.bindparam("because"), attempts=delivery.c.attempts + 1)
@@ -100,19 +61,19 @@ SETTLE = Statement(
 def values(incoming: Incoming, now: int) -> tuple[Any, ...]:
     """Return a delivery's row in the order of ARRIVED; `now` is epoch milliseconds."""
     return (
-        incoming.guid,
-        incoming.event,
-        incoming.action,
-        incoming.repo,
-        incoming.repository_id,
-        incoming.installation_id,
-        incoming.app_id,
-        incoming.source,
+        incoming["guid"],
+        incoming["event"],
+        incoming.get("action"),
+        incoming.get("repo"),
+        incoming.get("repository_id"),
+        incoming.get("installation_id"),
+        incoming.get("app_id"),
+        incoming.get("source", "webhook"),
         now,
         now,
-        "foreign" if incoming.foreign else "stored",
-        msgspec.json.encode(incoming.headers).decode() if incoming.headers else None,
-        incoming.body,
+        "foreign" if incoming.get("foreign") else "stored",
+        incoming.get("headers"),
+        incoming["body"],
     )
 
 
@@ -140,13 +101,13 @@ async def put(tx: Transaction, incoming: Incoming) -> bool:
     tx.wakes_workers = True
     done = await tx.run(tx.insert(delivery).values(row).on_conflict_do_nothing())
     if not done.rowcount:  # unless only another App's copy is
-        copied = (delivery.c.guid == incoming.guid, delivery.c.state == "foreign")
+        copied = (delivery.c.guid == incoming["guid"], delivery.c.state == "foreign")
         row |= {"attempts": 0, "error": None}
         done = await tx.run(sa.update(delivery).where(*copied).values(row))
     return bool(done.rowcount)
 
 
-async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list[StoredDelivery]:
+async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list[DeliveryRow]:
     """Return the deliveries to be handled next, their rows locked until this transaction ends.
 
     Of large bodies it takes as many as memory allows; the rest are left to the next call.
@@ -154,27 +115,24 @@ async def claim(tx: Transaction, *, limit: int, only: int | None = None) -> list
     query = _due(sqlite=tx.sqlite, one=only is not None)
     rows = await tx.fetch(query, {"now": tx.now, "most": limit, "only": only})
     await _add_large_bodies(tx, [row for row in rows if not row["body"]])
-    found = [
-        StoredDelivery(
-            id=row["id"],
-            guid=row["guid"],
-            event=row["event"],
-            received_at=row["received_at"],
-            attempts=row["attempts"],
-            stored=body,
-            codec=row["codec"],
-        )
-        for row in rows
-        if (body := row["body"])
-    ]
-    return _that_fit(found)
+    return _that_fit([row for row in rows if row["body"]])
 
 
-def _that_fit(found: Sequence[StoredDelivery]) -> list[StoredDelivery]:
+def read_body(row: ReceivedRow) -> bytes:
+    """Return the body as it was received, inflated."""
+    return compression.decompress(row["body"], row["codec"])
+
+
+def body_size(row: ReceivedRow) -> int:
+    """Return the bytes of the body as it was received, without inflating it."""
+    return compression.size(row["body"], row["codec"])
+
+
+def _that_fit(found: Sequence[DeliveryRow]) -> list[DeliveryRow]:
     """Return the deliveries of which one transaction can keep what they say."""
     fit, total = [], 0
     for one in found:
-        size = one.size
+        size = body_size(one)
         if size > LARGE:
             if total > MOST_BYTES:
                 continue
@@ -207,26 +165,24 @@ async def _add_large_bodies(tx: Transaction, rows: Sequence[DeliveryRow]) -> Non
         size += len(body)
 
 
-async def settle(
-    tx: Transaction, claimed: Sequence[StoredDelivery], state: str, error: str | None = None
-) -> None:
+async def mark(tx: Transaction, claimed: Sequence[DeliveryRow], state: str, error: str | None = None) -> None:
     """Mark deliveries handled, ignored or parked."""
-    ids = [one.id for one in claimed]
+    ids = [one["id"] for one in claimed]
     if ids:
-        await tx.run(SETTLE, {"ids": ids, "settled_as": state, "because": error})
+        await tx.run(MARK, {"ids": ids, "settled_as": state, "because": error})
 
 
-async def park(tx: Transaction, claimed: StoredDelivery, error: str) -> bool:
+async def park(tx: Transaction, claimed: DeliveryRow, error: str) -> bool:
     """Give a delivery up; returns False when another process has settled it meanwhile."""
-    change = {"state": "parked", "error": error, "attempts": claimed.attempts + 1}
-    still = (delivery.c.id == claimed.id, delivery.c.state == "stored")
+    change = {"state": "parked", "error": error, "attempts": claimed["attempts"] + 1}
+    still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     return bool((await tx.run(sa.update(delivery).where(*still).values(change))).rowcount)
 
 
-async def postpone(tx: Transaction, claimed: StoredDelivery, *, due_at: int, error: str) -> None:
+async def postpone(tx: Transaction, claimed: DeliveryRow, *, due_at: int, error: str) -> None:
     """Leave a delivery stored, to be retried later."""
-    change = {"due_at": due_at, "error": error, "attempts": claimed.attempts + 1}
-    still = (delivery.c.id == claimed.id, delivery.c.state == "stored")
+    change = {"due_at": due_at, "error": error, "attempts": claimed["attempts"] + 1}
+    still = (delivery.c.id == claimed["id"], delivery.c.state == "stored")
     await tx.run(sa.update(delivery).where(*still).values(change))
 
 

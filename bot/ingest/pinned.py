@@ -1,6 +1,6 @@
 """Which repository a name in the settings means: its id, from the first time GitHub named it.
 
-Anybody may take a name that was given up. What happens in another repository of upstream's name has no effect until
+Any account may take a name that was given up. What happens in another repository of upstream's name has no effect until
 the operator says that it is upstream now: `ootbot upstream accept`.
 """
 
@@ -40,7 +40,7 @@ class OtherRepository(Unreadable):
     """A delivery is about a repository that has taken a name of the settings."""
 
 
-async def of_all(tx: Transaction) -> dict[str, int]:
+async def pinned_ids(tx: Transaction) -> dict[str, int]:
     """Return the ids by name, case folded."""
     return {row.name: row.repository_id for row in await tx.run(ALL)}
 
@@ -81,7 +81,7 @@ async def require(tx: Transaction, settings: Settings, payload: dict[str, Any]) 
         return
     ids = tx.slot(IDS)
     if not ids:
-        ids.append(await of_all(tx))
+        ids.append(await pinned_ids(tx))
     found, key = repository.get("id"), name.casefold()
     if key not in ids[0] and isinstance(found, int) and settings.is_upstream(name) and not tx.replaying:
         ids[0][key] = await pin(tx, name, found)
@@ -112,7 +112,7 @@ class PinnedIds:
         known = self._cached.get("")
         if known is None:
             async with self._store.read() as tx:
-                known = self._cached[""] = await of_all(tx)
+                known = self._cached[""] = await pinned_ids(tx)
         return known.get(repo.casefold())
 
 
@@ -122,7 +122,7 @@ async def check(target: Target) -> list[Finding]:
         return []
     try:
         async with target.store.read() as tx:
-            ids = await of_all(tx)
+            ids = await pinned_ids(tx)
     except StoreUnavailable:  # no database yet, or an older one: other checks say so
         return []
     found = []

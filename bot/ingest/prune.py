@@ -30,11 +30,11 @@ PAUSE = 0.02  # seconds between two batches: lets other writers in
 TASKS_KEPT = 7 * DAY  # once they are done
 
 
-async def run(context: Context, _task: Task) -> None:
+async def prune_expired(context: Context, _task: Task) -> None:
     """Delete whatever is due."""
     deleted = {
         "deliveries": await _deliveries(context),
-        "deliveries_of_others": await _of_others(context),
+        "deliveries_of_others": await _others_deliveries(context),
         "tasks": await _tasks(context),
     }
     for prune in load_each(context.features, "prune"):
@@ -56,8 +56,8 @@ async def _deliveries(context: Context) -> int:
     return await in_batches(context, find, archive.delete_deliveries)
 
 
-async def _of_others(context: Context) -> int:
-    """Delete the oldest deliveries of accounts that are nothing to us: anybody can send a public App any number."""
+async def _others_deliveries(context: Context) -> int:
+    """Delete the oldest deliveries of accounts that are nothing to us: a public App may be sent any number."""
     most = context.settings.others_raw_mb * MEGABYTE
     async with context.store.read() as tx:
         accounts = (await watched(context, tx)).accounts

@@ -32,14 +32,14 @@ class Window:
     """The period of GitHub's lists that may be compared with our records; epoch milliseconds."""
 
     since: int  # when this bot first reconciled: what is older is not news
-    settled: int  # every delivery before this has come in or is lost
+    complete_until: int  # every delivery before this has come in or is lost
 
 
-async def run(context: Context, _task: Task) -> None:
+async def reconcile_records(context: Context, _task: Task) -> None:
     """Compare every upstream repository, and everything in flight, with our records."""
     async with context.store.transaction() as tx:
         since = (await sweeps.begin(tx, context.github.app_id, NAME))["created_at"]
-        window = Window(since=since, settled=await _settled_until(context, tx))
+        window = Window(since=since, complete_until=await _complete_until(context, tx))
     found, failures = await in_flight.check_known(context), []
     comparisons = (*load_each(context.features, "reconcile"), in_flight.find_unknown)
     for repo in context.settings.upstream_repo:
@@ -54,10 +54,10 @@ async def run(context: Context, _task: Task) -> None:
     if failures:
         raise failures[0]  # not finished: its age shows the operator
     async with context.store.transaction() as tx:
-        await sweeps.finish(tx, context.github.app_id, NAME, reached=window.settled, found=found)
+        await sweeps.finish(tx, context.github.app_id, NAME, reached=window.complete_until, found=found)
 
 
-async def _settled_until(context: Context, tx: Transaction) -> int:
+async def _complete_until(context: Context, tx: Transaction) -> int:
     """Return the time (epoch milliseconds) before which everything in GitHub's delivery log has come in or is lost.
 
     Newer changes are left to their deliveries: dispatching both now and when the delivery comes would run every

@@ -40,7 +40,7 @@ async def record(
     table = records[kind.table]
     numbered = kind.table in {"issue", "pull_request"}
     column = table.c.number if numbered else table.c[kind.key[0]]
-    query = (await _of_repository(tx, kind, repo, hidden)).where(column == identifier)
+    query = (await _records_query(tx, kind, repo, hidden)).where(column == identifier)
     if attempt is not None:
         query = query.where(table.c.run_attempt == attempt)
     return await tx.row(query.order_by(*(part.desc() for part in _order(kind))).limit(1))
@@ -60,7 +60,7 @@ async def record_page(
     `before` holds the values of `order_of` of the last record seen. A page ends early where its texts are long.
     """
     order = _order(kind)
-    query = await _of_repository(tx, kind, repo, hidden)
+    query = await _records_query(tx, kind, repo, hidden)
     if before:
         query = query.where(after(order, before))
     query = query.order_by(*(part.desc() for part in order))
@@ -84,12 +84,12 @@ def after(order: Sequence[sa.ColumnElement[Any]], before: tuple[str | int, ...])
     return sa.tuple_(*order) < sa.tuple_(*last)
 
 
-async def _of_repository(
+async def _records_query(
     tx: Transaction, kind: RecordType[Any], repo: str, hidden: Private
 ) -> sa.Select[Any]:
     """Return the query for a repository's records, without those that must not be shown."""
     table = records[kind.table]
-    name, known = sa.func.lower(table.c.repo), await names.of_same(tx, repo)
+    name, known = sa.func.lower(table.c.repo), await names.names_of_same_repository(tx, repo)
     query = sa.select(table).where(name.in_(sorted(known)))
     if hidden.ids or hidden.names:
         query = query.where(
@@ -187,7 +187,7 @@ async def label_events(tx: Transaction, repo: str, number: int) -> list[LabelEve
 async def deciders(tx: Transaction, repo: str, heads: Collection[str]) -> dict[str, list[int]]:
     """Return, by commit, the open pull requests with that head that decide its gate: a commit has one gate.
 
-    The first is the one that had the commit first, not the one with the lowest number: anybody may push another's
+    The first is the one that had the commit first, not the one with the lowest number: authors may push another's
     commit to an old pull request of theirs. The others have the same author, and may target other base branches.
     """
     found: dict[str, list[tuple[int, int | None]]] = {}

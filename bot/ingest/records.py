@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from bot.core.json_fields import Kind, Unreadable, read, reader, require_int
+from bot.core.json_fields import Kind, Unreadable, member_reader, read_member, require_int
 from bot.db.rows import fields
 from bot.ingest.rows import (
     CheckRunRow,
@@ -109,7 +109,7 @@ class RecordType(Generic[R]):
     @cached_property
     def readers(self) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
         """Column names in order, with what reads each of GitHub's object."""
-        return tuple((column.name, reader(column.path, column.kind)) for column in self.columns)
+        return tuple((column.name, member_reader(column.path, column.kind)) for column in self.columns)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def from_payload(
     inside = repository if isinstance(repository, dict) else {}
     values: Values = {
         "repository_id": require_int(inside, "id", "repository.id") if inside else 0,
-        "repo": read(inside, ("full_name",), Kind.TEXT) or "",
+        "repo": read_member(inside, ("full_name",), Kind.TEXT) or "",
         "received_at": received_at,
         "deleted_at": received_at if deleted else None,
     }

@@ -21,14 +21,14 @@ import structlog
 from bot.core import metrics
 from bot.core.errors import GitHubRefused, RetryLater
 from bot.ingest import delivery_log, sweeps
-from bot.ingest.delivery_log import DAY, LogEntry
+from bot.ingest.delivery_log import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bot.context import Context
     from bot.github.client import GitHubApp
-    from bot.ingest.tables import MissedDeliveryRow
+    from bot.ingest.tables import LogEntry, MissedDeliveryRow
     from bot.queue.tasks import Task
 
 log = structlog.get_logger("bot.ingest.redeliver")
@@ -52,7 +52,7 @@ class SweepResult:
     requested: int  # of these, or of earlier ones, requested or fetched now
 
 
-async def run(context: Context, _task: Task) -> None:
+async def sweep_logs(context: Context, _task: Task) -> None:
     """Sweep the log of each App, unless deliveries are pulled: pull sweeps it then."""
     if context.settings.pulls:
         return
@@ -62,7 +62,7 @@ async def run(context: Context, _task: Task) -> None:
     await delivery_log.for_each_app(context, sweep)
 
 
-async def pull(context: Context, _task: Task) -> None:
+async def pull_deliveries(context: Context, _task: Task) -> None:
     """Fetch what is new in the log of each App; does nothing where deliveries come by webhook."""
     if context.settings.pulls:
         await delivery_log.for_each_app(context, _fetch_new)
@@ -125,7 +125,7 @@ async def preview(context: Context, app: GitHubApp, *, since: int | None) -> lis
     since = max(since, delivery_log.horizon(context))
     until = context.clock.now() - IN_TRANSIT
     pages = delivery_log.missing(context, app, since=since, until=until)
-    return list({entry.guid: entry async for page in pages for entry in page}.values())
+    return list({entry["guid"]: entry async for page in pages for entry in page}.values())
 
 
 async def recover_missing(
@@ -166,14 +166,7 @@ async def recover_missing(
 async def _recover(context: Context, app: GitHubApp, row: MissedDeliveryRow) -> None:
     """Request a delivery at the rate GitHub wants for writes; fetch it where we pull or requests were in vain."""
     if context.settings.pulls or row["asks"] >= MOST_REQUESTS:
-        entry = LogEntry(
-            id=row["log_id"],
-            guid=row["guid"],
-            event=row["event"],
-            repository_id=row["repository_id"],
-            delivered_at=row["delivered_at"],
-        )
-        await delivery_log.fetch(context, app, entry)
+        await delivery_log.fetch(context, app, row)
     else:
         await context.clock.sleep(60 / context.settings.writes_per_min)
         await _request(context, app, row)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from bot.db.transaction import Transaction
+    from bot.ingest.tables import LogEntry
 
 SWEPT = {  # by name of the sweep
     "redeliver": "GitHub's delivery log",
@@ -62,32 +63,13 @@ async def not_stored(tx: Transaction, app_id: int, guids: Sequence[str]) -> set[
     return set(guids) - await inbox.stored(tx, guids) - set((await tx.run(lost)).scalars())
 
 
-async def add_missing(
-    tx: Transaction,
-    app_id: int,
-    *,
-    guid: str,
-    log_id: int,
-    event: str,
-    repository_id: int | None,
-    delivered_at: int,
-    lost: bool = False,
-) -> bool:
+async def add_missing(tx: Transaction, app_id: int, entry: LogEntry, *, lost: bool = False) -> bool:
     """Add a delivery that was never stored; one added before stays as it is, unless it is lost now.
 
     Returns False when nothing has changed.
     """
-    insert = tx.insert(missed_delivery).values(
-        app_id=app_id,
-        guid=guid,
-        log_id=log_id,
-        event=event,
-        repository_id=repository_id,
-        delivered_at=delivered_at,
-        asks=0,
-        asked_at=0,
-        lost=lost,
-    )
+    row = MissedDeliveryRow(app_id=app_id, **entry, asks=0, asked_at=0, lost=lost)
+    insert = tx.insert(missed_delivery).values(row)
     if lost:
         insert = insert.on_conflict_do_update(index_elements=["app_id", "guid"], set_={"lost": True})
     done = await tx.run(insert if lost else insert.on_conflict_do_nothing())
@@ -110,7 +92,7 @@ async def to_request(
     """Return the missing deliveries to be requested now: those whose last request is longest ago, then the oldest.
 
     First those for repositories of some accounts (case folded), then a few of all others, unknown repositories first:
-    anybody may install a public App and have thousands sent.
+    strangers may install a public App and have thousands sent.
     """
     query = select(MissedDeliveryRow, missed_delivery).where(
         MISSED.app_id == app_id, ~MISSED.lost, MISSED.asked_at < asked_before

@@ -12,26 +12,72 @@ from bot.ingest.records import TYPES, RecordType
 from bot.ingest.rows import RecordEnd
 
 
-class DeliveryRow(TypedDict):
-    """A stored webhook."""
+class DeliveryId(TypedDict):
+    """Its id in the inbox."""
 
     id: Big
+
+
+class DeliveryEvent(TypedDict):
+    """Which event it is."""
+
     guid: Text
     event: Text
+
+
+class DeliverySubject(TypedDict, total=False):
+    """What it is about, and where it comes from."""
+
     action: Text | None
     repo: Text | None
     repository_id: Big | None
     installation_id: Big | None  # recorded, never used for access
     app_id: Big | None  # X-GitHub-Hook-Installation-Target-ID
     source: Text  # webhook | api | pull
+
+
+class DeliveryTime(TypedDict):
+    """When it came."""
+
     received_at: Millis
+
+
+class DeliveryState(TypedDict):
+    """Its state, and when it is tried next."""
+
     state: Text  # stored | handled | ignored | foreign | parked
     attempts: Annotated[Int, Default("0")]
     due_at: Millis
     error: Text | None
+
+
+class DeliveryHeaders(TypedDict, total=False):
+    """What came with its body."""
+
     headers: Text | None  # JSON of those worth storing; never a signature
+
+
+class DeliveryBody(TypedDict):
+    """Its body."""
+
     codec: Text | None  # zstd, zlib; null: the body is as received
     body: Bytes
+
+
+class DeliveryRow(
+    DeliveryId,
+    DeliveryEvent,
+    DeliverySubject,
+    DeliveryTime,
+    DeliveryState,
+    DeliveryHeaders,
+    DeliveryBody,
+):
+    """A stored webhook."""
+
+
+class ReceivedRow(DeliveryEvent, DeliveryTime, DeliveryBody):
+    """A delivery to be handled."""
 
 
 delivery = table("delivery", DeliveryRow, sa.UniqueConstraint("guid"), key=("id",))
@@ -81,18 +127,32 @@ class SweepRow(TypedDict):
 sweep = table("sweep", SweepRow, key=("app_id", "name"))
 
 
-class MissedDeliveryRow(TypedDict):
-    """A delivery that GitHub's log holds and we never stored."""
+class LogOwner(TypedDict):
+    """Whose log it is in."""
 
     app_id: Big
+
+
+class LogEntry(TypedDict):
+    """One attempt to deliver, as GitHub's log lists it."""
+
     guid: Text
-    log_id: Big  # GitHub's id of one attempt, used to request it again
+    log_id: Big  # GitHub's id of the attempt, used to request it again
     event: Text
     repository_id: Big | None  # none where it is about an account
     delivered_at: Millis
+
+
+class LogRequests(TypedDict):
+    """How often it was requested."""
+
     asks: Int
     asked_at: Millis
     lost: Bool  # GitHub's log no longer has it
+
+
+class MissedDeliveryRow(LogOwner, LogEntry, LogRequests):
+    """A delivery that GitHub's log holds and we never stored."""
 
 
 missed_delivery = table("missed_delivery", MissedDeliveryRow, key=("app_id", "guid"))

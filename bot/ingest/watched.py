@@ -77,11 +77,11 @@ def _private_near() -> sa.Select[Any]:
     return sa.select(REPOSITORY.repository_id).where(REPOSITORY.private, REPOSITORY.repository_id.in_(near))
 
 
-def _of_known_visibility() -> sa.Select[Any]:
+def _known_visibility_query() -> sa.Select[Any]:
     meant = sa.func.coalesce(pinned_repository.c.repository_id, NAME.repository_id)
     named = repository_name.outerjoin(pinned_repository, pinned_repository.c.name == NAME.name)
-    told = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
-    query = sa.select(NAME.name).select_from(told)
+    public_known = named.join(records["repository"], REPOSITORY.repository_id == NAME.repository_id)
+    query = sa.select(NAME.name).select_from(public_known)
     return query.where(NAME.name.in_(NAMES), NAME.repository_id == meant, REPOSITORY.private.is_not(None))
 
 
@@ -95,7 +95,7 @@ def _names_of() -> sa.CompoundSelect[Any]:
 
 
 # built once: every page asks
-PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _of_known_visibility(), _names_of()
+PRIVATE_NEAR, OF_KNOWN_VISIBILITY, NAMES_OF = _private_near(), _known_visibility_query(), _names_of()
 IDS_OF_NAME = Statement(sa.select(NAME.repository_id).where(NAME.name == sa.bindparam("name")))
 
 
@@ -111,7 +111,7 @@ async def note(tx: Transaction, gathered: Iterable[Record]) -> None:
         await tx.upsert(repository_name, rows)
 
 
-async def of_same(tx: Transaction, name: str) -> set[str]:
+async def names_of_same_repository(tx: Transaction, name: str) -> set[str]:
     """Return every name (case folded) of the repositories that have or had this one, itself included."""
     same = sa.select(NAME.repository_id).where(NAME.name == name.casefold())
     found = await tx.run(sa.select(NAME.name).where(NAME.repository_id.in_(same)))
@@ -123,7 +123,7 @@ async def ids(tx: Transaction, name: str) -> set[int]:
     return set((await tx.run(IDS_OF_NAME, {"name": name.casefold()})).scalars())
 
 
-async def of_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
+async def distinct_upstreams(tx: Transaction, *tables: sa.Table) -> set[str]:
     """Return the distinct upstreams of these tables, as spelled there: few, in very many rows."""
     return {name for name in (await tx.run(_distinct_upstreams(tables))).scalars() if name is not None}
 
@@ -146,8 +146,8 @@ async def private_ids(tx: Transaction, wanted: Collection[str]) -> set[int]:
     return set((await tx.run(PRIVATE_NEAR, names)).scalars())
 
 
-async def of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
-    """Return those of these names (case folded) of which nobody has said whether their repository is private."""
+async def names_of_unknown_visibility(tx: Transaction, wanted: Iterable[str]) -> set[str]:
+    """Return those of these names (case folded) of which GitHub has not said whether the repository is private."""
     folded = {name.casefold() for name in wanted}
     return folded - set((await tx.run(OF_KNOWN_VISIBILITY, {"names": sorted(folded)})).scalars())
 
@@ -160,7 +160,7 @@ def is_known(
     return sa.exists().where(NAME.repository_id == repository_id, *([sa.or_(*at)] if at else []))
 
 
-async def of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
+async def names_of_ids(tx: Transaction, wanted: Collection[int]) -> set[str]:
     """Return every name (case folded) of some repositories, except those that public repositories have now.
 
     A name of the settings stays with the repository it was pinned to.

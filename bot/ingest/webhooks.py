@@ -76,7 +76,7 @@ async def receive(request: web.Request) -> web.Response:
 
     new = await context.intake.put(incoming)
     (metrics.STORED if new else metrics.DUPLICATES).inc()
-    answer = acknowledge(incoming.guid, new=new)
+    answer = acknowledge(incoming["guid"], new=new)
     if len(body) > SMALL:  # the next delivery can take the fast path only on another connection
         answer.force_close()
     return answer
@@ -174,8 +174,9 @@ def _lenient(data: dict[str, Any]) -> Summary:
     return summary
 
 
-def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers worth storing, cut and cleaned for any database; never a signature, never a token."""
-    return {
+def kept_headers(headers: Mapping[str, str]) -> str | None:
+    """Return the headers worth storing as JSON, cut and cleaned for any database; never a signature or a token."""
+    kept = {
         name: clean(value[:MOST_HEADER]) for key, name in KEPT_HEADERS.items() if (value := headers.get(key))
     }
+    return msgspec.json.encode(kept).decode() if kept else None

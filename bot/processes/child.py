@@ -1,7 +1,7 @@
-"""One process of the family: how it is started, and how it gets its settings.
+"""One of several processes: how it is started, and how it gets its settings.
 
 The first ones are forked from a process that has read the program and not begun anything: what it has read they share.
-Later there are threads, which a fork would not survive: whoever takes the place of a dead one is started as a program.
+Later there are threads, which a fork would not survive: the successor of a dead process is started as a program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = ("worker", "pages")  # of the processes besides the one that listens
 ROOT = Path(__file__).parent.parent.parent  # where this program was read from
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # of sys/prctl.h
-NICE = 5  # where processors are short, whoever listens comes first: GitHub waits 10 s and does not try again
+NICE = 5  # where processors are short, the process that listens comes first: GitHub waits 10 s and does not try again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Child:
             written.write(settings)
 
     def close(self) -> None:
-        """Close our ends: it ends, unless somebody else has them too."""
+        """Close our ends: it ends, unless another process has them too."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.end.close()
@@ -71,7 +71,7 @@ class Forked:
 def fork(names: Iterable[str], become: Become) -> dict[str, Child]:
     """Fork processes: each calls `become` with its end of the socket and what its settings are read from, and ends.
 
-    To be called before there are threads. Raises OSError where the system has no room for all of them.
+    To be called before there are threads. Raises OSError where the system cannot hold all of them.
     """
     gc.freeze()  # or a collection would write to every page that the processes share
     made: dict[str, Child] = {}
@@ -108,7 +108,7 @@ def _forked(name: str, become: Become, before: Iterable[Child]) -> Child:
 
 
 def start(name: str) -> Child:
-    """Start a process as a program of its own; raises OSError where the system has no room for one."""
+    """Start a process as a program of its own; raises OSError where the system cannot hold one more."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     found = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(ROOT), *([found] if found else [])])

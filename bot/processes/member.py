@@ -1,4 +1,4 @@
-"""A process of the family that does not listen: it serves the connections passed to it."""
+"""A process that does not listen: it serves the connections passed to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor: keeps the processes of the family running, in the process that listens.
+"""The supervisor: keeps the other processes running, in the process that listens.
 
 Each gets its settings on standard input and says when it answers; then connections and wake-ups go to it. One that
 ends is started again, after a while that doubles when it ends soon: what was its work is done here meanwhile, or waits.

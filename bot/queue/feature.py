@@ -7,6 +7,6 @@ from bot.core.feature import Feature
 FEATURE = Feature(
     name="queue",
     tables="bot.queue.tables",
-    tasks={"sum": "bot.queue.sums:run"},
+    tasks={"sum": "bot.queue.sums:recount_place"},
     background=frozenset({"sum"}),
 )

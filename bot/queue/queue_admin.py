@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from bot.db.rows import select
 from bot.queue.tables import TaskRow, task
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ RETRYABLE = ("dead", "waiting")
 
 async def tasks(tx: Transaction, *, state: str | None, before: int | None, limit: int) -> list[TaskRow]:
     """Return tasks, newest first; `before` is the id of the last one on the previous page."""
-    query = sa.select(task)
+    query = select(TaskRow, task)
     if state is not None:
         query = query.where(task.c.state == state)
     if before is not None:
         query = query.where(task.c.id < before)
-    return await tx.rows_as(TaskRow, query.order_by(task.c.id.desc()).limit(limit))
+    return await tx.fetch(query.order_by(task.c.id.desc()).limit(limit))
 
 
 async def dead(tx: Transaction) -> list[int]:
@@ -32,7 +33,7 @@ async def dead(tx: Transaction) -> list[int]:
 
 
 async def dismiss(tx: Transaction, identifier: int) -> TaskRow | None:
-    """Settle a dead task; returns it as it was, None when there is none."""
+    """Close a dead task; returns it as it was, None when there is none."""
     found = await _locked(tx, identifier)
     if found is not None and found["state"] == "dead":
         await tx.run(sa.update(task).where(task.c.id == identifier).values(state="done"))
@@ -42,7 +43,7 @@ async def dismiss(tx: Transaction, identifier: int) -> TaskRow | None:
 async def retry(tx: Transaction, identifier: int) -> TaskRow | None:
     """Make a dead or waiting task due at once; returns it as it was, None when there is none.
 
-    A dead task whose key waits already is settled: the waiting one takes its place.
+    A dead task whose key waits already is closed: the waiting one takes its place.
     """
     found = await _locked(tx, identifier)
     if found is None or found["state"] not in RETRYABLE:
@@ -62,5 +63,5 @@ async def retry(tx: Transaction, identifier: int) -> TaskRow | None:
 
 async def _locked(tx: Transaction, identifier: int) -> TaskRow | None:
     """Return a task, locked until the transaction ends."""
-    query = sa.select(task).where(task.c.id == identifier)
-    return await tx.row_as(TaskRow, query if tx.sqlite else query.with_for_update())
+    query = select(TaskRow, task).where(task.c.id == identifier)
+    return await tx.fetch_first(query if tx.sqlite else query.with_for_update())

@@ -60,7 +60,7 @@ class Sum:
     count: str
     after: str = ""  # async (tx, place): in the transaction that writes them
     delay: float = 0  # seconds from a change to the count: further changes in between are counted with it
-    rest: float = 0  # seconds after a count in which its process does not count the same day again
+    pause: float = 0  # seconds after a count in which its process does not count the same day again
     pruned: bool = (
         True  # rows are deleted as records are: what is left of an old day must not replace its sum
     )
@@ -72,18 +72,18 @@ def request(tx: Transaction, what: Sum, places: Iterable[Place]) -> None:
         tx.enqueue(KIND, _key(what, place), delay=what.delay, replayed=True)
 
 
-async def run(context: Context, task: Task) -> float:
+async def recount_place(context: Context, task: Task) -> float:
     """Count a day of a sum (key: name, day and group, by `/`) from its rows, and replace what is stored of it."""
     name, _, _ = task.key.partition("/")
     what = _find(context, name)
     place = _place(what, task.key)
     if what.pruned and place.day <= context.clock.now() // DAY - context.settings.record_retention_days:
-        return what.rest
+        return what.pause
     counted = await load(what.count)(context, place)
     if counted is not None:
         async with context.store.transaction() as tx:
             await write(tx, what, place, counted)
-    return what.rest
+    return what.pause
 
 
 async def write(tx: Transaction, what: Sum, place: Place, counted: Counted) -> None:

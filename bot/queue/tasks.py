@@ -7,7 +7,6 @@ process leaves `running` rows behind; when their lease expires they wait again.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -15,9 +14,10 @@ import sqlalchemy as sa
 from bot.core.clock import JITTER
 from bot.core.errors import GITHUB_UNAVAILABLE
 from bot.db.columns import unindexed
+from bot.db.rows import select
 from bot.db.statements import Statement, literal_word
 from bot.db.transaction import TaskRequest, insert_into
-from bot.queue.tables import task
+from bot.queue.tables import ClaimedTask, task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -66,7 +66,7 @@ WAITING_OF_KEY = (
 JOIN_WAITING = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN))
 EARLIER = sa.case((task.c.due_at < DUE, task.c.due_at), else_=DUE)
 JOIN_UNDELAYED = Statement(sa.update(task).where(*WAITING_OF_KEY).values(AGAIN | {"due_at": EARLIER}))
-SETTLE_DEAD = Statement(
+CLOSE_DEAD = Statement(
     sa.update(task)
     .where(
         task.c.state == literal_word("dead"),
@@ -76,19 +76,41 @@ SETTLE_DEAD = Statement(
     )
     .values(state="done")
 )
-CLAIMED = (task.c.id, task.c.kind, task.c.key, task.c.attempts, task.c.created_at, task.c.cause)
+CLAIMED = select(ClaimedTask, task)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Task:
     """A claimed task."""
 
-    id: int
-    kind: str
-    key: str
-    attempts: int  # this run included
-    created_at: int
-    cause: str | None
+    __slots__ = ("_row",)
+
+    def __init__(self, row: ClaimedTask) -> None:
+        self._row = row
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return self._row["id"]
+
+    @property
+    def kind(self) -> str:
+        """What is to be done."""
+        return self._row["kind"]
+
+    @property
+    def key(self) -> str:
+        """What it is done to."""
+        return self._row["key"]
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried, this run included."""
+        return self._row["attempts"]
+
+    @property
+    def cause(self) -> str | None:
+        """The delivery or request that first asked for it."""
+        return self._row["cause"]
 
 
 async def write_requests(
@@ -164,23 +186,23 @@ async def claim(
     limit: int,
     kinds: Iterable[str],
     background: bool = False,
-    resting: Sequence[str] = (),
+    paused: Sequence[str] = (),
 ) -> list[Task]:
     """Claim up to `limit` due tasks of these kinds whose key is not running, of the background or the others.
 
-    Other kinds are left to the newer version that knows them: two versions may share a database. Those `resting`, by
-    name, are left for later.
+    Other kinds are left to the newer version that knows them: two versions may share a database. Those
+    `paused`, by name, are left for later.
     """
     values = {
         "now": tx.now,
         "kinds": sorted(kinds),
-        "resting": [*resting],
+        "paused": [*paused],
         "most": limit,
         "by": owner,
         "until": tx.now + LEASE,
     }
-    rows = (await tx.run(_claiming(sqlite=tx.sqlite, background=background), values)).mappings()
-    return [Task(**row) for row in sorted(rows, key=lambda row: row["id"])]
+    rows = await tx.rows_as(ClaimedTask, _claiming(sqlite=tx.sqlite, background=background), values)
+    return [Task(row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 @functools.cache
@@ -199,7 +221,7 @@ def _claiming(*, sqlite: bool, background: bool) -> Statement:
             task.c.background == (sa.true() if background else sa.false()),
             task.c.due_at <= sa.bindparam("now"),
             unindexed(task.c.kind).in_(sa.bindparam("kinds", expanding=True)),
-            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("resting", expanding=True)),
+            (task.c.kind + " " + task.c.key).not_in(sa.bindparam("paused", expanding=True)),
             ~running,
         )
         .order_by(task.c.due_at, task.c.id)
@@ -218,14 +240,14 @@ def _claiming(*, sqlite: bool, background: bool) -> Statement:
             attempts=task.c.attempts + 1,
             error=None,
         )
-        .returning(*CLAIMED)
+        .returning(*CLAIMED.selected_columns)
     )
 
 
 async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
     """Mark tasks as done; returns the ids without those whose lease had expired and that another process took over.
 
-    Their success also settles dead tasks of the same keys: nobody needs to look at them any more.
+    Their success also closes dead tasks of the same keys: the operator need not look at them any more.
     """
     runs = {one.id: one for one in done}
     if not runs:
@@ -235,7 +257,7 @@ async def finish(tx: Transaction, done: Sequence[Task]) -> set[int]:
     both = sorted({(runs[number].kind, runs[number].key) for number in ended})
     if both:
         kinds, keys = zip(*both, strict=True)
-        await tx.run(SETTLE_DEAD, {"kinds": sorted({*kinds}), "keys": sorted({*keys}), "both": both})
+        await tx.run(CLOSE_DEAD, {"kinds": sorted({*kinds}), "keys": sorted({*keys}), "both": both})
     return ended
 
 
@@ -275,9 +297,9 @@ async def release_all(tx: Transaction) -> int:
 
 
 async def _release(tx: Transaction, mine: sa.ColumnElement[bool]) -> int:
-    lost = (await tx.run(sa.select(*CLAIMED).where(task.c.state == "running", mine))).mappings()
+    lost = await tx.fetch(CLAIMED.where(task.c.state == "running", mine))
     for row in lost:
-        await retry(tx, Task(**row), due_at=tx.now, error="the process that ran it ended")
+        await retry(tx, Task(row), due_at=tx.now, error="the process that ran it ended")
     return len(lost)
 
 

@@ -1,4 +1,4 @@
-"""Access to data of private repositories: for whoever sends ADMIN_TOKEN, or signed in with it."""
+"""Access to data of private repositories: for requests with ADMIN_TOKEN, and sessions signed in with it."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def is_admin(request: web.Request) -> bool:
 
 
 def require_admin(request: web.Request) -> None:
-    """Raise Rejected 404 while no token is set, 401 for anybody but the administrator.
+    """Raise Rejected 404 while no token is set, 401 for all but the administrator.
 
-    Whoever signed in with a browser may read, since the pages link their JSON; changes take the token.
+    An administrator signed in with a browser may read, since the pages link their JSON; changes take the token.
     """
     if not request.app[CONTEXT].settings.admin_token:
         raise Rejected(404, "not_found", "this endpoint is closed: set OOTBOT_ADMIN_TOKEN to open it")

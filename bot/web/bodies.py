@@ -1,7 +1,7 @@
 """Request bodies of strangers: bounded in size, time and memory, never decompressed, strictly UTF-8 JSON.
 
 A body's first 64 KiB are not counted: there are at most as many of them as connections, and so a small delivery never
-waits behind a large one. What is larger needs room (`body_room`).
+waits behind a large one. What is larger waits for capacity (`body_capacity`).
 """
 
 from __future__ import annotations
@@ -15,39 +15,43 @@ from aiohttp import web
 
 from bot.core.errors import Rejected
 from bot.web.app_keys import BODY_SECONDS, CONTEXT
-from bot.web.body_room import MIB, Body, BodyRoom, RoomLimits
+from bot.web.body_capacity import MIB, Body, BodyCapacity, CapacityLimits
 from bot.web.client_ip import client_ip, is_shared
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 SMALL = 64 * 1024  # bytes of a body that are not counted
-LARGE = 256 * 1024  # bytes; larger bodies are decoded in a thread, so that everybody else is served meanwhile
-STRANGERS = RoomLimits(most_bytes=96 * MIB)
-AUTHENTICATED = RoomLimits(most_bytes=32 * MIB)
+LARGE = (
+    256 * 1024
+)  # bytes; larger bodies are decoded in a thread, so that other requests are served meanwhile
+STRANGERS = CapacityLimits(most_bytes=96 * MIB)
+AUTHENTICATED = CapacityLimits(most_bytes=32 * MIB)
 
 
-class BodyRooms:
-    """The rooms for larger bodies: strangers' and authenticated callers', who never wait for strangers."""
+class BodyCapacities:
+    """Capacities for larger bodies: strangers' and authenticated callers', who never wait for strangers."""
 
-    def __init__(self, strangers: RoomLimits = STRANGERS, authenticated: RoomLimits = AUTHENTICATED) -> None:
-        self.strangers = BodyRoom(strangers)
-        self.authenticated = BodyRoom(authenticated)
+    def __init__(
+        self, strangers: CapacityLimits = STRANGERS, authenticated: CapacityLimits = AUTHENTICATED
+    ) -> None:
+        self.strangers = BodyCapacity(strangers)
+        self.authenticated = BodyCapacity(authenticated)
 
 
-BODY_ROOMS: web.AppKey[BodyRooms] = web.AppKey("body_rooms", BodyRooms)
+BODY_CAPACITIES: web.AppKey[BodyCapacities] = web.AppKey("body_capacities", BodyCapacities)
 BODY: web.RequestKey[Body] = web.RequestKey("body", Body)
 
 
-def door(path: str, handler: Handler) -> list[web.RouteDef]:
+def post_routes(path: str, handler: Handler) -> list[web.RouteDef]:
     """Return the routes of an address that machines post to: some write it with a slash at the end."""
     return [web.post(path, handler), web.post(f"{path}/", handler)]
 
 
 async def read_body(request: web.Request, *, limit: int, caller: str | None = None) -> bytes:
-    """Return the raw bytes; raises Rejected 415, 413, 408, or 503 where room stays short.
+    """Return the raw bytes; raises Rejected 415, 413, 408, or 503 where capacity stays short.
 
-    `caller` is who was authenticated, None for a stranger. The request holds its room until its answer is made.
+    `caller` is who was authenticated, None for a stranger. The request counts until its answer is made.
     """
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise Rejected(415, "unsupported_encoding", "send the body as it is, without Content-Encoding")
@@ -82,20 +86,20 @@ async def _chunks(
         if size > SMALL:
             body = request[BODY] = body or _body(request, caller, deadline)
             body.whole = request.content.is_eof()
-            await body.room.take(body, size - body.size)
+            await body.capacity.take(body, size - body.size)
     if body:
-        body.room.arrived(body)
+        body.capacity.arrived(body)
     return chunks
 
 
 def _body(request: web.Request, caller: str | None, deadline: asyncio.Timeout) -> Body:
-    """Return a body that begins to count, in the room it belongs to."""
-    rooms, seconds = request.app[BODY_ROOMS], request.app[BODY_SECONDS]
+    """Return a body that begins to count, with the capacity it is charged to."""
+    capacities, seconds = request.app[BODY_CAPACITIES], request.app[BODY_SECONDS]
     if caller is not None:
-        return Body(rooms.authenticated, deadline, seconds, caller=caller, shared=False)
+        return Body(capacities.authenticated, deadline, seconds, caller=caller, shared=False)
     trusted = request.app[CONTEXT].settings.trusted_proxies
     address, shared = client_ip(request, trusted), is_shared(request, trusted)
-    return Body(rooms.strangers, deadline, seconds, caller=address, shared=shared)
+    return Body(capacities.strangers, deadline, seconds, caller=address, shared=shared)
 
 
 def require_utf8(body: bytes) -> None:

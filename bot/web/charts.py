@@ -78,7 +78,7 @@ def sparkline(rates: Sequence[float | None], *, width: int = 90, height: int = 1
 
 
 def bars(counts: Sequence[int], *, width: int = 90, height: int = 18) -> str:
-    """Return the path of a bar for each count, the highest as high as there is room; every count but 0 can be seen."""
+    """Return the path of a bar for each count, the highest as high as the chart; every count but 0 can be seen."""
     most, step = max(counts, default=0), width / max(len(counts), 1)
     drawn = [(at * step, max(count / most * height, 1.5)) for at, count in enumerate(counts) if count]
     return "".join(f"M{x:g} {height}v-{tall:.1f}h{step - 1:g}V{height}z" for x, tall in drawn)

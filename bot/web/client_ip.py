@@ -18,7 +18,7 @@ SUBSCRIBER_BITS = 64  # of an IPv6 address: subscribers choose the rest themselv
 def client_ip(request: web.Request, trusted: Sequence[Network]) -> str:
     """Return the client's address, of IPv6 its /64.
 
-    X-Forwarded-For is read from its end, only as far as trusted proxies wrote it: anybody can forge the rest.
+    X-Forwarded-For is read from its end, only as far as trusted proxies wrote it: senders can forge the rest.
     """
     found, _ = _walk(request, trusted)
     if isinstance(found, IPv6Address):
@@ -35,10 +35,10 @@ def _walk(
     request: web.Request, trusted: Sequence[Network]
 ) -> tuple[IPv4Address | IPv6Address | None, list[str]]:
     """Return the first address from the end that is no trusted proxy's, and the hops before it."""
-    found = _read(request.remote or "")
+    found = _parse_address(request.remote or "")
     hops = ",".join(request.headers.getall("X-Forwarded-For", [])).split(",")
     while found is not None and hops and any(found in network for network in trusted):
-        before = _read(hops[-1])
+        before = _parse_address(hops[-1])
         if before is None:
             break
         found = before
@@ -46,7 +46,7 @@ def _walk(
     return found, [hop for hop in hops if hop.strip()]
 
 
-def _read(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     """Return an address, with or without a port, None for anything else; IPv4-mapped IPv6 is IPv4."""
     text = text.strip()
     if text.startswith("["):

@@ -337,7 +337,7 @@ class ConnectionFactory:
 def _noting(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
     """Return aiohttp's factory of requests, which tells the connection that one began.
 
-    It forgets expectations nobody has defined: aiohttp would repeat them in an answer that cannot always be encoded.
+    It forgets unknown expectations: aiohttp would repeat them in an answer that cannot always be encoded.
     """
 
     def made(message: Any, payload: Any, protocol: web.RequestHandler, *rest: Any) -> web.BaseRequest:

@@ -70,7 +70,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     finally:
         REQUEST.reset(named)
         if BODY in request:
-            request[BODY].room.release(request[BODY])
+            request[BODY].capacity.release(request[BODY])
     metrics.count_request(endpoint, response.status, time.perf_counter() - began)
     response.headers["X-Request-Id"] = identity
     if request.method != "POST":  # machines post, and read nothing but JSON
@@ -110,7 +110,7 @@ def _refusal(request: web.Request, error: Exception) -> Rejected:
             return Rejected(error.status, code, detail, headers=allow)
         case ConnectionResetError():
             log.debug("the caller went away")
-            detail = "the connection ended before the request did"  # read by nobody
+            detail = "the connection ended before the request did"  # never read
             return Rejected(400, "incomplete", detail)
         case _:
             return failure(request.app, error)
@@ -138,7 +138,7 @@ def refusal_body(refusal: Rejected) -> dict[str, Any]:
 
 
 def _answer(request: web.Request, refusal: Rejected) -> web.Response:
-    """Return a page to a browser, to everybody else the JSON that every refusal has."""
+    """Return a page to a browser, to other clients the JSON that every refusal has."""
     if _endpoint(request.path) == "page" and html.wants_html(request):
         return html.refusal(request, refusal)
     return web.json_response(refusal_body(refusal), status=refusal.status, headers=refusal.headers)

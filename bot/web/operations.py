@@ -62,7 +62,7 @@ class Operation:
     answer: Any  # a type, a Content, or a dict of those by status
     _: KW_ONLY
     topic: Topic
-    callers: Sequence[Caller | None] = (None,)  # any of these; None: anybody
+    callers: Sequence[Caller | None] = (None,)  # any of these; None: without authentication
     status: int = 200
     refusals: Sequence[Refusal] = ()
     parameters: Sequence[Schema] = ()
@@ -77,7 +77,7 @@ class Operation:
         return {code: one if isinstance(one, Content) else Content(one) for code, one in found.items()}
 
 
-DOORS = Topic("Doors", "Where webhooks and reports come in.")
+RECEIVING = Topic("Doors", "Where webhooks and reports come in.")
 RUNNING = Topic("Operation", "Does it run?")
 CI = Topic("CI", "The repositories' own CI, as the App collects it.")
 ADMIN = Caller("admin", "the setting ADMIN_TOKEN; reads want it for what is private only")

@@ -245,7 +245,7 @@ def of(request: web.Request, *, default: int = 0) -> Refresh:
 
 
 def of_failure(request: web.Request) -> Refresh:
-    """Return when a failed page is tried again: nobody watches over a screen on a wall."""
+    """Return when a failed page is tried again, for screens on walls."""
     off = request.query.get(NAME) == OFF
     return _made(request, chosen=OFF if off else "", seconds=0 if off else FAILED, default=FAILED)
 

@@ -26,7 +26,7 @@ class RefusalLimiter:
     """Counts refusals by address over the last minute.
 
     A caller is counted only after it could not be authenticated: listed backends share the addresses of hosted runners
-    with everybody else, and must get through whatever the others do.
+    with all others, and must get through whatever the others do.
     """
 
     def __init__(self, clock: Clock, *, most: int, proxies: Sequence[Network] = ()) -> None:

@@ -64,7 +64,7 @@ class RenderThread:
     def _start(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         loop = type(asyncio.get_running_loop())()  # uvloop, where this one is
         self._store.read_in(loop)
-        thread = threading.Thread(target=_run, args=(loop,), name="pages", daemon=True)
+        thread = threading.Thread(target=_run_loop, args=(loop,), name="pages", daemon=True)
         thread.start()
         return loop, thread
 
@@ -102,7 +102,7 @@ async def _unless_gone(request: web.Request, work: Callable[[], Awaitable[T]]) -
     return await work()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:

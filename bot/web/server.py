@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bot.web.app_keys import BODY_SECONDS, CONTEXT
-from bot.web.bodies import BODY_ROOMS, BodyRooms
+from bot.web.bodies import BODY_CAPACITIES, BodyCapacities
 from bot.web.log_limiter import LOG_LIMITER, LogLimiter
 from bot.web.middleware import guard
 from bot.web.refusal_limiter import REFUSAL_LIMITER, RefusalLimiter
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def make_app(
-    context: Context, *, body_seconds: float, body_rooms: BodyRooms | None = None
+    context: Context, *, body_seconds: float, body_capacities: BodyCapacities | None = None
 ) -> web.Application:
     """Return an application without routes; a body that takes longer than `body_seconds` is cut off."""
     app = web.Application(middlewares=[guard])
     app[CONTEXT] = context
     app[BODY_SECONDS] = body_seconds
-    app[BODY_ROOMS] = body_rooms or BodyRooms()
+    app[BODY_CAPACITIES] = body_capacities or BodyCapacities()
     app[LOG_LIMITER] = LogLimiter(context.clock)
     app[REFUSAL_LIMITER] = RefusalLimiter(
         context.clock, most=context.settings.refused_per_min, proxies=context.settings.trusted_proxies

@@ -46,6 +46,7 @@ class Json(Generic[R]):
     topic: op.Topic
     description: str = ""
     refusals: Sequence[op.Refusal] = ()  # beside those of every read
+    named: Sequence[type] = ()  # structs that `content` refers to by name only
     etag: bool = False  # whether a caller that has the answer gets 304
     # the parts of the address that the page links, and then its query; `repo` is a full name; None: no link
     link: Callable[[R], Mapping[str, object] | None] = lambda _: {}
@@ -134,5 +135,6 @@ def _operation(view: View[Any]) -> op.Operation | None:
         callers=op.READER,
         parameters=described,
         refusals=[*wrong, *json.refusals, *op.READING],
+        named=json.named,
         description=json.description,
     )

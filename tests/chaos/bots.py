@@ -24,7 +24,7 @@ class Kind:
 
     role: str = "all"
     tree: Path = ROOT  # whose program it runs
-    family: bool = False  # whether it starts others
+    several: bool = False  # whether it starts others
     minutes: float = 0.0  # that the clock of its machine is ahead
 
 
@@ -37,7 +37,7 @@ class Nursery:
         self.url = f"http://127.0.0.1:{self.port}"
         environ = {name: value for name, value in os.environ.items() if not name.startswith(UNTOLD)}
         own = {"PORT": str(self.port), "DATA_DIR": str(folder), "LOG_LEVEL": "error", "ROLE": kind.role}
-        chosen = own | {"PROCESSES": "3" if kind.family else "1"} | options
+        chosen = own | {"PROCESSES": "3" if kind.several else "1"} | options
         self.options = {f"OOTBOT_{name}": value for name, value in chosen.items()}
         self._environ = environ | self.options
         self._folder = folder

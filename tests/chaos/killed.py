@@ -17,7 +17,7 @@ AUTHORS, TALKERS = 4, 4
 
 
 async def run(
-    trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliveries=0, reports=0, family=False
+    trial, *, authors=AUTHORS, talkers=TALKERS, longest=LONGEST, deliveries=0, reports=0, several=False
 ):
     """Kill the bot so many times at random moments, and more often until so much was acknowledged between kills."""
 
@@ -27,7 +27,7 @@ async def run(
             and len(stage.town.reports) >= reports
         )
 
-    async with staged(trial, kinds=(Kind(family=family),)) as stage:
+    async with staged(trial, kinds=(Kind(several=several),)) as stage:
         stage.bot.start()
         await stage.bot.up()
         stage.town.live(authors=authors, talkers=talkers)
@@ -39,7 +39,7 @@ async def run(
                 if authors and (number >= trial.n or trial.chance.random() < STAYING):
                     await one_more_report(stage.town)
             await asyncio.sleep(trial.chance.uniform(0, longest))  # the town's time
-            if not family:
+            if not several:
                 await stage.bot.kill()
             elif not await stage.bot.kill_one(trial.chance):
                 trial.counts["others killed"] += 1
@@ -64,18 +64,18 @@ async def one_more_report(town):
     await until(lambda: len(town.reports) > before, seconds=PATIENCE, every=0.01)
 
 
-async def run_family(trial):
+async def run_processes(trial):
     """Kill one of three processes at a time; more time passes, since they start from nothing."""
-    await run(trial, longest=3 * LONGEST, family=True)
+    await run(trial, longest=3 * LONGEST, several=True)
 
 
 _KILLED = {"run": run, "measures": "start to ready (forked), s"}
 SCENARIOS = (
     Scenario(id="kill-sqlite", breaks="kill -9 under load, SQLite", times=(60, 1_000), **_KILLED),
     Scenario(
-        id="kill-family",
+        id="kill-processes",
         breaks="kill -9 of any of its three processes under load, SQLite",
-        run=run_family,
+        run=run_processes,
         measures="start to ready (forked), s",
         times=(30, 1_000),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.chaos.bots import Kind
-from tests.chaos.crowded import PUBLIC_URL, balance
+from tests.chaos.many_processes import PUBLIC_URL, balance
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import staged
 from tests.clocks import Off
@@ -33,11 +33,11 @@ async def machines_apart(trial):
     """Let two machines work together, one ahead and one behind, and kill now one and now the other."""
     kinds = [Kind(minutes=MINUTES), Kind(minutes=-MINUTES)]
     async with staged(trial, kinds=kinds, PUBLIC_URL=PUBLIC_URL) as stage:
-        stage.doors = stage.bots
+        stage.listeners = stage.bots
         for bot in stage.bots:
             bot.start()
             await bot.up()
-        stage.town.address = lambda: trial.chance.choice(stage.doors).url
+        stage.town.address = lambda: trial.chance.choice(stage.listeners).url
         balancing = asyncio.create_task(balance(trial, stage))
         stage.town.live(authors=3, talkers=1)
         for number in range(trial.n):

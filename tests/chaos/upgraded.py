@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from bot.db import migrate
 from bot.db.columns import metadata
 from tests.chaos.bots import Kind
-from tests.chaos.crowded import PUBLIC_URL, balance
+from tests.chaos.many_processes import PUBLIC_URL, balance
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import staged
 from tests.process import ROOT
@@ -47,7 +47,7 @@ async def invented_later(context, task):
 
 
 async def publish_and_more(context, task):
-    await publish.run(context, task)
+    await publish.publish_pull(context, task)
     async with context.store.transaction() as tx:
         tx.enqueue("invented_later", task.key)
 
@@ -67,9 +67,9 @@ async def run(trial):
     kinds = [Kind(), Kind(), Kind(tree=later), Kind(tree=later)]
     async with staged(trial, kinds=kinds, PUBLIC_URL=PUBLIC_URL) as stage:
         first, second, newer, newest = stage.bots
-        stage.doors = [first, second]
-        stage.town.address = lambda: trial.chance.choice(stage.doors).url
-        for bot in stage.doors:
+        stage.listeners = [first, second]
+        stage.town.address = lambda: trial.chance.choice(stage.listeners).url
+        for bot in stage.listeners:
             bot.start()
             await bot.up()
         balancing = asyncio.create_task(balance(trial, stage))
@@ -105,7 +105,7 @@ async def replace(trial, stage, older, newer):
     """Stop one process, then start a later version in its place."""
     await asyncio.sleep(trial.chance.uniform(0, LONGEST))  # the town's time
     await older.stop()
-    stage.doors = [newer if bot is older else bot for bot in stage.doors]
+    stage.listeners = [newer if bot is older else bot for bot in stage.listeners]
     newer.start()
     await newer.up()
 

@@ -91,7 +91,7 @@ async def test_one_app_is_registered_and_its_settings_are_ready(github, tmp_path
     async with init(github, tmp_path, "--organization", "example-org") as running, Visitor() as visitor:
         first = await visitor.open(await running.address())
         assert first.status == 200
-        for permission in manifest.read("one").permissions:
+        for permission in manifest.manifest_for("one").permissions:
             assert permission.reason.split("`")[0].split("'")[0] in first.text
         confirm = await visitor.press(first)
         assert "Create GitHub App for example-org" in confirm.text
@@ -103,7 +103,7 @@ async def test_one_app_is_registered_and_its_settings_are_ready(github, tmp_path
             assert str(tmp_path / "allowlist.yml") in said
             assert str(tmp_path / "ootbot.toml") in said
     app = next(app for app in github.state.apps.values() if app.slug == "ootbot-example-org")
-    assert app.permissions == manifest.read("one").granted
+    assert app.permissions == manifest.manifest_for("one").granted
     assert app.webhook_url == "https://ootbot.example.org/api/github/webhooks"
     for path in (tmp_path / "ootbot.pem", tmp_path / "ootbot.toml"):
         assert mode(path) == 0o600
@@ -225,10 +225,10 @@ async def test_the_environment_file_holds_the_same(github, tmp_path):
 @pytest.mark.parametrize("role", ["one", "upstream", "relay"])
 @pytest.mark.parametrize("workflow_dispatch", [False, True])
 def test_github_takes_every_manifest(role, workflow_dispatch):
-    found = manifest.read(role, workflow_dispatch=workflow_dispatch)
+    found = manifest.manifest_for(role, workflow_dispatch=workflow_dispatch)
     sent = found.as_sent(name="x", public_url="https://a.example", redirect_url="http://127.0.0.1:1/created")
     assert manifest_problems(sent, set()) == []
-    assert manifest.lacks(found.granted, manifest.read("one").granted) == []
+    assert manifest.lacks(found.granted, manifest.manifest_for("one").granted) == []
 
 
 def test_every_permission_the_code_uses_is_asked_for():
@@ -241,7 +241,7 @@ def test_every_permission_the_code_uses_is_asked_for():
     for path in (ROOT / "bot").rglob("*.py"):
         for app, name, level in used.findall(path.read_text()):
             found += 1
-            assert manifest.lacks({name: level}, manifest.read(roles[app]).granted) == [], path.name
+            assert manifest.lacks({name: level}, manifest.manifest_for(roles[app]).granted) == [], path.name
     assert found > 8
 
 

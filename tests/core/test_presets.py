@@ -80,7 +80,7 @@ def test_events_and_actions_are_words_we_know(option, text, word):
         loaded(**{option: text})
 
 
-@pytest.mark.parametrize("name", presets.every())
+@pytest.mark.parametrize("name", presets.read_presets())
 def test_a_printed_preset_can_be_copied_and_sets_the_same(name, tmp_path):
     file = tmp_path / "ootbot.toml"
     text = CliRunner().invoke(printed, ["--preset", name]).output
@@ -94,7 +94,7 @@ def test_a_printed_preset_can_be_copied_and_sets_the_same(name, tmp_path):
 
 def test_the_settings_page_holds_every_preset():
     page = (Path(__file__).parents[2] / "docs/settings.md").read_text()
-    for name in presets.every():
+    for name in presets.read_presets():
         table = CliRunner().invoke(printed, ["--preset", name, "--markdown"]).output
         assert table in page
 

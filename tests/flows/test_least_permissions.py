@@ -38,7 +38,7 @@ async def bot(setup, issuer, clock, tmp_path, database_url, app_key):
             permissions=wanted.granted, events=wanted.events,
         )
         for role in SETUPS[setup]
-        for wanted in [manifest.read(role, workflow_dispatch=by_workflow)]
+        for wanted in [manifest.manifest_for(role, workflow_dispatch=by_workflow)]
     ]  # fmt: skip
     github.add_repo(UPSTREAM, install=[apps[0]])
     for name in (L2, L4):

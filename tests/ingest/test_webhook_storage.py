@@ -286,7 +286,7 @@ async def test_processes_that_take_turns_at_the_spool_leave_nothing_and_take_not
     async def some_of_it():
         async with worker.arrived_next(1) as rows, bot.store.transaction() as tx:
             stored = await inbox.all_as_stored(rows)
-            return [one.guid for one in await arrivals.store(tx, rows, stored, {"issues"})]
+            return [one["guid"] for one in await arrivals.store(tx, rows, stored, {"issues"})]
 
     async with opened_intake(bot.store) as page:
         await arrive(3)

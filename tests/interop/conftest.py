@@ -23,7 +23,7 @@ def under_preset(settings, name="crcr"):
     }
     chosen, _ = load({f"OOTBOT_{key}": value for key, value in environ.items()})
     return replace(
-        settings, preset=name, **{option: getattr(chosen, option) for option in presets.every()[name]}
+        settings, preset=name, **{option: getattr(chosen, option) for option in presets.read_presets()[name]}
     )
 
 

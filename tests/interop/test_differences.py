@@ -189,7 +189,7 @@ def test_the_page_lists_exactly_what_differs():
         assert (by == "always") == (probe[1] == probe[2]), today
         differing |= set() if by == "always" else {by.strip("`").lower()}
     assert len(LINES) == len(PROBES)
-    assert differing == presets.every()["crcr"].keys()
+    assert differing == presets.read_presets()["crcr"].keys()
 
 
 @SQLITE

@@ -26,7 +26,7 @@ def steps(*, later: int, background: bool) -> int:
             sa.insert(task), [waiting(number, background, due=number >= later) for number in range(later + 5)]
         )
         driver = conn.connection.driver_connection
-        given = {"now": NOW, "kinds": KINDS, "resting": [], "most": 4, "by": "me", "until": NOW + 1}
+        given = {"now": NOW, "kinds": KINDS, "paused": [], "most": 4, "by": "me", "until": NOW + 1}
         made = tasks._claiming(sqlite=True, background=background).compiled(given)
         taken, counted = [], 0
 

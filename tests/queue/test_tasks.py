@@ -6,13 +6,12 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
 from bot.queue import tasks as queue
-from bot.queue.tables import task
+from bot.queue.tables import ClaimedTask, task
 from tests.db.opened import opened
 from tests.serving import POSTGRES
 
@@ -251,7 +250,10 @@ async def test_tasks_that_end_together_settle_their_own_keys_only(store, clock):
     lost, *_ = await claim(store)
     async with store.transaction() as tx:
         assert await queue.finish(tx, done) == set()
-        again = [replace(one, attempts=lost.attempts) for one in done[:2]]
+        again = [
+            queue.Task(ClaimedTask(id=one.id, kind=one.kind, key=one.key, attempts=lost.attempts, cause=None))
+            for one in done[:2]
+        ]
         assert await queue.finish(tx, [*again, done[2]]) == {one.id for one in again}
     assert await tasks(store, "kind", "key", "state") == [
         ("publish", "a", "done"), ("publish", "b", "dead"), ("comment", "a", "dead"), ("comment", "b", "done"),

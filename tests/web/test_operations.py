@@ -13,31 +13,31 @@ DOCUMENT = document("http://127.0.0.1:8080", [*operations(FEATURES), OPERATION])
 AGREED = Path(__file__).with_name("openapi_operations.json")
 
 
-def agreed(path, method, door):
+def agreed(path, method, operation):
     """What clients rely on of one operation."""
     answers = {}
-    for status, answer in sorted(door["responses"].items()):
+    for status, answer in sorted(operation["responses"].items()):
         (content,) = answer["content"].values()
         answers[status] = sorted(content["schema"].get("properties", {}).get("error", {}).get("enum", []))
     return {
         "operation": f"{method} {path}",
-        "name": door["operationId"],
-        "tags": door["tags"],
+        "name": operation["operationId"],
+        "tags": operation["tags"],
         "parameters": {
             f"{one['in']} {one['name']}": "required" if one.get("required") else "optional"
-            for one in door.get("parameters", [])
+            for one in operation.get("parameters", [])
         },
-        "body": door.get("requestBody", {}).get("required", False),
-        "security": door["security"],
+        "body": operation.get("requestBody", {}).get("required", False),
+        "security": operation["security"],
         "answers": answers,
     }
 
 
 def test_operations_are_those_agreed_on():
     told = [
-        agreed(path, method, door)
+        agreed(path, method, operation)
         for path, methods in DOCUMENT["paths"].items()
-        for method, door in methods.items()
+        for method, operation in methods.items()
     ]
     assert sorted(told, key=lambda one: one["operation"]) == json.loads(AGREED.read_text())
 

@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.ci.collect import budget
-from bot.ci.collect import rows as collect_rows
 from bot.ci.collect.blob_store import BlobMissing
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.fetching import MOST
+from bot.ci.collect.store import runs as collect_rows
+from bot.ci.collect.tasks.fetch_file import MOST
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.logs.parse.blocks import PlainLog
 from bot.ci.logs.parse.stored import StoredLog
@@ -45,7 +45,7 @@ async def read_job_log(context: Context, address: JobAddress) -> tuple[Source, R
     """Return a job's log, and the rules in force for it; raises GitHubRefused where the App cannot read it."""
     async with context.store.read() as tx:
         owners = await watched.ids(tx, address.repo)
-        job = await collect_rows.job_of(tx, owners, address.job_id)
+        job = await collect_rows.find_job(tx, owners, address.job_id)
         row = await log_rows.find_log(tx, job["repository_id"], job["id"]) if job else None
         ruleset = await ruleset_rows.rules_in_force(tx, context.settings, address.repo)
     chosen = ruleset.applied_to(address.repo, job["workflow_name"] if job else None)

@@ -60,7 +60,7 @@ async def _pasts(
     tx: Transaction, settings: Settings, head: Head, base: Base, judged: Sequence[FailedJob]
 ) -> list[Past]:
     own = [one for one in judged if one["repository_id"] in base.ids]
-    names = [job_names.parse(one["workflow_name"], one["name"] or "") for one in own]
+    names = [job_names.parse_name(one["workflow_name"], one["name"] or "") for one in own]
     backends = {one["repo"].lower() for one in judged if one["repository_id"] not in base.ids}
     return [
         *await baseline_rows.jobs_of_upstream(
@@ -112,7 +112,7 @@ def _where(base: Base, sha: str) -> str:
 
 
 def _name(one: FailedJob) -> str:
-    return job_names.parse(one["workflow_name"], one["name"] or "").shard_free
+    return job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
 
 
 def _key(one: FailedJob) -> JobKey:

@@ -13,7 +13,7 @@ import msgspec
 
 from bot.ci.collect.blob_store import BlobMissing, copy_to
 from bot.ci.collect.blobs import BLOBS
-from bot.ci.collect.parsing import Request
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.logs import store_log

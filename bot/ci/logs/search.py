@@ -13,8 +13,8 @@ from cachetools import TTLCache
 
 from bot.ci.collect.blob_store import BlobMissing, copy_to
 from bot.ci.collect.blobs import BLOBS
+from bot.ci.collect.parse.contract import Request
 from bot.ci.collect.parser_pool import ParserPool
-from bot.ci.collect.parsing import Request
 from bot.ci.collect.workspace import WORKSPACE
 from bot.ci.logs.parse.options import Searched, SearchOptions
 from bot.core.errors import Rejected

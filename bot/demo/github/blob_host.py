@@ -23,7 +23,7 @@ Content = tuple[bytes, str]  # and its type
 
 
 class BlobHost:
-    """Serves what it was given, by name, to whoever knows a signed address.
+    """Serves what it was given, by name, to callers that know a signed address.
 
     Faults apply with the method `BLOB` and the blob's path. `after` with `drop` sends half of the content and closes
     the connection.

@@ -131,7 +131,7 @@ class Pages:
 
     async def issue(self, request: web.Request) -> web.Response:
         """Show an issue and its comments."""
-        found = _found(self._repo(request).issues, request.match_info["number"])
+        found = _find_or_refuse(self._repo(request).issues, request.match_info["number"])
         return self.page("issue.html", issue=found, comments=self._github.comments(found))
 
     async def check_run(self, request: web.Request) -> web.Response:
@@ -142,14 +142,14 @@ class Pages:
 
     async def workflow_run(self, request: web.Request) -> web.Response:
         """Show a workflow run and its jobs."""
-        run = _found(self._repo(request).runs, request.match_info["run"])
+        run = _find_or_refuse(self._repo(request).runs, request.match_info["run"])
         return self.page("workflow_run.html", run=run, jobs=self._github.latest_jobs(run))
 
     async def redeliver(self, request: web.Request) -> web.Response:
         """Redeliver a webhook."""
         _same_site(request)
         rows = {each.id: each for each in self._github.deliveries}
-        await self._github.redeliver(_found(rows, request.match_info["delivery"]))
+        await self._github.redeliver(_find_or_refuse(rows, request.match_info["delivery"]))
         raise web.HTTPSeeOther("/_/deliveries")
 
     async def rerequest(self, request: web.Request) -> web.Response:
@@ -198,13 +198,13 @@ class Pages:
 
     def _repo(self, request: web.Request) -> Repo:
         parts = request.match_info
-        return _found(self._github.state.repos, f"{parts['owner']}/{parts['repo']}".lower())
+        return _find_or_refuse(self._github.state.repos, f"{parts['owner']}/{parts['repo']}".lower())
 
     def _pull(self, request: web.Request) -> Pull:
-        return _found(self._repo(request).pulls, request.match_info["number"])
+        return _find_or_refuse(self._repo(request).pulls, request.match_info["number"])
 
     def _check_run(self, request: web.Request) -> CheckRun:
-        return _found(self._repo(request).check_runs, request.match_info["run"])
+        return _find_or_refuse(self._repo(request).check_runs, request.match_info["run"])
 
     def _ago(self, ms: int) -> str:
         """Return the time since then in its largest unit."""
@@ -215,7 +215,7 @@ class Pages:
         return "just now"
 
 
-def _found(items: Mapping[Any, T], key: str) -> T:
+def _find_or_refuse(items: Mapping[Any, T], key: str) -> T:
     """Return the item with that name or number; raise 404 when there is none."""
     number = int(key) if key.isascii() and key.isdigit() else key
     if number not in items:

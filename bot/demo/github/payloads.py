@@ -77,7 +77,7 @@ def check_suite(
 def workflow_run(state: GitHubState, which: Run, action: str) -> Event:
     """Return the event of a workflow run's change of status."""
     body = {
-        "workflow_run": actions.run(state, which),
+        "workflow_run": actions.serialize_run(state, which),
         "workflow": actions.workflow(state, which.repo, which.workflow),
     }
     return Event(name="workflow_run", action=action, repo=which.repo, sender=which.actor.login, body=body)

@@ -113,10 +113,10 @@ class Webhooks:
 
         Raises RuntimeError when one is refused.
         """
-        room = asyncio.Semaphore(at_once)
+        slots = asyncio.Semaphore(at_once)
 
         async def one(app: App, name: str, body: bytes) -> None:
-            async with room:
+            async with slots:
                 status, answer = await self._post(
                     str(app.webhook_url), body, self._headers(app, name, str(uuid.uuid4()), body)
                 )

@@ -210,7 +210,7 @@ class Workflows(GitHubBase):
 
     def begin_attempt(self, run: Run) -> None:
         """Archive the current attempt and queue the next one."""
-        run.attempts.append(actions.run(self.state, run))
+        run.attempts.append(actions.serialize_run(self.state, run))
         run.run_attempt += 1
         run.status, run.conclusion = "queued", None
         run.started_at = run.updated_at = self.state.now()

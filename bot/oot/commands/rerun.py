@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.core.errors import GitHubRefused, GiveUp, OotbotError, RetryLater
-from bot.core.json_fields import Kind, read
+from bot.core.json_fields import Kind, read_member
 from bot.oot.dispatch import approval
 from bot.oot.dispatch.redispatch import redispatch
 from bot.oot.publish import check_run_text, rows
@@ -60,10 +60,10 @@ async def handle_button(context: Context, task: Task) -> None:
         if press is None:
             return
         for facts in await _chosen(tx, context, press):
-            await request(tx, facts, press.scope, cause=task.key)
+            await request_rerun(tx, facts, press.scope, cause=task.key)
 
 
-async def request(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
+async def request_rerun(tx: Transaction, facts: Facts, scope: str, *, cause: str) -> bool:
     """Have the `failed` jobs, or `all`, of a backend's runs run again; without any run it is dispatched again.
 
     Returns False when that was requested already.
@@ -130,13 +130,16 @@ async def run_again(context: Context, task: Task) -> None:
 def _read_press(body: dict[str, Any], app_id: int) -> ButtonPress | None:
     """Return what a check_run or check_suite event asks for; None if the button is not ours."""
     kind = "check_run" if "check_run" in body else "check_suite"
-    repo, sha = read(body, ("repository", "full_name"), Kind.TEXT), read(body, (kind, "head_sha"), Kind.TEXT)
-    identifier = read(body, (kind, "id"), Kind.INT)
-    if read(body, (kind, "app", "id"), Kind.INT) != app_id or not (repo and sha and identifier):
+    repo, sha = (
+        read_member(body, ("repository", "full_name"), Kind.TEXT),
+        read_member(body, (kind, "head_sha"), Kind.TEXT),
+    )
+    identifier = read_member(body, (kind, "id"), Kind.INT)
+    if read_member(body, (kind, "app", "id"), Kind.INT) != app_id or not (repo and sha and identifier):
         return None
     scope: str | None = "failed"
     if body.get("action") == "requested_action":
-        scope = SCOPES.get(read(body, ("requested_action", "identifier"), Kind.TEXT) or "")
+        scope = SCOPES.get(read_member(body, ("requested_action", "identifier"), Kind.TEXT) or "")
     if scope is None:
         return None
     check_run_id = identifier if kind == "check_run" else None
@@ -149,7 +152,7 @@ async def _chosen(tx: Transaction, context: Context, press: ButtonPress) -> list
     check = await rows.check_by_id(tx, press.check_run_id) if press.check_run_id else None
     if press.check_run_id and check is None:
         return []
-    gate = check_run_text.gate(context.settings.check_prefix)
+    gate = check_run_text.gate_name(context.settings.check_prefix)
     if check is None or check["name"] == gate:
         await rows.force_rewrite(tx, repo, sha, gate)  # GitHub shows its suite as queued until it is written
     if check:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from bot.core.errors import GiveUp, RetryLater
-from bot.core.json_fields import Kind, decode, read
+from bot.core.json_fields import Kind, decode, read_member
 from bot.ingest import inbox, record_reads
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.dispatch import approval
@@ -245,7 +245,7 @@ async def _is_late(tx: Transaction, rows: Sequence[DispatchRow], event: PullEven
 
 
 def _updated_at(body: dict[str, Any]) -> int | None:
-    found: int | None = read(body, ("pull_request", "updated_at"), Kind.TIME)
+    found: int | None = read_member(body, ("pull_request", "updated_at"), Kind.TIME)
     return found
 
 

@@ -66,7 +66,7 @@ async def reconcile(context: Context, repo: str, window: Window) -> int:
     async with context.store.read() as tx:
         dispatching = await allowlists.in_force(tx) is not None
     settled = (
-        window.settled if dispatching else 0
+        window.complete_until if dispatching else 0
     )  # without an allowlist even recorded events wait to be dispatched
     client = context.github.client(repo, pull_requests="read")
     listed = await _list(client)

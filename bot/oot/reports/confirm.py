@@ -42,7 +42,7 @@ async def run(context: Context, task: Task) -> None:
     found, status = await _read_run(context, (listed, run_id, attempt), age=age, over=over, wait=wait)
     async with context.store.transaction() as tx:
         if found is not None:
-            await inbox.put(tx, delivery.of("workflow_run", found, found["repository"]))
+            await inbox.put(tx, delivery.delivery_of_answer("workflow_run", found, found["repository"]))
             if found["status"] == "completed":
                 return
         if found is None or over:

@@ -22,7 +22,7 @@ from bot.oot.reports.oidc import VERIFIER, Claims, Verifier
 from bot.oot.reports.report import Malformed, parse_report
 from bot.oot.reports.report_batcher import REPORT_BATCHER, ReportBatcher
 from bot.web.app_keys import CONTEXT
-from bot.web.bodies import SMALL, door, read_body
+from bot.web.bodies import SMALL, post_routes, read_body
 from bot.web.parameters import is_storable
 from bot.web.refusal_limiter import REFUSAL_LIMITER
 
@@ -248,4 +248,4 @@ def setup(app: web.Application) -> None:
         settings.oidc_issuers, audiences=settings.oidc_audience, http=context.http, clock=context.clock
     )
     for path, handler in DOORS.items():
-        app.add_routes(door(path, handler))
+        app.add_routes(post_routes(path, handler))

@@ -63,7 +63,7 @@ _report = partial(
     op.Operation,
     summary="Report on one job",
     answer=bodies.Accepted,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[BACKEND],
     description="Backend, run and attempt are believed as the token names them; pull request, commit and level as the "
     "dispatch does. The same report again is answered with `duplicate` and changes nothing.",
@@ -82,7 +82,7 @@ _relay = partial(
     op.Operation,
     summary="Pass on a report",
     answer=bodies.Accepted,
-    topic=op.DOORS,
+    topic=op.RECEIVING,
     callers=[RELAY, RELAY_OF_HUD],
     description="For a relay that dispatches by itself. Identity, level and times are taken from it. Such results "
     "are shown on pages and in JSON, never on a pull request.",
@@ -104,7 +104,7 @@ OPERATIONS = (
         "reportMany",
         "Report on many jobs",
         bodies.BatchAnswer,
-        topic=op.DOORS,
+        topic=op.RECEIVING,
         callers=[BACKEND],
         description=f"1 to {bodies.MOST_REPORTS} reports in one transaction. Each is answered as it would have been "
         "alone, in order; what is wrong with the caller refuses all.",

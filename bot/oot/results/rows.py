@@ -25,8 +25,8 @@ async def with_known_spelling(store: Store, settings: Settings) -> Settings:
     their check runs with another upstream.
     """
     async with store.read() as tx:
-        dispatched = await watched.of_upstreams(tx, oot_dispatch)
-        reported = await watched.of_upstreams(tx, oot_workflow_job)
+        dispatched = await watched.distinct_upstreams(tx, oot_dispatch)
+        reported = await watched.distinct_upstreams(tx, oot_workflow_job)
     # dispatches take precedence over what a relay reported, the settings come last
     known = {
         name.casefold(): name
@@ -45,7 +45,7 @@ async def private(tx: Transaction, settings: Settings, asked: Collection[str]) -
     """
     source = on_github(settings.allowlist)
     named = {*settings.upstream_repo, *([source.repo] if source else [])}
-    wanted = {*asked, *named, *await watched.of_upstreams(tx, oot_dispatch, oot_workflow_job)}
+    wanted = {*asked, *named, *await watched.distinct_upstreams(tx, oot_dispatch, oot_workflow_job)}
     ids = await watched.private_ids(tx, wanted)
-    names = await watched.of_ids(tx, ids) | await watched.of_unknown_visibility(tx, named)
+    names = await watched.names_of_ids(tx, ids) | await watched.names_of_unknown_visibility(tx, named)
     return Private(names=frozenset(names), ids=frozenset(ids))

@@ -36,7 +36,7 @@ class Wanted:
     allowlist: str
     data_dir: str = "data"
     github_api_url: str = GITHUB
-    organization: str = ""  # who owns the Apps; empty: whoever is signed in
+    organization: str = ""  # who owns the Apps; empty: the user who is signed in
     name: str = ""  # of the App; empty: made of the upstream owner's
     roles: tuple[Role, ...] = ("one",)
     workflow_dispatch: bool = False
@@ -45,7 +45,7 @@ class Wanted:
 
     def manifest(self, role: Role) -> Manifest:
         """Return what an App is to ask for."""
-        return manifest.read(role, workflow_dispatch=self.workflow_dispatch)
+        return manifest.manifest_for(role, workflow_dispatch=self.workflow_dispatch)
 
     def app_name(self, role: Role) -> str:
         """Return the name to suggest: App names are unique on all of GitHub."""

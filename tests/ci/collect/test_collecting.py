@@ -58,7 +58,7 @@ async def test_artifacts_are_listed_attributed_and_read_once_the_run_ends(bot, g
     assert (await fetches(bot))["artifact", report.id] == ("parsed", None)
     assert ("artifact", other.id) not in await fetches(bot)
     assert {"a.xml": 4} in [answer for _, answer, _ in received]
-    # told again: nothing twice
+    # delivered again: nothing twice
     count = len(received)
     for delivery in list(github.deliveries):
         await github.redeliver(delivery)
@@ -107,7 +107,7 @@ async def test_an_artifact_of_another_head_repository_is_refused_and_one_of_anot
     foreign = github.add_artifact(run, "junit_99000001", {"a.xml": b"x"})
     from bot.demo.github.serializers import actions
 
-    body = actions.run(github.state, run) | {"status": "completed", "conclusion": "failure"}
+    body = actions.serialize_run(github.state, run) | {"status": "completed", "conclusion": "failure"}
     own = repository(github)
     body["head_repository"] = own
     await bot.send("workflow_run", {"action": "completed", "workflow_run": body, "repository": own})

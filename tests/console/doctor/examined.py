@@ -9,7 +9,7 @@ from bot.github import manifest
 from tests import forks
 from tests.harness import SECRET
 
-ONE = manifest.read("one")
+ONE = manifest.manifest_for("one")
 
 
 async def doctor(options, folder, *arguments):

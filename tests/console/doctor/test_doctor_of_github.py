@@ -196,7 +196,10 @@ async def test_where_deliveries_are_pulled_nobody_has_to_reach_us(serving, githu
 
 
 async def test_two_apps_are_both_examined(github, issuer, tmp_path, app_key):
-    upstream, relay = manifest.read("upstream"), manifest.read("relay", workflow_dispatch=True)
+    upstream, relay = (
+        manifest.manifest_for("upstream"),
+        manifest.manifest_for("relay", workflow_dispatch=True),
+    )
     first = github.register_app(
         webhook_url=None, webhook_secret=SECRET, private_key_pem=app_key, slug="up",
         permissions=upstream.granted, events=upstream.events,

@@ -176,7 +176,7 @@ async def test_what_changes_while_a_day_is_counted_has_it_counted_again(store, c
     clock.advance(60)
     async with store.transaction() as tx:
         (running,) = await tasks.claim(tx, owner="test", limit=9, kinds=["sum"], background=True)
-    await sums.run(Context(store), running)
+    await sums.recount_place(Context(store), running)
     async with store.transaction() as tx:
         assert await jobs.change_if_unchanged(tx, row, {"status": "completed", "conclusion": "success"})
     async with store.transaction() as tx:

@@ -18,7 +18,7 @@ from bot.ci.logs.parse.steps import step_of
 from bot.ci.logs.parse.stored import StoredLog, Writer
 
 if TYPE_CHECKING:
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
     from bot.ci.logs.findings import Classified, LineVerdict, ParsedLog, ParsedVerdict
     from bot.ci.logs.tables import LogChanges, LogSize, LogTimes
 

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from bot.ci.collect.parsing import Broken
+from bot.ci.collect.parse.contract import Broken
 from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.cleaning import BOM, clean_block, valid, without_escapes
 from bot.ci.logs.parse.options import Searched, SearchHit, SearchOptions
@@ -16,7 +16,7 @@ from bot.ci.logs.parse.stored import Damaged, StoredLog
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bot.ci.collect.parsing import Given
+    from bot.ci.collect.parse.contract import Given
 
 LINE_MOST = 300  # characters of a line
 SECONDS = 2.0  # of processor time for one log

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect import rows as collect_rows
-from bot.ci.collect.bases import merged_into
 from bot.ci.collect.settings import CollectSettings
+from bot.ci.collect.store import runs as collect_rows
+from bot.ci.collect.store.merge_base import merged_into
 from bot.ci.collect.trust import is_trusted
 from bot.ci.logs.store.failed_jobs import run_keys
 from bot.ci.logs.tables import ci_log, ci_verdict
@@ -87,7 +87,7 @@ async def head_of(tx: Transaction, failed: FailedJob) -> Head | None:
 
 async def _is_public(tx: Transaction, repo: str) -> bool:
     ids = await watched.ids(tx, repo)
-    return bool(ids) and all([(await collect_rows.repository(tx, one))["private"] is False for one in ids])
+    return bool(ids) and all([(await collect_rows.repository_facts(tx, one)).private is False for one in ids])
 
 
 async def find_base(tx: Transaction, settings: Settings, head: Head, ids: set[int], *, at: int) -> Base:
@@ -98,17 +98,15 @@ async def find_base(tx: Transaction, settings: Settings, head: Head, ids: set[in
 
 
 async def commits_of_branch(
-    tx: Transaction, ids: Collection[int], branch: str, *, until: int, limit: int, but: str | None = None
+    tx: Transaction, ids: Collection[int], branch: str, *, until: int, limit: int
 ) -> list[str]:
-    """Return commits of a branch, the newest first; `until` is a time, `but` a commit that is left out."""
+    """Return commits of a branch, the newest first; `until` is a time."""
     query = sa.select(COMMIT.sha).where(
         COMMIT.repository_id.in_(sorted(ids)),
         COMMIT.branch == branch,
         COMMIT.at <= until,
         sa.not_(COMMIT.gone),
     )
-    if but:
-        query = query.where(COMMIT.sha != but)
     return list((await tx.run(query.order_by(COMMIT.at.desc(), COMMIT.sha).limit(limit))).scalars())
 
 
@@ -178,7 +176,7 @@ async def jobs_of_backends(
         JOB.conclusion,
     ).where(tx.among((JOB.run_id, JOB.run_attempt), sorted({key[1:] for key in of_run})))
     return [
-        Past(row["repo"], job_names.parse(row["workflow_name"], row["name"] or "").shard_free, sha,
+        Past(row["repo"], job_names.parse_name(row["workflow_name"], row["name"] or "").shard_free, sha,
              (row["repository_id"], row["id"]), row["conclusion"])
         for row in await tx.rows(query.limit(JOBS_MOST))
         if (sha := of_run.get((row["repo"].lower(), row["run_id"], row["run_attempt"])))
@@ -212,11 +210,13 @@ async def _trusted_runs(
         tx.among((RUN.id, RUN.run_attempt), sorted(keys))
     )
     runs = await tx.fetch(query)
-    facts = {one: await collect_rows.repository(tx, one) for one in {run["repository_id"] for run in runs}}
+    facts = {
+        one: await collect_rows.repository_facts(tx, one) for one in {run["repository_id"] for run in runs}
+    }
     return {
         (run["id"], run["run_attempt"])
         for run in runs
-        if is_trusted(run, default_branch=facts[run["repository_id"]]["default_branch"], patterns=patterns)
+        if is_trusted(run, default_branch=facts[run["repository_id"]].default_branch, patterns=patterns)
     }
 
 

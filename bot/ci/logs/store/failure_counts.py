@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.db.transaction import Transaction
     from bot.queue.sums import Counted
 
-REST = 10.0  # seconds between two counts of a day
+PAUSE = 10.0  # seconds between two counts of a day
 VERDICT = ci_verdict.c
 FAILURES = Sum(
     name="failures",
@@ -26,7 +26,7 @@ FAILURES = Sum(
     group=("family", "signature"),
     count="bot.ci.logs.store.failure_counts:count_day",
     after="bot.ci.logs.store.failure_counts:sum_up",
-    rest=REST,
+    pause=PAUSE,
 )
 
 

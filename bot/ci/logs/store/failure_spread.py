@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.collect import job_names
-from bot.ci.collect.job_names import FAILED
 from bot.ci.logs.store import baseline_rows, failed_jobs
-from bot.ci.logs.store.baseline_rows import COMMIT, Base
 from bot.ci.logs.store.failed_jobs import JOB, LOG, LOGS, NAME, REPO, VERDICT, WORKFLOW, JobName
 from bot.ci.logs.store.log_rows import PUBLIC
 from bot.ci.logs.tables import FIRST, LogHead, LogKey, VerdictAt, ci_log, ci_verdict
+from bot.ci.trunk import branch_history
+from bot.ci.trunk.branch_history import FailedJob
 from bot.db.rows import Big, Json, Text, select
 from bot.ingest import watched
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
-    from bot.ci.logs.store.baseline_rows import Head, Past
     from bot.core.settings import Settings
     from bot.db.rows import Query
     from bot.db.transaction import Transaction
@@ -30,7 +29,6 @@ MOST = 1_000  # newest jobs that are counted
 GROUPS = 15  # shown of each kind
 FIRSTS = 200  # oldest trusted jobs that are looked at
 BEGINNINGS = 5
-HISTORY = 10  # commits before the first failure that have to be free of it
 
 
 class Sample(LogKey, JobName, LogHead, VerdictAt):
@@ -72,6 +70,7 @@ class Beginning(Commits):
     job: str
     upstream: str  # of the commits
     branch: str
+    gap: bool  # whether commits between the two have no result
 
 
 async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
@@ -82,7 +81,7 @@ async def newest_samples(tx: Transaction, signature: str) -> list[Sample]:
 
 def spread_of_samples(samples: Sequence[Sample]) -> Spread:
     """Return how jobs are spread over names (without shard and runner), runner labels and repositories."""
-    names = [job_names.parse(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
+    names = [job_names.parse_name(one["workflow_name"], one["name"] or "job").shard_free for one in samples]
     labels = [", ".join(one["labels"] or []) or "not known" for one in samples]
     repos = [one["repo"] for one in samples]
     return Spread(_groups(samples, names), _groups(samples, labels), _groups(samples, repos))
@@ -93,7 +92,7 @@ async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -
     query = _jobs(signature).where(VERDICT.trusted).order_by(VERDICT.at, VERDICT.job_id)
     firsts: dict[tuple[str, str], Sample] = {}
     for one in await tx.fetch(query.limit(FIRSTS)):
-        name = job_names.parse(one["workflow_name"], one["name"] or "").shard_free
+        name = job_names.parse_name(one["workflow_name"], one["name"] or "").shard_free
         firsts.setdefault((one["repo"], name), one)
     found = [await _began(tx, settings, one, name) for (_, name), one in list(firsts.items())[:BEGINNINGS]]
     return [one for one in found if one]
@@ -102,51 +101,23 @@ async def find_beginnings(tx: Transaction, settings: Settings, signature: str) -
 async def _began(tx: Transaction, settings: Settings, first: Sample, name: str) -> Beginning | None:
     failed = await failed_jobs.failure_of_job(tx, first["repository_id"], first["job_id"])
     head = await baseline_rows.head_of(tx, failed) if failed else None
-    if head is None:
+    if failed is None or head is None:
         return None
-    ids = await watched.ids(tx, head.repo)
-    line = await _line(tx, ids, head.sha)
-    if line is None:
+    is_upstreams = first["repository_id"] in await watched.ids(tx, head.repo)
+    asked = FailedJob(first["job_id"]) if is_upstreams else FailedJob(None, failed["run_id"], name)
+    found = await branch_history.find_beginning(tx, settings, head.repo, head.sha, asked)
+    if found is None:
         return None
-    branch, at = line
-    shas = await baseline_rows.commits_of_branch(tx, ids, branch, until=at, limit=HISTORY, but=head.sha)
-    base = Base(frozenset(ids), branch, frozenset(), tuple(shas))
-    last_good = _last_good(await _pasts(tx, settings, head, base, first), base.shas, name)
-    if last_good is None:
-        return None
+    branch, began = found
     return {
         "repo": first["repo"],
         "job": name,
         "upstream": head.repo,
-        "branch": branch,
-        "last_good": last_good,
-        "first_bad": head.sha,
+        "branch": branch.name,
+        "last_good": began.last_good,
+        "first_bad": began.first_bad,
+        "gap": began.gap,
     }
-
-
-async def _pasts(tx: Transaction, settings: Settings, head: Head, base: Base, first: Sample) -> list[Past]:
-    if first["repository_id"] not in base.ids:
-        return await baseline_rows.jobs_of_backends(tx, head.repo, {first["repo"].lower()}, base.shas)
-    parsed = job_names.parse(first["workflow_name"], first["name"] or "")
-    return await baseline_rows.jobs_of_upstream(tx, settings, base, [(parsed.workflow, parsed.job)])
-
-
-def _last_good(pasts: Sequence[Past], shas: Sequence[str], name: str) -> str | None:
-    """Return the newest commit on which the job passed; None where it failed on any, or none has a result."""
-    mine = [past for past in pasts if past.job == name]
-    if any(past.conclusion in FAILED for past in mine):
-        return None
-    passed = {past.sha for past in mine if past.conclusion == "success"}
-    return next((sha for sha in shas if sha in passed), None)
-
-
-async def _line(tx: Transaction, ids: Collection[int], sha: str) -> tuple[str, int] | None:
-    """Return a branch that a commit is on, and its time there."""
-    query = sa.select(COMMIT.branch, COMMIT.at).where(
-        COMMIT.sha == sha, COMMIT.repository_id.in_(sorted(ids)), sa.not_(COMMIT.gone)
-    )
-    row = await tx.row(query.order_by(COMMIT.branch).limit(1))
-    return (row["branch"], row["at"]) if row else None
 
 
 def _groups(samples: Sequence[Sample], names: Sequence[str]) -> list[Group]:

@@ -14,6 +14,7 @@ from bot.ci.collect.blobs import BLOBS
 from bot.ci.logs.parse import stored
 from bot.ci.logs.store import log_rows
 from bot.core.errors import Rejected
+from bot.web import parameters
 from bot.web.app_keys import CONTEXT
 from bot.web.refusals import Refused
 
@@ -43,13 +44,15 @@ class LogOf:
 
 async def requested_log(request: web.Request) -> tuple[LogOf, LogRow]:
     """Return the job in the path and its log; raises Rejected 404 where there is none, or none to be shown."""
+    repo, identifier = parameters.repo(request), parameters.number(request.match_info["id"])
     async with request.app[CONTEXT].store.read() as tx:
+        owners = await job_reads.visible(request, tx, repo)
         if "/upload/" in request.path:
-            upload = await job_reads.upload(request, tx)
+            upload = await job_reads.shown_upload(request, tx, owners, repo, identifier)
             repository_id = upload["repository_id"]
             job = LogOf(repo=upload["backend"], job_id=-upload["id"], name=upload["job"])
         else:
-            record = await job_reads.job(request, tx)
+            record = await job_reads.shown_job(tx, owners, identifier)
             repository_id = record["repository_id"]
             job = LogOf(repo=record["repo"], job_id=record["id"], name=record["name"] or "job")
         row = await log_rows.find_log(tx, repository_id, job.job_id)

@@ -31,19 +31,19 @@ async def list_runs(call: ApiCall) -> web.Response:
         and call.query("status") in {"", run.status, run.conclusion}
         and _created_within(run, call.query("created"))
     ]
-    return paginated_with_total(call, "workflow_runs", rows, serializers.run)
+    return paginated_with_total(call, "workflow_runs", rows, serializers.serialize_run)
 
 
 async def get_run(call: ApiCall) -> web.Response:
     """Show a run at its newest attempt."""
-    return json_response(serializers.run(call.state, _run(call)))
+    return json_response(serializers.serialize_run(call.state, _find_run(call)))
 
 
 async def get_attempt(call: ApiCall) -> web.Response:
     """Show a run as it was at one attempt."""
-    run, number = _run(call), call.path_number("attempt")
+    run, number = _find_run(call), call.path_number("attempt")
     if number == run.run_attempt:
-        return json_response(serializers.run(call.state, run))
+        return json_response(serializers.serialize_run(call.state, run))
     if not 0 < number < run.run_attempt:
         raise not_found()
     return json_response(run.attempts[number - 1])
@@ -51,7 +51,7 @@ async def get_attempt(call: ApiCall) -> web.Response:
 
 async def list_jobs(call: ApiCall) -> web.Response:
     """List a run's jobs: the newest of each name, or all attempts."""
-    run = _run(call)
+    run = _find_run(call)
     rows = _jobs(run) if call.query("filter") == "all" else _latest(run)
     return paginated_with_total(call, "jobs", rows, serializers.job)
 
@@ -59,7 +59,7 @@ async def list_jobs(call: ApiCall) -> web.Response:
 async def attempt_jobs(call: ApiCall) -> web.Response:
     """List the jobs of one attempt."""
     number = call.path_number("attempt")
-    rows = [job for job in _jobs(_run(call)) if job.run_attempt == number]
+    rows = [job for job in _jobs(_find_run(call)) if job.run_attempt == number]
     return paginated_with_total(call, "jobs", rows, serializers.job)
 
 
@@ -83,7 +83,7 @@ async def rerun_failed(call: ApiCall) -> web.Response:
 
 async def cancel(call: ApiCall) -> web.Response:
     """Cancel a run, after the response."""
-    run = _run(call)
+    run = _find_run(call)
     if run.status == "completed":
         raise ApiError(409, "Cannot cancel a workflow run that is completed.")
     call.after_response(lambda: call.workflows.cancelled(run))
@@ -91,7 +91,7 @@ async def cancel(call: ApiCall) -> web.Response:
 
 
 def _rerun(call: ApiCall, *, failed_only: bool) -> web.Response:
-    run = _run(call)
+    run = _find_run(call)
     if call.now - run.created_at > RERUN_WITHIN:
         raise ApiError(403, "Unable to retry this workflow run: it was created over a month ago")
     if run.status != "completed":
@@ -105,7 +105,7 @@ def _rerun(call: ApiCall, *, failed_only: bool) -> web.Response:
     return json_response({}, 201)
 
 
-def _run(call: ApiCall) -> Run:
+def _find_run(call: ApiCall) -> Run:
     run = call.repo.runs.get(call.path_number("run"))
     if run is None:
         raise not_found()

@@ -42,7 +42,7 @@ async def download_artifact(call: ApiCall) -> web.Response:
     if artifact.expires_at <= call.now:
         raise ApiError(410, "Artifact has expired")
     name = f"artifacts/{artifact.id}.zip"
-    return _found(call, name, artifact.content, "application/zip")
+    return _answer_download(call, name, artifact.content, "application/zip")
 
 
 async def download_log(call: ApiCall) -> web.Response:
@@ -52,7 +52,7 @@ async def download_log(call: ApiCall) -> web.Response:
         raise not_found()  # while it runs, and for ever where it never began
     if job.completed_at + LOGS_KEPT <= call.now:
         raise ApiError(410, "Gone")
-    return _found(call, f"logs/{job.id}.txt", log_of(job), "text/plain; charset=utf-8")
+    return _answer_download(call, f"logs/{job.id}.txt", log_of(job), "text/plain; charset=utf-8")
 
 
 def _artifact(call: ApiCall) -> Artifact:
@@ -62,7 +62,7 @@ def _artifact(call: ApiCall) -> Artifact:
     return artifact
 
 
-def _found(call: ApiCall, name: str, content: bytes, kind: str) -> web.Response:
+def _answer_download(call: ApiCall, name: str, content: bytes, kind: str) -> web.Response:
     address = call.workflows.blob_host.signed(name, content, kind)
     return web.Response(status=302, headers={"Location": address})
 

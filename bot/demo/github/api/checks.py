@@ -49,7 +49,7 @@ async def create(call: ApiCall) -> web.Response:
 
 async def update(call: ApiCall) -> web.Response:
     """Update a check run; only the App that created it may."""
-    run = _run(call)
+    run = _find_check_run(call)
     if run.app is not call.app:
         raise ApiError(403, "Invalid app_id: this check run belongs to another App")
     validate(call.body, creating=False)
@@ -62,12 +62,12 @@ async def update(call: ApiCall) -> web.Response:
 
 async def get(call: ApiCall) -> web.Response:
     """Show one check run."""
-    return json_response(serializers_actions.check_run(call.state, _run(call)))
+    return json_response(serializers_actions.check_run(call.state, _find_check_run(call)))
 
 
 async def list_annotations(call: ApiCall) -> web.Response:
     """List a check run's annotations."""
-    return paginated(call, _run(call).output.annotations, lambda _, row: row)
+    return paginated(call, _find_check_run(call).output.annotations, lambda _, row: row)
 
 
 async def list_for_ref(call: ApiCall) -> web.Response:
@@ -112,7 +112,7 @@ def _listed(call: ApiCall, runs: Iterable[CheckRun]) -> web.Response:
     return paginated_with_total(call, "check_runs", matching, serializers_actions.check_run)
 
 
-def _run(call: ApiCall) -> CheckRun:
+def _find_check_run(call: ApiCall) -> CheckRun:
     run = call.repo.check_runs.get(call.path_number("run"))
     if run is None:
         raise not_found()

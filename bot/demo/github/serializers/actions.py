@@ -35,7 +35,7 @@ def workflow(state: GitHubState, repo: Repo, which: Workflow) -> dict[str, Any]:
     }
 
 
-def run(state: GitHubState, which: Run) -> dict[str, Any]:
+def serialize_run(state: GitHubState, which: Run) -> dict[str, Any]:
     """Return a workflow run at its newest attempt."""
     repo, api = which.repo, f"{api_of(state, which.repo)}/actions/runs/{which.id}"
     suite = f"{api_of(state, repo)}/check-suites/{which.suite.id}"

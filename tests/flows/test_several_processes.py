@@ -1,0 +1,192 @@
+"""Do three processes answer as one? `ootbot serve` on two cores: one takes webhooks, one works, one makes pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+
+import aiohttp
+import pytest
+
+from bot.core.clock import SystemClock
+from tests import processes
+from tests.harness import SECRET, UPSTREAM, UPSTREAM_ID, sign
+from tests.process import ADMIN_TOKEN, PATIENCE, Process, options_for
+from tests.serving import converse
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+BODY = json.dumps(
+    {
+        "action": "opened",
+        "issue": {"id": 7, "number": 1},
+        "repository": {"id": UPSTREAM_ID, "full_name": UPSTREAM},
+    }
+).encode()
+APPLIED = 'ootbot_deliveries_applied_total{outcome="taken"}'
+ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
+
+@pytest.fixture
+def clock():
+    """A process lives in the present."""
+    return SystemClock()
+
+
+class Processes:
+    """Three processes, seen from outside."""
+
+    def __init__(self, process, http):
+        self.process, self.http = process, http
+
+    async def deliver(self, guid):
+        headers = {
+            "Content-Type": "application/json", "X-GitHub-Event": "issues", "X-GitHub-Delivery": guid,
+            "X-Hub-Signature-256": sign(BODY, SECRET),
+        }  # fmt: skip
+        url = f"{self.process.url}/api/github/webhooks"
+        async with self.http.post(url, data=BODY, headers=headers) as answer:
+            return answer.status
+
+    async def get(self, path, **headers):
+        async with self.http.get(self.process.url + path, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+    async def handled(self, guid):
+        """Whether a delivery was handled."""
+        status, text = await self.get(f"/api/admin/deliveries/{guid}", **ADMIN)
+        return status == 200 and json.loads(text)["delivery"]["state"] == "handled"
+
+    async def counts(self, line):
+        return line in (await self.get("/metrics", **ADMIN))[1]
+
+    async def missing(self):
+        return json.loads((await self.get("/readyz", **ADMIN))[1])["missing"]
+
+    async def ready(self):
+        return not await self.missing()
+
+    def others(self):
+        return processes.named(self.process.pid)
+
+    def priorities(self):
+        """How nice each is to others, by name."""
+        pids = {"listening": self.process.pid, **self.others()}
+        return {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items()}
+
+    async def kill(self, name):
+        """Kill one, and wait until another one has taken its place."""
+        before = self.others()[name]
+        os.kill(before, signal.SIGKILL)
+        await eventually(lambda: self.replaced(name, before), f"another {name}")
+
+    async def replaced(self, name, before):
+        return self.others().get(name, before) != before
+
+
+async def eventually(condition, what):
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not await condition():  # noqa: ASYNC110 - other processes are at work
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"waited {PATIENCE:.0f} s for {what}")
+
+
+@contextlib.asynccontextmanager
+async def running(folder, app_key, **options):
+    process = Process(folder, **options_for(folder, private_key=app_key), PROCESSES="3", **options)
+    answers = await process.start()
+    try:
+        await asyncio.wait_for(answers.wait(), PATIENCE)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
+            served = Processes(process, http)
+            await eventually(served.ready, "three that answer")
+            yield served
+    finally:
+        process.kill()
+        await process.ended()
+
+
+async def test_whoever_listens_comes_before_those_that_work(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        await served.kill("worker")
+        usual = os.getpriority(os.PRIO_PROCESS, 0)
+        assert served.priorities() == {"listening": usual, "worker": usual + 5, "pages": usual + 5}
+
+
+async def test_one_connection_is_answered_by_whoever_does_the_work(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        for turn in range(3):
+            assert await served.deliver(f"turn-{turn}") == 202
+            assert (await served.get("/admin"))[0] == 401
+            assert (await served.get("/healthz"))[0] == 200
+            async with served.http.post(f"{served.process.url}/api/oot/callback", json={}) as answer:
+                assert (answer.status, (await answer.json())["error"]) == (401, "invalid_token")
+            await eventually(lambda turn=turn: served.handled(f"turn-{turn}"), "its handling")
+        _, text = await served.get("/metrics", **ADMIN)
+        assert 'ootbot_deliveries_total{outcome="stored"} 3.0' in text, "counted by the one that listens"
+        await eventually(lambda: served.counts(f"{APPLIED} 3.0"), "the worker's count, made after its commit")
+        assert 'ootbot_request_seconds_count{door="page",status="4xx"} 3.0' in text, (
+            "by the one with the pages"
+        )
+        assert "ootbot_build_info" in text
+        await served.kill("worker")
+        await eventually(served.ready, "another worker")
+        assert await served.deliver("later") == 202
+        await eventually(lambda: served.handled("later"), "its handling")
+        await eventually(lambda: served.counts(f"{APPLIED} 4.0"), "what the dead one counted, too")
+
+
+async def test_whatever_is_killed_is_started_again_and_nothing_waits_for_it(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        os.kill(served.others()["pages"], signal.SIGSTOP)  # alive, but mute
+        assert await served.deliver("beside-the-mute") == 202
+        await served.kill("pages")
+        assert (await served.get("/admin"))[0] == 401, "answered by somebody"
+        for number in range(3):
+            await served.kill("worker")
+            assert await served.deliver(f"kill-{number}") == 202
+            assert any(line.startswith("worker: ") for line in await served.missing()) or await served.ready()
+        missing = []
+
+        async def told():
+            missing[:] = [line for line in await served.missing() if "killed by signal 9" in line]
+            if not missing and (worker := served.others().get("worker")):
+                os.kill(worker, signal.SIGKILL)
+            return bool(missing)
+
+        await eventually(told, "word of one that dies again and again")
+        assert await served.deliver("meanwhile") == 202
+        await eventually(served.ready, "three that answer")
+        for guid in ("beside-the-mute", "kill-0", "kill-1", "kill-2", "meanwhile"):
+            await eventually(lambda guid=guid: served.handled(guid), guid)
+        os.kill(served.process.pid, signal.SIGTERM)
+        assert await asyncio.wait_for(served.process.ended(), PATIENCE) == 0
+        assert not any("Traceback" in line for line in served.process.said)
+
+
+async def test_none_outlives_the_one_that_listens_and_the_next_starts_at_once(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        others = served.others()
+        assert sorted(others) == ["pages", "worker"]
+        served.process.kill()
+        await served.process.ended()
+        ready = await served.process.start()
+        await asyncio.wait_for(ready.wait(), PATIENCE)
+        assert not any(map(processes.name, others.values()))
+        assert await served.deliver("after") == 202
+        await eventually(lambda: served.handled("after"), "its handling")
+
+
+async def test_a_body_that_comes_in_pieces_arrives_whole_where_it_belongs(tmp_path, app_key):
+    async with running(tmp_path, app_key) as served:
+        head = b"POST /api/oot/callback HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        body = b'{"delivery_id": "' + b"x" * 300_000 + b'"}'
+        whole = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        for pieces in ([whole], [whole[:10], whole[10:50_000], whole[50_000:]], [whole[:-1], whole[-1:]]):
+            status, answer = await converse(served.process.url, *pieces, pause=0.05)
+            assert (status, answer["error"]) == (401, "invalid_token")
