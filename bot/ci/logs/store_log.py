@@ -8,6 +8,7 @@ import msgspec
 
 from bot.ci.collect.receiving import MIB, Fetched, Receiver
 from bot.ci.logs import failure_kind
+from bot.ci.logs.annotations import read_annotations
 from bot.ci.logs.findings import ParsedLog
 from bot.ci.logs.parse.options import ParserOptions
 from bot.ci.logs.parse.steps import steps_of
@@ -36,7 +37,9 @@ async def parser_options(context: Context, fetched: Fetched) -> Any:
         job = await log_rows.find_job(tx, fetched.repository_id, fetched.object_id)
         failed = job["conclusion"] in FAILED if job else fetched.failed is not False
         chosen = await _rules(tx, context.settings, fetched, job) if failed else None
-    return msgspec.to_builtins(ParserOptions(ruleset=chosen, steps=steps_of(job["steps"] if job else None)))
+    steps = steps_of(job["steps"] if job else None)
+    noted = await read_annotations(context, fetched) if chosen else ()
+    return msgspec.to_builtins(ParserOptions(ruleset=chosen, steps=steps, annotations=noted))
 
 
 async def store_parsed(

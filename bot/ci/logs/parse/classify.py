@@ -16,7 +16,7 @@ from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules, lines_for_ru
 from bot.ci.logs.parse.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bot.ci.logs.findings import LineVerdict
     from bot.ci.logs.parse.blocks import Source
@@ -30,6 +30,7 @@ CAPTURES_MOST = 20
 EXCERPT_MOST = 8 * 1024  # bytes
 EXAMINED_MOST = 10_000  # lines of the winning rule that are searched for further captures
 KEPT_BLOCKS = 4
+NOTED = frozenset({"infra", "timeout", "cancel"})  # kinds that annotations are judged by
 LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
 LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
 
@@ -65,6 +66,33 @@ def classify(source: Source, ruleset: Ruleset) -> Classified:
 def find_winner(source: Source, ruleset: Ruleset) -> Hit | None:
     """Return the line that says why the job failed."""
     return next(_Search(source, compile_rules(ruleset)).ranked(), None)
+
+
+def judge_annotations(
+    annotations: Sequence[str], ruleset: Ruleset, best: LineVerdict | None
+) -> LineVerdict | None:
+    """Return the verdict of what GitHub notes beside a job, where a rule for runners and times outranks the log's."""
+    rules = compile_rules(ruleset)
+    for index, rule in enumerate(ruleset.rules):
+        if best and (rule.name, rule.kind) == (best["rule"], best["kind"]):
+            return None
+        if rule.kind in NOTED:
+            for message in annotations:
+                text = b"##[error]" + message.encode("utf-8", "replace")
+                if found := rules.pattern(index).search(text):
+                    return {
+                        "rank": 0,
+                        "rule": rule.name,
+                        "kind": rule.kind,
+                        "line": _text(text.removeprefix(b"##[error]")),
+                        "line_num": None,
+                        "captures": captures_of(found),
+                        "context": [],
+                        "excerpt": [],
+                        "excerpt_from": None,
+                        "hint": rule.hint,
+                    }
+    return None
 
 
 def last_hits(source: Source, ruleset: Ruleset) -> Iterator[tuple[Rule, Hit | None]]:
