@@ -173,7 +173,7 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
     if not failed["public"]:
-        return BlockLine(text=f"{whose}{name}: the log is private", tone="idle")
+        return BlockLine(text=f"{whose}a job failed; its name and log are private", tone="idle")
     if failed["rule"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
     place = _place(failed["line_num"], failed["step"])
@@ -184,16 +184,13 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:
-    key: Any = {
-        "run_id": failed["run_id"],
-        "run_attempt": failed["run_attempt"],
-        "job": failed["name"] or "",
-    }
+    run: Any = {"run_id": failed["run_id"], "run_attempt": failed["run_attempt"]}
     if not failed["public"]:
-        return JobLine(**key, words="the log is private")
+        return JobLine(**run, job="", words="a job failed; its name and log are private")
     number = failed["line_num"]
     return JobLine(
-        **key,
+        **run,
+        job=failed["name"] or "",
         words=failed["kind"],
         code=_short(failed["line"] or ""),
         place=_place(number, failed["step"]),

@@ -57,6 +57,6 @@ async def test_a_failed_test_stays_the_verdict_where_a_note_says_less(bot, githu
 
 
 async def test_a_log_is_classified_where_the_notes_cannot_be_read(bot, github, logs):
-    github.faults.add(path="/annotations", status=403)
+    github.faults.add(path="/annotations", status=404, times=5)
     job = await job_with(bot, github, CANCELED, OVER)
     assert (await logs.verdicts(job))[0]["rule"] == "Cancelled"
