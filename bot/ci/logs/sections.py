@@ -94,10 +94,11 @@ async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
 async def backend_lines(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
     """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
     found = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
-    return {
+    lines = {
         name: [_job_line(one, subject.url) for one in several if one["rule"] is not None or not one["public"]]
         for name, several in found.items()
     }
+    return {name: list(dict.fromkeys(several)) for name, several in lines.items()}
 
 
 def verdict_json(verdict: VerdictRow) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
     if not failed["public"]:
-        return BlockLine(text=f"{whose}a job failed; its name and log are private", tone="idle")
+        return BlockLine(text=f"{whose}a job failed, and the log is private", tone="idle")
     if failed["rule"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
     place = _place(failed["line_num"], failed["step"])
@@ -186,7 +187,7 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
 def _job_line(failed: FailedJob, url: str) -> JobLine:
     run: Any = {"run_id": failed["run_id"], "run_attempt": failed["run_attempt"]}
     if not failed["public"]:
-        return JobLine(**run, job="", words="a job failed; its name and log are private")
+        return JobLine(**run, job="", words="the log is private")
     number = failed["line_num"]
     return JobLine(
         **run,
