@@ -35,13 +35,13 @@ def pattern_options(*, memory: int | None = None) -> Any:
     return made
 
 
-def check_pattern(pattern: str) -> None:
+def check_pattern(pattern: str, *, memory: int | None = None) -> None:
     """Raise PatternError if no rule may have this pattern."""
     if (size := len(pattern.encode("utf-8", "replace"))) > BYTES_MOST:
         raise PatternError(f"the pattern has {size:,} bytes, at most {BYTES_MOST:,} are allowed")
     try:
-        made = re2.compile(pattern, pattern_options())
-        over_lines = for_block(pattern)
+        made = re2.compile(pattern, pattern_options(memory=memory))
+        over_lines = for_block(pattern, memory=memory)
     except (re2.error, UnicodeEncodeError) as error:
         words = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
         raise PatternError(f"RE2 cannot use the pattern: {words}") from None
@@ -51,9 +51,9 @@ def check_pattern(pattern: str) -> None:
         raise PatternError("the pattern is too large: its counted repetitions multiply")
 
 
-def for_block(pattern: str) -> Any:
+def for_block(pattern: str, *, memory: int | None = None) -> Any:
     """Return the pattern compiled for searching in cleaned lines, one or many."""
-    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options())
+    return re2.compile(_rewritten(pattern, LINE_START, LINE_END), pattern_options(memory=memory))
 
 
 def make_set(patterns: Sequence[str], *, memory: int = SET_MEMORY, raw: bool = False) -> Any:
