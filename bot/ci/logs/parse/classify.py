@@ -11,8 +11,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bot.ci.logs.parse.cleaning import clean_block
-from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules, lines_for_rules
+from bot.ci.logs.parse.cleaning import clean_block, without_colours, without_timestamps
+from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
+from bot.ci.logs.parse.prefixes import is_plain, without_prefixes
 from bot.ci.logs.parse.rules import Rule
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ LINE_MOST = 1000  # characters kept of a line or capture
 CAPTURES_MOST = 20
 EXCERPT_MOST = 8 * 1024  # bytes
 EXAMINED_MOST = 10_000  # lines of the winning rule that are searched for further captures
-KEPT_BLOCKS = 4
+KEPT_BLOCKS = 40  # cleaned: 10 MiB
 NOTED = frozenset({"infra", "timeout", "cancel"})  # kinds that annotations are judged by
 LOOKED_BACK = 20  # lines above the first error, of which the last one with text is the last resort
 LAST_RESORT = Rule(name="Last line before the error", pattern=r"\S.*", kind="generic")
@@ -95,11 +96,12 @@ def judge_annotations(
     return None
 
 
-def last_hits(source: Source, ruleset: Ruleset) -> Iterator[tuple[Rule, Hit | None]]:
-    """Yield every rule and the last line of a log that it matches."""
+def explain(source: Source, ruleset: Ruleset) -> tuple[Classified, list[Hit]]:
+    """Return the same, and the last line that each rule matches, reading the log once."""
     search = _Search(source, compile_rules(ruleset))
-    for index, rule in enumerate(ruleset.rules):
-        yield rule, next(search.hits(index), None)
+    found = search.result()
+    last = [next(search.hits(index), None) for index in range(len(ruleset.rules))]
+    return found, [hit for hit in last if hit]
 
 
 def captures_of(found: Any) -> list[str]:
@@ -265,12 +267,17 @@ class _Search:
         marks = sum(1 << index for pair in self.matcher.sections for index in pair)
         marks |= 1 << self.matcher.echoed
         for number, raw in enumerate(self.source):
-            text = self._keep(self.cleaned, number, lines_for_rules(raw, first=number == 0))
-            may_match = self.matcher.may_match(text)
+            uncoloured = without_colours(raw, first=number == 0)
+            if is_plain(uncoloured):  # the usual case: what is not needed is not cleaned
+                may_match = self.matcher.may_match(uncoloured, raw=True)
+            else:
+                text = self._keep(self.cleaned, number, _lines_for_rules(uncoloured))
+                may_match = self.matcher.may_match(text)
             lines = raw.count(b"\n") + (not raw.endswith(b"\n"))
             self.blocks.append(_Block(line, lines, may_match))
             if may_match & marks:
-                self._find_sections(line, self.matcher.without_ignored(text, may_match), may_match, since)
+                text = self.matcher.without_ignored(self._clean(number, uncoloured), may_match)
+                self._find_sections(line, text, may_match, since)
             line += lines
         if self.matcher.ruleset.compat:
             self.dropped += [(start, line) for section, start in since.items() if section != ECHO]
@@ -294,7 +301,7 @@ class _Search:
 
     def _line_numbers(self, first: int, text: bytes, may_match: int, index: int) -> Iterator[int]:
         line, at = first, 0
-        for start, _ in self.matcher.lines(index, text) if may_match >> index & 1 else ():
+        for start in self.matcher.line_starts(index, text) if may_match >> index & 1 else ():
             line += text.count(b"\n", at, start)
             at = start
             yield line
@@ -314,11 +321,11 @@ class _Search:
             self._keep(self.texts, number, text)
         return self.texts[number]
 
-    def _clean(self, number: int) -> bytes:
+    def _clean(self, number: int, uncoloured: bytes = b"") -> bytes:
         """Return the lines of a block as rules see them, with those that no rule looks at."""
         if number not in self.cleaned:
-            raw = self.source.block(number)
-            self._keep(self.cleaned, number, lines_for_rules(raw, first=number == 0))
+            text = uncoloured or without_colours(self.source.block(number), first=number == 0)
+            self._keep(self.cleaned, number, _lines_for_rules(text))
         return self.cleaned[number]
 
     @staticmethod
@@ -336,6 +343,11 @@ class _Search:
             lines[low:high] = [b""] * (high - low)
             at += 1
         return b"\n".join(lines)
+
+
+def _lines_for_rules(uncoloured: bytes) -> bytes:
+    """Return lines without colours as rules see them."""
+    return without_prefixes(without_timestamps(uncoloured))
 
 
 def _union(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

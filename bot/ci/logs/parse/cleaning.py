@@ -74,10 +74,17 @@ def clean_block(raw: bytes, *, first: bool = False) -> bytes:
     """Return a block of whole lines as rules see them; the `first` block of a log may begin with a BOM."""
     if first:
         raw = raw.removeprefix(BOM)
-    return without_escapes(_without_timestamps(valid(raw).replace(b"\r\n", b"\n")))
+    return without_escapes(without_timestamps(valid(raw).replace(b"\r\n", b"\n")))
 
 
-def _without_timestamps(text: bytes) -> bytes:
+def without_colours(raw: bytes, *, first: bool = False) -> bytes:
+    """Return a block of whole lines without escape sequences and carriage returns at line ends, times included."""
+    text = raw.removeprefix(BOM) if first else raw
+    return without_escapes(valid(text)).replace(b"\r\n", b"\n")
+
+
+def without_timestamps(text: bytes) -> bytes:
+    """Return lines without the timestamps that they begin with."""
     lines, length = text.split(b"\n"), len(USUAL)
     zeros = text.translate(DIGITS)
     unstamped = 0 if lines[-1] else 1  # behind the last line end

@@ -6,8 +6,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bot.ci.logs.parse import patterns
-from bot.ci.logs.parse.cleaning import clean_block
-from bot.ci.logs.parse.prefixes import without_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +28,17 @@ SECTIONS = (  # the log of the compiler cache
 )
 ECHO = 1  # of these, a step's script: without an end it never began, whatever the ruleset says
 ECHOED = r"^(?:shell: |with:$)"  # a line of each such section of the runner; tools begin groups named "Run ...", too
+# lines that begin with a text are found without RE2: every step has some
+LITERALS = {
+    SECTIONS[ECHO][0]: (b"##[group]Run",),
+    SECTIONS[ECHO][1]: (b"##[endgroup]",),
+    ECHOED: (b"shell: ", b"with:\n"),
+}
 ERROR = r"^##\[error\]"
 EXITED = r"^##\[error\]Process completed with exit code "
 EXIT_CODE = EXITED + r"\d+\.?$"
 OTHER_EXIT_CODE = EXITED + r"(?:\d{1,2}|[02-9]\d\d|1[0-25-9]\d|13[0-3568]|14[0-24-9]|\d{4,})\.?$"
+COMMONEST = tuple(b"##[error]Process completed with exit code %d." % code for code in (1, 2))
 COMMAND = r"^\+"  # a command as bash prints it with -x
 SMALLEST = 16 * 1024  # a block that exhausts the set's memory is halved down to this
 
@@ -58,21 +63,23 @@ class Matcher:
         self.undoing = dict(zip(undoing, self._add(undoing), strict=True))
         self._compiled: dict[int, Any] = {}
         self._set = patterns.make_set(self._sources, memory=memory)
+        self._raw_set = patterns.make_set(self._sources, memory=memory, raw=True)
         self._all = (1 << len(self._sources)) - 1
         self.ignored_mask = sum(1 << index for index in self.ignored)
 
-    def may_match(self, text: bytes) -> int:
+    def may_match(self, text: bytes, *, raw: bool = False) -> int:
         """Return the patterns that may match in lines, as bits; all that do match are among them."""
-        if self._set is None:
+        patterns_of = self._raw_set if raw else self._set
+        if patterns_of is None:
             return self._all  # several rulesets, too large together: every pattern is looked for by itself
-        found = self._set.Match(text)
+        found = patterns_of.Match(text)
         if found is not None:
             bits: int = sum(1 << index for index in found)
             return bits & self._all
         middle = text.find(b"\n", len(text) // 2) + 1
         if len(text) <= SMALLEST or not 0 < middle < len(text):
             return self._all  # every pattern is looked for by itself
-        return self.may_match(text[:middle]) | self.may_match(text[middle:])
+        return self.may_match(text[:middle], raw=raw) | self.may_match(text[middle:], raw=raw)
 
     def lines(self, index: int, text: bytes) -> Iterator[tuple[int, Any]]:
         """Yield where each line begins that a pattern matches in cleaned lines, and the first match in it."""
@@ -84,6 +91,21 @@ class Matcher:
                 return
             at = end + 1
 
+    def line_starts(self, index: int, text: bytes) -> Iterator[int]:
+        """Yield where each line begins that a pattern matches in cleaned lines."""
+        texts = LITERALS.get(self._sources[index])
+        if texts is None:
+            yield from (start for start, _ in self.lines(index, text))
+            return
+        before = b"\n" + text
+        found: list[int] = []
+        for wanted in texts:
+            at = before.find(b"\n" + wanted)
+            while at >= 0:
+                found.append(at)
+                at = before.find(b"\n" + wanted, at + 1)
+        yield from sorted(found)
+
     def pattern(self, index: int) -> Any:
         """Return a pattern compiled for cleaned lines."""
         if index not in self._compiled:
@@ -92,6 +114,9 @@ class Matcher:
 
     def without_ignored(self, text: bytes, may_match: int) -> bytes:
         """Return cleaned lines with those emptied that are ignored wherever they stand."""
+        if may_match >> self.ignored[0] & 1:  # each step that fails says so: most of them without RE2
+            for line in COMMONEST:
+                text = text.replace(b"\n" + line + b"\n", b"\n\n")
         for index in self.ignored:
             if may_match >> index & 1:
                 pieces, kept = [], 0
@@ -106,11 +131,6 @@ class Matcher:
         first = len(self._sources)
         self._sources += sources
         return list(range(first, len(self._sources)))
-
-
-def lines_for_rules(raw: bytes, *, first: bool) -> bytes:
-    """Return a block of raw lines as rules see them."""
-    return without_prefixes(clean_block(raw, first=first))
 
 
 @lru_cache(COMPILED_MOST)

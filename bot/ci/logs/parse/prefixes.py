@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re2
 
-DISTINCT_MOST = 100
+DISTINCT_MOST = 4  # beyond, each line is looked at by itself
 TASK = rb"(?:build|test|lint|check|ci|e2e|unit|type-?check|check-types|compile|coverage|dev|format|prepare)[\w:.-]*"
 KINDS = (
     rb"\((?:[\w.:=/ -]{1,80} )?pid=\d+[^)\n]{0,80}\) ",  # (EngineCore_DP0 pid=411)
@@ -27,6 +27,17 @@ KINDS = (
 )
 PREFIX = re2.compile(rb"(?m:^)(?:" + rb"|".join(KINDS) + rb")+")
 
+# in raw lines without colours: any that has no timestamp as runners write it, or a prefix behind it
+ODD = re2.compile(
+    rb"(?m:^)(?:[^0-9\n]|[0-9]{1,4}[^0-9\n-]|[0-9]{5}|\d{4}-\d\d-\d\d[^T]|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[^.]|\.\d{0,6}Z|\.\d{8})"
+    rb"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z (?:" + rb"|".join(KINDS) + rb"))"
+)
+
+
+def is_plain(text: bytes) -> bool:
+    """Whether raw lines without colours have nothing in front but timestamps as runners write them."""
+    return ODD.search(text) is None
+
 
 def without_prefixes(text: bytes) -> bytes:
     """Return cleaned lines without what stands in front of the lines themselves."""
@@ -34,9 +45,10 @@ def without_prefixes(text: bytes) -> bytes:
     if not found:
         return text
     text = b"\n" + text
+    found = PREFIX.search(text)
     while found and distinct < DISTINCT_MOST:  # a log has few different ones, unless they hold times
         text = text.replace(b"\n" + found.group(), b"\n")
-        found, distinct = PREFIX.search(text, 1), distinct + 1
+        found, distinct = PREFIX.search(text, found.start()), distinct + 1
     return (PREFIX.sub(b"", text) if found else text)[1:]
 
 
