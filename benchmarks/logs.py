@@ -85,9 +85,12 @@ def real_shaped(size: int) -> bytes:
     chance, lines, length, number = random.Random(2), [], 0, 0
     while length < size:
         number += 1
-        if number % 400 == 0:
+        if number % 4_000 == 0:
             texts = ["##[group]Run make test", "\x1b[36;1mmake test\x1b[0m", "shell: /usr/bin/bash -e {0}"]
-            texts += ["##[endgroup]", "##[error]Process completed with exit code 1."]
+            texts += [
+                "##[endgroup]",
+                *["##[error]Process completed with exit code 1."] * (number % 40_000 == 0),
+            ]
         else:
             text = " ".join(chance.choices(WORDS, k=chance.randint(3, 18)))
             kind = chance.random()

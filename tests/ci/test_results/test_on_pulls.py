@@ -7,7 +7,7 @@ import json
 import pytest
 import sqlalchemy as sa
 
-from bot.ci.test_results.tables import test_job
+from bot.ci.test_results.job_tables import test_job
 from tests.ci.test_results.reported import JOB, case, leave, ran, xml
 from tests.harness import L3, L4, UPSTREAM
 from tests.serving import SQLITE
