@@ -27,6 +27,13 @@ BELOW_TESTS = {
         FAILED,
         "#6 ERROR: importing cache manifest from registry.example.org/app:cache: manifest unknown",
     ],
+    "reason of a test that was skipped": [
+        FAILED,
+        "SKIPPED [1] tests/test_ops.py:3: No CUDA GPUs are available",
+    ],
+    "memory in words": [FAILED, "INFO retrying after CUDA out of memory"],
+    "detail of another tool": [FAILED, "    basket_test.go:12: expected 2"],
+    "what could not be started": [FAILED, "  Failed to start the tracer"],
     "upload of metrics": [FAILED, "upload of metrics skipped: Unable to locate credentials"],
     "output of a test that passed": [
         FAILED,
