@@ -49,8 +49,9 @@ async def job_section(tx: Transaction, subject: JobSubject) -> list[Block]:
         lines.append(
             BlockLine(text=f"first build error, line {number:,}: {_short(text)}", url=_at(page, number))
         )
-    lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
-    lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
+    if log["blob"] is not None:
+        lines.append(BlockLine(text=f"the log: {log['lines']:,} lines, {log['bytes']:,} bytes", url=page))
+        lines.append(BlockLine(text="the log as plain text", url=f"{page}.txt"))
     heading = "Why it failed" if found else "Log"
     return [Block(heading=heading, lines=tuple(lines), excerpt=_excerpt(found, page))]
 
@@ -208,7 +209,7 @@ def _place(line: int | None, step: str | None) -> str:
 
 
 def _at(page: str, line: int | None) -> str:
-    return f"{page}?line={line}#L{line}" if line else page
+    return f"{page}?line={line}#L{line}" if line else page.removesuffix("/log")
 
 
 def _short(text: str) -> str:

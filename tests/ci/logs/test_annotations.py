@@ -60,3 +60,15 @@ async def test_a_log_is_classified_where_the_notes_cannot_be_read(bot, github, l
     github.faults.add(path="/annotations", status=404, times=5)
     job = await job_with(bot, github, CANCELED, OVER)
     assert (await logs.verdicts(job))[0]["rule"] == "Cancelled"
+
+
+async def test_a_lost_runner_is_the_verdict_on_a_job_that_left_no_log(bot, github, logs):
+    github.faults.add(path="/logs", status=404, times=100)
+    job = await job_with(bot, github, CANCELED, LOST, conclusion="failure")
+    assert await logs.verdicts(job) == []
+    await bot.settle(horizon=8000)
+    (found,) = await logs.verdicts(job)
+    assert (found["rule"], found["kind"], found["line_num"]) == ("Runner lost", "infra", None)
+    _, page = await bot.get(f"/{UPSTREAM}/job/{job.id}")
+    assert f"infra · {LOST} · noted by GitHub beside the job" in page
+    assert "the log as plain text" not in page

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bot.ci.logs.parse import patterns
 from bot.ci.logs.parse.cleaning import clean_block, without_colours, without_timestamps
 from bot.ci.logs.parse.matcher import ECHO, Matcher, compile_rules
 from bot.ci.logs.parse.prefixes import is_plain, without_prefixes
@@ -73,14 +74,13 @@ def judge_annotations(
     annotations: Sequence[str], ruleset: Ruleset, best: LineVerdict | None
 ) -> LineVerdict | None:
     """Return the verdict of what GitHub notes beside a job, where a rule for runners and times outranks the log's."""
-    rules = compile_rules(ruleset)
-    for index, rule in enumerate(ruleset.rules):
+    for rule in ruleset.rules:
         if best and (rule.name, rule.kind) == (best["rule"], best["kind"]):
             return None
         if rule.kind in NOTED:
             for message in annotations:
                 text = b"##[error]" + message.encode("utf-8", "replace")
-                if found := rules.pattern(index).search(text):
+                if found := patterns.for_block(rule.pattern).search(text):
                     return {
                         "rank": 0,
                         "rule": rule.name,
