@@ -95,11 +95,10 @@ async def run_section(tx: Transaction, subject: RunSubject) -> list[Block]:
 async def backend_lines(tx: Transaction, subject: BackendsSubject) -> dict[str, list[JobLine]]:
     """Return the lines that say why jobs of backends' failed runs failed, by backend in lower case."""
     found = await failed_jobs.failures_by_backend(tx, subject.runs, limit=SHOWN)
-    lines = {
+    return {
         name: [_job_line(one, subject.url) for one in several if one["rule"] is not None or not one["public"]]
         for name, several in found.items()
     }
-    return {name: list(dict.fromkeys(several)) for name, several in lines.items()}
 
 
 def verdict_json(verdict: VerdictRow) -> dict[str, Any]:
@@ -137,6 +136,7 @@ async def _of_head(tx: Transaction, settings: Settings, repo: str, sha: str) -> 
         tx, settings, Head(repo, sha), [one for one in shown if one["public"]]
     )
     lines = [_of_failed(one, repo, words.get((one["repository_id"], one["job_id"]))) for one in shown]
+    lines = list(dict.fromkeys(lines))
     if len(own) > SHOWN or len(backends) > SHOWN:
         lines.append(BlockLine(text="and more"))
     if any(one["public"] for one in shown):
@@ -173,9 +173,9 @@ def _of_verdict(verdict: VerdictRow, page: str) -> BlockLine:
 
 def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
     whose = "" if failed["repo"].casefold() == repo.casefold() else f"{failed['repo']} · "
+    if not failed["public"]:  # what its jobs are called is private, too
+        return BlockLine(text=f"{whose}the log is private", tone="idle")
     name, page = _short(failed["name"] or "job"), job_page(failed["repo"], failed["job_id"])
-    if not failed["public"]:
-        return BlockLine(text=f"{whose}a job failed, and the log is private", tone="idle")
     if failed["rule"] is None:
         return BlockLine(text=f"{whose}{name}: no rule matches", url=page, tone="idle")
     place = _place(failed["line_num"], failed["step"])
@@ -186,13 +186,16 @@ def _of_failed(failed: FailedJob, repo: str, word: Word | None) -> BlockLine:
 
 
 def _job_line(failed: FailedJob, url: str) -> JobLine:
-    run: Any = {"run_id": failed["run_id"], "run_attempt": failed["run_attempt"]}
+    key: Any = {
+        "run_id": failed["run_id"],
+        "run_attempt": failed["run_attempt"],
+        "job": failed["name"] or "",
+    }
     if not failed["public"]:
-        return JobLine(**run, job="", words="the log is private")
+        return JobLine(**key, words="the log is private")
     number = failed["line_num"]
     return JobLine(
-        **run,
-        job=failed["name"] or "",
+        **key,
         words=failed["kind"],
         code=_short(failed["line"] or ""),
         place=_place(number, failed["step"]),

@@ -58,10 +58,7 @@ def failing_jobs(backend: Backend, detail: Detail) -> list[str]:
         where = escaping.link("their results", backend.page_url)
         blocks.append(f"…and {text.plural(rest, 'more failing job')}: {where}.")
     if backend.lines:
-        items = [
-            f"- **{escaping.code(line.job)}** · {_why(line)}" if line.job else f"- {_why(line)}"
-            for line in backend.lines[: detail.jobs]
-        ]
+        items = [f"- **{escaping.code(line.job)}** · {_why(line)}" for line in backend.lines[: detail.jobs]]
         blocks.append("\n".join(items))
     return blocks
 
