@@ -80,7 +80,7 @@ def clean_block(raw: bytes, *, first: bool = False) -> bytes:
 def without_colours(raw: bytes, *, first: bool = False) -> bytes:
     """Return a block of whole lines without escape sequences and carriage returns at line ends, times included."""
     text = raw.removeprefix(BOM) if first else raw
-    return without_escapes(valid(text)).replace(b"\r\n", b"\n")
+    return without_escapes(valid(text).replace(b"\r\n", b"\n"))
 
 
 def without_timestamps(text: bytes) -> bytes:
