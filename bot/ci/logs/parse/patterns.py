@@ -18,7 +18,7 @@ PROGRAM_MOST = 5000  # instructions; counted repetitions make a short pattern lo
 LINE_START, LINE_END = "(?m:^)", "(?m:$)"
 # a raw line may begin with a timestamp and end with \r; looser than either, since what is found is looked at again
 RAW_START, RAW_END = r"(?:(?m:^)(?:[0-9][0-9T:.\-]*Z )?)", r"(?:\r?(?m:$))"
-SET_MEMORY = 64 * 1024 * 1024
+SET_MEMORY = 32 * 1024 * 1024  # of each of the two sets of a ruleset
 
 
 class PatternError(Exception):
