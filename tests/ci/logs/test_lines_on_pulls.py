@@ -108,9 +108,10 @@ async def test_a_job_of_another_name_stands_under_its_backend(bot, github, pull)
 
 
 async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, github, pull):
-    job = await fails(bot, github)
+    job = await fails(bot, github, name="build / inner")
     await bot.wait(60)
     assert "a.cc:3:1" in comment(github, pull)
+    assert "build / inner" in comment(github, pull)
     about = {"id": job.run.repo.id, "full_name": L4, "private": True, "updated_at": "2030-01-01T00:00:00Z"}
     await bot.send("repository", {"action": "privatized", "repository": about})
     await bot.wait(60)
@@ -120,6 +121,9 @@ async def test_of_a_private_backend_it_says_only_that_the_log_is_private(bot, gi
     for text in (comment(github, pull), check(github, pull).summary, check(github, pull).text):
         assert "the log is private" in text
         assert "a.cc:3:1" not in text
+        assert "inner" not in text
+    for path in (f"/{UPSTREAM}/pull/{pull.number}", f"/{UPSTREAM}/commit/{pull.head_sha}"):
+        assert "inner" not in (await bot.get(path))[1]
 
 
 async def test_the_kind_of_a_failure_stands_beside_the_pass_rate(bot, github, pull):

@@ -28,6 +28,7 @@ from bot.ci.test_results.parse.texts import (
     milliseconds,
 )
 from bot.ci.test_results.parse.time_limits import STATUSES, is_timeout
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -236,7 +237,7 @@ class _Reader:
             outcome = Outcome.TIMED_OUT
         return Attempt(
             outcome,
-            beginning(message, MESSAGE_MOST),
+            beginning(mask(message), MESSAGE_MOST),
             beginning(kind, MESSAGE_MOST),
             text.both(STACK_MOST) if outcome in FAILING else "",
         )

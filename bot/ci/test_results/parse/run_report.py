@@ -12,6 +12,7 @@ from bot.ci.test_results.parse.names import Place
 from bot.ci.test_results.parse.parsed import Environment
 from bot.ci.test_results.parse.properties import MOST_OF_CASE, kept
 from bot.ci.test_results.parse.texts import LONGEST_TIME, MESSAGE_MOST, STACK_MOST, beginning, ending
+from bot.core.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,8 +118,8 @@ def _attempt(run: Run) -> Attempt:
     stack = (run.properties or {}).get(STACK)
     return Attempt(
         OUTCOMES[run.outcome],
-        beginning(run.outcome_summary or "", MESSAGE_MOST),
-        stack=ending(stack, STACK_MOST) if isinstance(stack, str) else "",
+        beginning(mask(run.outcome_summary or ""), MESSAGE_MOST),
+        stack=ending(mask(stack), STACK_MOST) if isinstance(stack, str) else "",
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from bot.core.masking import mask
+
 LONGEST_TIME = 7 * 24 * 3600  # seconds: more is a wrong clock
 MESSAGE_MOST = 1024  # bytes
 STACK_MOST = 4096
@@ -82,14 +84,14 @@ class KeptText:
         """Return the text, or its beginning and end around an ellipsis."""
         whole = self._head + self._tail
         if self._size == len(whole) and len(whole.encode(errors="replace")) <= most:
-            return whole.strip()
+            return mask(whole).strip()
         half = (most - len(_ELLIPSIS.encode())) // 2
-        return beginning(self._head, half) + _ELLIPSIS + ending(whole, half)
+        return beginning(mask(self._head), half) + _ELLIPSIS + ending(mask(whole), half)
 
     def tail(self, most: int) -> str:
         """Return the end of the text."""
-        return ending(self._head + self._tail, most).strip()
+        return ending(mask(self._head + self._tail), most).strip()
 
     def first_line(self) -> str:
         """Return the first line that is not empty."""
-        return self._head.strip().partition("\n")[0].strip()
+        return mask(self._head).strip().partition("\n")[0].strip()
