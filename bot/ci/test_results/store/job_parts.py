@@ -43,6 +43,7 @@ async def store(
         "name": fetched.name,
         "blob": blob,
         "unreadable": [{"member": member, "reason": reason} for member, reason in stored.unreadable],
+        "notes": [{"member": member, "reason": words} for member, words in stored.notes] or None,
         "received_at": tx.now,
     }
     c = test_part.c
