@@ -1208,6 +1208,7 @@ CREATE TABLE test_job (
 	flags JSONB,
 	properties JSONB,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	at BIGINT NOT NULL,
 	received_at BIGINT NOT NULL,
 	counted BIGINT NOT NULL,
@@ -1253,6 +1254,7 @@ CREATE TABLE test_part (
 	name TEXT NOT NULL,
 	blob TEXT,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	received_at BIGINT NOT NULL,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
@@ -1274,7 +1276,7 @@ CREATE TABLE test_rerun (
 )
 CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
 CREATE TABLE test_rerun_job (
-	generation BIGINT NOT NULL,
+	generation BIGSERIAL NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
 )
@@ -1316,7 +1318,7 @@ CREATE TABLE test_time (
 	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
 )
 CREATE TABLE test_time_source (
-	repository_id BIGINT NOT NULL,
+	repository_id BIGSERIAL NOT NULL,
 	digest TEXT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)

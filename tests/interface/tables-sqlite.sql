@@ -1206,6 +1206,7 @@ CREATE TABLE test_job (
 	flags JSON,
 	properties JSON,
 	unreadable JSON NOT NULL,
+	notes JSON,
 	at INTEGER NOT NULL,
 	received_at INTEGER NOT NULL,
 	counted INTEGER NOT NULL,
@@ -1251,6 +1252,7 @@ CREATE TABLE test_part (
 	name TEXT NOT NULL,
 	blob TEXT,
 	unreadable JSON NOT NULL,
+	notes JSON,
 	received_at INTEGER NOT NULL,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )

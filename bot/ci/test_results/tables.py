@@ -352,3 +352,15 @@ test_state = table(
     sa.Index("ix_test_state_state", "repository_id", "state", "since"),
     key=("repository_id", "test_id", "env_group"),
 )
+
+
+class QuotaRow(TypedDict):
+    """What runs that are not trusted stored of a repository's tests on a day."""
+
+    repository_id: Big
+    day: Int  # since 1970, UTC
+    stored: Int  # rows
+    bytes: Big
+
+
+test_quota = table("test_quota", QuotaRow, key=("repository_id", "day"))
