@@ -6,7 +6,7 @@ import random
 
 from bot.ci.disabled.settings import DisabledSettings
 from bot.demo import trunk_history
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from tests.browser import measured, tested
 from tests.harness import L2, L3, L4, UPSTREAM
 from tests.sums import count_changed

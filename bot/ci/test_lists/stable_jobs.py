@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bot.ci.test_lists import rows
 from bot.ci.test_lists.settings import TimesSettings
-from bot.ci.trunk import rows as trunk_rows
+from bot.ci.trunk.store import rows as trunk_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

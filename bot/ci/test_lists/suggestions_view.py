@@ -89,7 +89,7 @@ async def read_suggestions(asked: Asked) -> FoundSuggestions:
     tx, options = asked.tx, asked.settings.of(DisabledSettings)
     if options.ci_disable != "suggest":
         raise NOT_FOUND.because("suggestions are off: set CI_DISABLE=suggest to see some")
-    repository = (await reading.find(tx, asked.hidden, asked[REPO], "")).repository
+    repository = (await reading.find_branch(tx, asked.hidden, asked[REPO], "")).repository
     identifier, now = repository["repository_id"], tx.now
     issues = await disabled_rows.disabling(tx, identifier)
     devices = await disabled_rows.devices(tx)

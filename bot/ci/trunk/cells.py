@@ -1,4 +1,4 @@
-"""Cells of the grid: all runs of one job on one commit, told by one character.
+"""Cells of the grid: all runs of one job on one commit, shown as one character.
 
 The rule looks at the runs as a set: who started one, and in which order they were heard of, never matters.
 """
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from bot.ci.trunk.tables import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,6 +50,9 @@ _CHARACTERS = {
     "cancelled": CANCELLED,
 }  # fmt: skip
 INFRA = "infra"  # the kind of failure that is not the code's
+NO_FAILURE: Failure = {
+    "signature": None, "line": None, "tests_failed": None, "failed_tests": None, "failure_kind": None,
+}  # fmt: skip
 TESTS_MOST = 20  # that failed, of a cell
 _EVIDENCE = frozenset(("failure", "timed_out"))
 
@@ -66,11 +71,7 @@ class Run:
     shards: int = 0
     started_at: int | None = None  # epoch milliseconds, as the next one
     completed_at: int | None = None
-    line: str | None = None  # why it failed, where its log was read
-    signature: str | None = None  # of that failure
-    tests_failed: int | None = None  # where its test results were read
-    failed_tests: str | None = None  # some of these: see `failed_tests`
-    failure_kind: str | None = None  # infra, test, ..., where its log was read
+    failure: Failure | None = None  # why it failed, where its log or its test results were read
     url: str | None = None  # where a backend's job is shown
     run_id: int = 0  # of upstream's workflow run
 
@@ -78,6 +79,11 @@ class Run:
     def outcome(self) -> str:
         """The conclusion; of a run without one whether it is queued or pending."""
         return _outcome(self.status, self.conclusion)
+
+    @property
+    def line(self) -> str | None:
+        """The line that says why it failed."""
+        return self.failure and self.failure["line"]
 
     @property
     def origin(self) -> str:
@@ -107,14 +113,31 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     job: int | str | None = None  # of the run that decides, or the failed one of a pass on a second try
     completed_at: int | None = None  # when the run that decides ended
     count: tuple[int, int] | None = None  # shards like this, all shards
-    line: str | None = None  # why it failed
-    signature: str | None = None  # of that failure
-    tests_failed: int | None = None  # in that run; of several shards in all that failed
-    failed_tests: str | None = None  # some of these: see `failed_tests`
+    failure: Failure | None = None  # why it failed; of several shards with the failed tests of all that did
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
     span: tuple[int, int] | None = (
         None  # of shards: when the first of those like this ended, and the last of all
     )
+
+    @property
+    def line(self) -> str | None:
+        """The line that says why it failed."""
+        return self.failure and self.failure["line"]
+
+    @property
+    def signature(self) -> str | None:
+        """How that failure looks."""
+        return self.failure and self.failure["signature"]
+
+    @property
+    def tests_failed(self) -> int | None:
+        """How many tests failed."""
+        return self.failure and self.failure["tests_failed"]
+
+    @property
+    def failed_tests(self) -> str | None:
+        """Some of these tests: see `store.job_causes`."""
+        return self.failure and self.failure["failed_tests"]
 
     @property
     def first_ended_at(self) -> int | None:
@@ -176,25 +199,34 @@ def details(runs: Iterable[Run]) -> Details:
     by_shard: defaultdict[int, list[Run]] = defaultdict(list)
     for run in runs:
         by_shard[run.shard].append(run)
-    shards = [_of_one(each) for _, each in sorted(by_shard.items())]
+    shards = [_shard_details(each) for _, each in sorted(by_shard.items())]
     if len(shards) == 1:
         return shards[0]
     worst = min((each.cell.character for each in shards), key=WORST.index)
     alike = [each for each in shards if each.cell.character == worst]
     first = max(alike, key=lambda each: _order(each.runs[0]))
     others = [run for each in shards for run in each.runs if run is not first.runs[0]]
-    counts = [each.cell.tests_failed for each in alike if each.cell.tests_failed is not None]
     return Details(
         cell=msgspec.structs.replace(
             first.cell,
             count=(len(alike), len(shards)),
-            tests_failed=sum(counts) if counts else None,
-            failed_tests=joined_tests(each.cell.failed_tests for each in alike),
+            failure=_joined_failure(first.cell.failure, [each.cell for each in alike]),
             kind=_agreed(each.cell.kind for each in shards if each.cell.broken),
             span=_span(alike, shards),
         ),
         runs=(first.runs[0], *sorted(others, key=_detail_order)),
     )
+
+
+def _joined_failure(first: Failure | None, alike: Sequence[Cell]) -> Failure | None:
+    """Return the failure of the first of some shards, with the failed tests of all."""
+    counts = [each.tests_failed for each in alike if each.tests_failed is not None]
+    found: Failure = {
+        **(first or NO_FAILURE),
+        "tests_failed": sum(counts) if counts else None,
+        "failed_tests": joined_tests(each.failed_tests for each in alike),
+    }
+    return found if found != NO_FAILURE else None
 
 
 def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int] | None:
@@ -203,23 +235,24 @@ def _span(alike: Iterable[Details], shards: Iterable[Details]) -> tuple[int, int
     return (min(first), max(last)) if first else None
 
 
-def _of_one(runs: Sequence[Run]) -> Details:
+def _shard_details(runs: Sequence[Run]) -> Details:
     finished = [run for run in runs if run.outcome != "cancelled"] or runs
     best = min(_RANKS.get(run.outcome, _LAST_RANK) for run in finished)
     decisive = max((run for run in finished if _RANKS.get(run.outcome, _LAST_RANK) == best), key=_order)
     others = sorted((run for run in runs if run is not decisive), key=_detail_order)
-    shown, told = _CHARACTERS.get(decisive.outcome, OTHER), decisive
+    shown, chosen = _CHARACTERS.get(decisive.outcome, OTHER), decisive
     if shown == SUCCESS and (failed := [run for run in others if run.failed]):
-        shown, told = FLAKY, failed[0]
+        shown, chosen = FLAKY, failed[0]
     made = Cell(
         character=shown,
-        job=_job(told.id),
-        line=told.line,
-        signature=told.signature,
+        job=_job(chosen.id),
+        failure=chosen.failure,
         completed_at=decisive.completed_at,
-        tests_failed=told.tests_failed,
-        failed_tests=told.failed_tests,
-        kind=_agreed(run.failure_kind for run in runs if _CHARACTERS.get(run.outcome) in FAILED),
+        kind=_agreed(
+            run.failure and run.failure["failure_kind"]
+            for run in runs
+            if _CHARACTERS.get(run.outcome) in FAILED
+        ),
     )
     return Details(cell=made, runs=(decisive, *others))
 

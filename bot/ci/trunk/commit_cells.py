@@ -13,7 +13,8 @@ from bot.ci.trunk.cells import CONCLUSIONS, STATES, Cell, Run
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from bot.ci.trunk.rows import CellRow, RunRow
+    from bot.ci.trunk.store.rows import RunRow
+    from bot.ci.trunk.tables import CellRow, Failure
 
 # events whose runs have nothing to do with the commit they carry
 FOREIGN_EVENTS = frozenset({"workflow_run", "issue_comment", "repository_dispatch"})
@@ -33,14 +34,14 @@ _DECODER = msgspec.msgpack.Decoder(ByColumn)
 _OUTLINE_DECODER = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes])
 
 
-def foreign(runs: Iterable[RunRow]) -> frozenset[int]:
+def foreign_runs(runs: Iterable[RunRow]) -> frozenset[int]:
     """Return the workflow runs that say nothing about their commit."""
     return frozenset(run["id"] for run in runs if run["event"] in FOREIGN_EVENTS)
 
 
-def made(
+def make_cells(
     rows: Sequence[CellRow],
-    foreign_runs: Collection[int],
+    foreign: Collection[int],
     joined: Mapping[int, int] | None = None,
     *,
     shards: bool = False,
@@ -51,16 +52,16 @@ def made(
     column.
     """
     found: defaultdict[str, defaultdict[int, list[CellRow]]] = defaultdict(lambda: defaultdict(list))
-    for column, row in resolved(rows, foreign_runs, shards=shards):
-        found[row.head_sha][joined.get(column, column) if joined else column].append(row)
+    for column, row in resolve_columns(rows, foreign, shards=shards):
+        found[row["head_sha"]][joined.get(column, column) if joined else column].append(row)
     return {
         sha: {column: _cell(of_column) for column, of_column in sorted(by_column.items())}
         for sha, by_column in found.items()
     }
 
 
-def resolved(
-    rows: Sequence[CellRow], foreign_runs: Collection[int], *, shards: bool
+def resolve_columns(
+    rows: Sequence[CellRow], foreign: Collection[int], *, shards: bool
 ) -> Iterator[tuple[int, CellRow]]:
     """Yield each run that is not foreign with its column; with `shards` each shard has one of its own.
 
@@ -68,38 +69,47 @@ def resolved(
     """
     sharded: defaultdict[tuple[str, int, int], set[int]] = defaultdict(set)
     for row in rows:
-        if row.shards:
-            sharded[row.head_sha, row.column_id, row.shards].add(row.shard)
+        if row["shards"]:
+            sharded[row["head_sha"], row["column_id"], row["shards"]].add(row["shard"])
     for row in rows:
-        if row.run_id in foreign_runs:
+        if row["run_id"] in foreign:
             continue
-        if row.shards and (shards or len(sharded[row.head_sha, row.column_id, row.shards]) < 2):
-            column = row.numbered_column_id or row.column_id
-            yield column, msgspec.structs.replace(row, shard=0, shards=0)
+        column, count = row["column_id"], row["shards"]
+        if count and (shards or len(sharded[row["head_sha"], column, count]) < 2):
+            yield row["numbered_column_id"] or column, {**row, "shard": 0, "shards": 0}
         else:
-            yield row.column_id, row
+            yield column, row
 
 
-def run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
+def make_run(row: CellRow, of_workflow: RunRow | None = None) -> Run:
     """Return a stored run as the rule of cells takes it; of its workflow's run it has what it was started by."""
     return Run(
-        id=str(row.job_id),
-        status=STATES[row.state],
-        conclusion=CONCLUSIONS[row.conclusion],
-        attempt=row.attempt,
+        id=str(row["job_id"]),
+        status=STATES[row["state"]],
+        conclusion=CONCLUSIONS[row["conclusion"]],
+        attempt=row["attempt"],
         event=(of_workflow["event"] if of_workflow else None) or "",
         actor=(of_workflow["triggering_actor_login"] if of_workflow else None) or "",
-        shard=row.shard,
-        shards=row.shards,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-        line=row.line,
-        signature=row.signature,
-        tests_failed=row.tests_failed,
-        failed_tests=row.failed_tests,
-        failure_kind=row.failure_kind,
-        run_id=row.run_id,
+        shard=row["shard"],
+        shards=row["shards"],
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        failure=_failure(row),
+        run_id=row["run_id"],
     )
+
+
+def _failure(row: CellRow) -> Failure | None:
+    """Return why a run failed, None where nothing of it is known, as of nearly all."""
+    if row["failure_kind"] is None and row["line"] is None and row["tests_failed"] is None:
+        return None
+    return {
+        "signature": row["signature"],
+        "line": row["line"],
+        "tests_failed": row["tests_failed"],
+        "failed_tests": row["failed_tests"],
+        "failure_kind": row["failure_kind"],
+    }
 
 
 def to_bytes(by_column: ByColumn) -> bytes:
@@ -148,16 +158,13 @@ def _cell(runs: Sequence[CellRow]) -> Cell:
     """Return a cell; of a single run, or of successes only, without a detour, since nearly all are."""
     newest = runs[0]
     for row in runs if len(runs) > 1 else ():
-        if row.conclusion != _SUCCESS or row.shard:
-            return cells.cell(map(run, runs))
-        newest = row if row.job_id > newest.job_id else newest
+        if row["conclusion"] != _SUCCESS or row["shard"]:
+            return cells.cell(map(make_run, runs))
+        newest = row if row["job_id"] > newest["job_id"] else newest
     return Cell(
-        character=_WORDS[newest.state][newest.conclusion],
-        job=newest.job_id,
-        completed_at=newest.completed_at,
-        line=newest.line,
-        signature=newest.signature,
-        tests_failed=newest.tests_failed,
-        failed_tests=newest.failed_tests,
-        kind=newest.failure_kind,
+        character=_WORDS[newest["state"]][newest["conclusion"]],
+        job=newest["job_id"],
+        completed_at=newest["completed_at"],
+        failure=_failure(newest),
+        kind=newest["failure_kind"],
     )

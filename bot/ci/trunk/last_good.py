@@ -6,8 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import grid, lines, name_patterns, reading, rows
+from bot.ci.trunk import grid, lines, name_patterns, reading
 from bot.ci.trunk.settings import TrunkSettings
+from bot.ci.trunk.store import rows
 from bot.core.errors import Rejected
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from bot.ci.trunk.commit_cells import Outline
     from bot.ci.trunk.grid import Column, Facts, Grid
     from bot.ci.trunk.reading import Branch
-    from bot.ci.trunk.rows import CommitRow
+    from bot.ci.trunk.tables import CommitRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 
@@ -35,7 +36,7 @@ class LastGood:
     columns: int
 
 
-async def find(
+async def find_last_good(
     tx: Transaction, settings: Settings, branch: Branch, *, jobs: str, backends: tuple[str, ...]
 ) -> LastGood:
     """Return the last good commit. `jobs` is a pattern (RE2) over names, or `blocking`.
@@ -46,16 +47,16 @@ async def find(
     options = settings.of(TrunkSettings)
     devices = await reading.devices(tx)
     wanted = _selection(jobs, [devices.get(name.casefold(), name) for name in backends])
-    commits, _ = await reading.newest(tx, branch, before=None, limit=SEARCHED)
+    commits, _ = await reading.newest_commits(tx, branch, before=None, limit=SEARCHED)
     outlines = await reading.outlines(tx, branch.repository["repository_id"], [row["sha"] for row in commits])
-    facts = await reading.facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
-    selected = {column.name for column in grid.build(facts, options).columns if wanted(column)}
+    facts = await reading.read_facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
+    selected = {column.name for column in grid.build_grid(facts, options).columns if wanted(column)}
     _check(selected, backends, devices)
     candidates = _candidates(commits, outlines, await _ids(tx, facts, selected, options))
     start, size = 0, FIRST_READ
     while start < len(candidates):
-        read = await reading.facts(tx, settings, branch, candidates[start : start + size])
-        if good := _newest(grid.build(read, options), selected):
+        read = await reading.read_facts(tx, settings, branch, candidates[start : start + size])
+        if good := _newest(grid.build_grid(read, options), selected):
             return LastGood(commit=good, columns=len(selected))
         start, size = start + size, WINDOW
     detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
@@ -69,7 +70,7 @@ def _candidates(
 
     `ids` holds the columns of each selected job.
     """
-    gone = lines.gone(commits)
+    gone = lines.gone_commits(commits)
     wanted = [sum(1 << key for key in each) for each in ids]
     return [
         row
@@ -95,7 +96,7 @@ async def _ids(
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
-    pattern = None if jobs == BLOCKING else name_patterns.compiled(jobs)
+    pattern = None if jobs == BLOCKING else name_patterns.compile_pattern(jobs)
     folded = tuple(f"backends / {label} / ".casefold() for label in labels)
 
     def wanted(column: Column) -> bool:

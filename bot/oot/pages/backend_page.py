@@ -13,7 +13,7 @@ from bot.oot.pages.backend_parameters import BACKEND, DAYS
 from bot.oot.pages.health import Window
 from bot.oot.pages.rows import JobFilter
 from bot.oot.pages.template_filters import make_cells
-from bot.oot.results import jobs
+from bot.oot.results.store import jobs
 from bot.oot.statistics import job_matrix
 from bot.oot.verdict.view import job_of
 from bot.web import blocks, parameters
@@ -180,7 +180,7 @@ async def _opened(tx: Transaction, grid: Matrix, key: str) -> OpenCell | None:
     if found is None:
         return OpenCell() if key else None
     line, cell = found
-    full = await jobs.get(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
+    full = await jobs.get_jobs(tx, [row["job_key"] for row in (*cell.rows, *cell.earlier)], held=False)
 
     def shown(part: Iterable[GridJob]) -> list[Job]:
         return [job_of(full[row["job_key"]]) for row in part if row["job_key"] in full]

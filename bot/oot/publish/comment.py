@@ -49,7 +49,7 @@ class Comment:
 
 async def write_comment(context: Context, task: Task) -> None:
     """Write the comment when it differs from what was written last."""
-    repo, number = task_keys.pull_of(task)
+    repo, number = task_keys.parse_pull(task)
     state = await github_reads.read_current(context, repo, number)
     async with context.store.read() as tx:
         present = await rows.get_comment(tx, repo, number)
@@ -112,7 +112,7 @@ async def request_comment(tx: Transaction, settings: Settings, state: PullState)
         metrics.WRITES_SAVED.inc()
         return
     interval = settings.publish_interval
-    tx.enqueue("comment", task_keys.of_pull(state.repo, state.number), delay=interval, max_wait=6 * interval)
+    tx.enqueue("comment", task_keys.pull_key(state.repo, state.number), delay=interval, max_wait=6 * interval)
 
 
 def _is_due(settings: Settings, pull: Pull, present: CommentRow | None) -> bool:

@@ -103,7 +103,7 @@ def run(
     return ("workflow_run", {"action": status, "repository": repository(bot), "workflow_run": body})
 
 
-async def told(bot, *deliveries):
+async def deliver(bot, *deliveries):
     """Have the bot handle some deliveries."""
     for event, body in deliveries:
         await bot.send(event, body)

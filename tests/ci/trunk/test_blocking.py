@@ -9,8 +9,8 @@ import pytest
 from bot.ci.collect.settings import CollectSettings
 from tests.ci.disabled import issues
 from tests.ci.disabled.issues import issue, may_write
-from tests.ci.trunk.branch import COMMITS, job, push, told
-from tests.ci.trunk.test_gauge import broken, failing
+from tests.ci.trunk.branch import COMMITS, deliver, job, push
+from tests.ci.trunk.test_broken_counts import broken, failing
 from tests.harness import UPSTREAM
 from tests.serving import SQLITE
 
@@ -42,7 +42,7 @@ async def verdict(bot):
 
 async def a_commit(bot):
     """A push with jobs: `lint` passed, `build` failed, both shards of a test passed."""
-    await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "build", "A", "failure"),
+    await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, "build", "A", "failure"),
                *(job(bot, TEST.format(shard), "A") for shard in (1, 2)))  # fmt: skip
 
 
@@ -105,7 +105,7 @@ class TestUnstable:
     )
     async def test_its_job_is_shown_apart_and_blocks_nothing(self, bot, title, failing):
         may_write(bot, "erin")
-        await told(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, failing, "A", "failure"),
+        await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, failing, "A", "failure"),
                    job(bot, TEST.format(2), "A"))  # fmt: skip
         assert await verdict(bot) == "red"
         await issues.told(bot, issue(bot, 5, f"UNSTABLE {title}"))

@@ -25,8 +25,8 @@ from bot.db import secrets
 from bot.db.connection_watchdog import REQUEST_TIMEOUT
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import authorization, callback_token, endpoints
-from bot.oot.reports.openapi import BACKEND, UNKNOWN_CALLER
-from bot.oot.results import dispatches
+from bot.oot.reports.views import BACKEND, UNKNOWN_CALLER
+from bot.oot.results.store import dispatches
 from bot.oot.results.tables import SELF_TRIGGERED
 from bot.web import operations as op
 from bot.web import parameters
@@ -106,13 +106,13 @@ async def _admitted(request: web.Request, claims: Claims, given: dict[str, str])
     """Return the caller's entry and what the run of the file was for; raises Rejected."""
     context = request.app[CONTEXT]
     async with context.store.read(answer_within=REQUEST_TIMEOUT) as tx:
-        entry = authorization.listed(await allowlists.in_force(tx), context.settings, claims)
+        entry = authorization.find_entry(await allowlists.in_force(tx), context.settings, claims)
         if entry is None:
             raise Rejected(
                 403, "not_listed", f"{claims.repository} may not upload: it is not in the allowlist"
             )
         identity = dispatches.identity(given["delivery_id"], entry.repo)
-        dispatch = (await dispatches.by_id(tx, [identity])).get(identity)
+        dispatch = (await dispatches.get_by_id(tx, [identity])).get(identity)
         if dispatch is None or dispatch["dispatched_at"] is None:
             run = _not_dispatched(entry, given)
         else:

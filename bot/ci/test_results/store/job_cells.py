@@ -12,8 +12,8 @@ from bot.ci.test_results.parse.block import FAILING
 from bot.ci.test_results.store.rows import JOB
 from bot.ci.test_results.tables import test, test_failure
 from bot.ci.test_results.verdict import Verdict
-from bot.ci.trunk import failed_tests
-from bot.ci.trunk.failed_tests import JobTests
+from bot.ci.trunk.store import job_causes
+from bot.ci.trunk.store.job_causes import JobTests
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
@@ -40,4 +40,4 @@ async def write(tx: Transaction, sha: str) -> None:
         tests = found[repository_id, job_id, failed]
         if verdict not in EXCUSED:
             tests.add(canonical)
-    await failed_tests.write(tx, [JobTests(*key, frozenset(found[key])) for key in sorted(found)])
+    await job_causes.write_tests(tx, [JobTests(*key, frozenset(found[key])) for key in sorted(found)])

@@ -16,7 +16,7 @@ from bot.ci.collect.trust import is_trusted_branch
 from bot.ci.trunk.tables import branch_commit
 from bot.ingest import watched
 from bot.ingest.tables import records
-from bot.oot.results import dispatches
+from bot.oot.results.store import dispatches
 from bot.oot.results.tables import oot_workflow_job
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def _of_upload(tx: Transaction, settings: Settings, parts: list[PartRow]) 
     found = await tx.row(sa.select(ci_upload).where(ci_upload.c.id.in_(uploads)))
     if found is None:
         return None
-    dispatch = (await dispatches.by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
+    dispatch = (await dispatches.get_by_id(tx, [found["dispatch_id"]])).get(found["dispatch_id"])
     subject: JobSubject = {
         "head_sha": found["commit_sha"] if found["event_type"] == "push" else "",
         "upstream_sha": dispatch and dispatch["head_sha"],
@@ -148,7 +148,7 @@ async def _dispatch_of(tx: Transaction, run: WorkflowRunRow) -> DispatchRow | No
         REPORTED.dispatch_id.is_not(None),
     )
     found = (await tx.run(query.order_by(REPORTED.dispatch_id).limit(1))).scalar()
-    return await dispatches.get(tx, found) if found else None
+    return await dispatches.get_dispatch(tx, found) if found else None
 
 
 async def _pull_of(tx: Transaction, run: WorkflowRunRow) -> int | None:

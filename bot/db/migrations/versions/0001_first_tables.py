@@ -111,7 +111,7 @@ def upgrade() -> None:
     table(
         "ci_column", must("id", Big), must("repository_id", Big), must("workflow", Text), must("job", Text),
         must("base_name", Text), must("config", Text), must("flags", Text),
-        must("seen", Integer, server_default="0"),
+        must("seen", Integer, server_default=sa.text("'0'")),
         sa.UniqueConstraint("repository_id", "workflow", "job", name="uq_ci_column"), key=["id"],
     )
     table(
