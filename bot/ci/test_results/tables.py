@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 import sqlalchemy as sa
 
 from bot.ci.test_results.job_tables import JOB_KEY, JobKeyRow, Unreadable
-from bot.db.rows import Big, Bool, Bytes, Int, Json, Millis, Text, table
+from bot.db.rows import Big, Bool, Bytes, Default, Int, Json, Millis, Text, table
 
 
 class _Owned(TypedDict):
@@ -141,7 +141,12 @@ class _Received(TypedDict):
     received_at: Millis
 
 
-class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received):
+class _Rules(TypedDict):
+    # by which its reports were read: see bot.ci.test_results.parse.parsed
+    rules: Annotated[Int, Default("0")]
+
+
+class PartRow(JobKeyRow, _ObjectId, _PartNames, Unreadable, _Received, _Rules):
     """An artifact or upload of a job: its results are made of all of them."""
 
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 
 from bot.ci.collect.parse.contract import Broken, Refused
-from bot.ci.test_results.parse.cases import FAILING, JUST_PASSED, Attempt, Cases, Group, Outcome, check_size
+from bot.ci.test_results.parse.cases import (
+    FAILING,
+    JUST_PASSED,
+    MOST_CASES,
+    Attempt,
+    Cases,
+    Group,
+    Outcome,
+    check_size,
+)
 from bot.ci.test_results.parse.names import Place, place
 from bot.ci.test_results.parse.outcomes import (
     EARLIER,
@@ -22,6 +31,7 @@ from bot.ci.test_results.parse.same_names import Element, path_of, put_together,
 from bot.ci.test_results.parse.suites import Suite
 from bot.ci.test_results.parse.texts import (
     MESSAGE_MOST,
+    NAME_MOST,
     OUTPUT_MOST,
     STACK_MOST,
     WHOLE_LOG_MOST,
@@ -267,18 +277,23 @@ class _Reader:
         """Add what a suite itself failed with as a case: its file died, or could not be loaded."""
         suite = self._open[-1]
         suite.failures_read += 1
-        where, group = self._group({}, suite)
+        key = (suite.file, suite.name, suite.pytest)
+        where, group = self._groups.get(key) or self._new_group(key)
         self._add(where, group, _Seen(OF_SUITE, [attempt], None, 0))
 
     def _finish(self, case: dict[str, str]) -> None:
         """Add the case that ends here."""
         self._case = None
         self._count += 1
-        check_size(self._count, 0)
+        if self._count > MOST_CASES:
+            check_size(self._count, 0)
         suite = self._open[-1]
         suite.cases += 1
-        where, group = self._group(case, suite)
-        name, said = short_name(case.get("name", "")) or f"#{suite.cases}", case.get("time")
+        key = (case.get("file") or suite.file, case.get("classname") or suite.name, suite.pytest)
+        where, group = self._groups.get(key) or self._new_group(key)
+        name, said = case.get("name", ""), case.get("time")
+        if not 0 < len(name) <= NAME_MOST:
+            name = short_name(name) or f"#{suite.cases}"
         time = milliseconds(said)
         if time is None and is_too_long(said):
             self.cases.too_long += 1
@@ -305,10 +320,6 @@ class _Reader:
         if self._output is not None and self._texts <= TEXTS_MOST:
             final = final._replace(output=self._output.tail(OUTPUT_MOST))
         return [*attempts[:-1], final]
-
-    def _group(self, case: dict[str, str], suite: Suite) -> tuple[Place, Group]:
-        key = (case.get("file") or suite.file, case.get("classname") or suite.name, suite.pytest)
-        return self._groups.get(key) or self._new_group(key)
 
     def _new_group(self, key: tuple[str, str, bool]) -> tuple[Place, Group]:
         file, classname, pytest = key

@@ -9,6 +9,7 @@ import msgspec
 
 from bot.ci.test_results.parse.cases import Attempt, Declared
 
+RULES = 2  # raised when reports are read in another way: what was read before is read again
 EXCLUSIONS = ("td_exclusions*.json", "*/td_exclusions*.json")  # members of an archive
 
 

@@ -19,6 +19,7 @@ from bot.ci.test_results.states import Judged, Observation, State
 from bot.ci.test_results.store import rows
 from bot.ci.test_results.store.distrust import distrust_pulls
 from bot.ci.test_results.store.known_tests import PAUSE, in_batches
+from bot.ci.test_results.store.read_again import request_reading
 from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.tables import StateRow, test, test_env, test_failure, test_state, test_summary
 from bot.core.errors import GiveUp
@@ -56,6 +57,7 @@ async def evaluate_states(context: Context, task: Task) -> None:
     if not task.key:
         async with context.store.transaction() as tx:
             await distrust_pulls(tx)
+            await request_reading(tx)
     async with context.store.read() as tx:
         if task.key:
             found = {_repository(task.key): await _failing(tx, _repository(task.key))}

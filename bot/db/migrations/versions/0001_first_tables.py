@@ -358,10 +358,10 @@ def upgrade() -> None:
         must("event_type", Text), must("backend", Text), must("level", Integer), must("runs", Big),
         must("success", Big), must("failure", Big), must("timed_out", Big), must("cancelled", Big),
         must("skipped", Big), must("neutral", Big), must("running", Big), must("never_started", Big),
-        must("not_run", Big, server_default="0"), must("not_dispatched", Big), must("superseded", Big),
-        must("infra", Big, server_default="0"), must("execution", Bytes), must("queue", Bytes),
-        must("whole", Bytes), must("hours", Json), must("last_at", Big), must("written_at", Big),
-        key=["backend_key", "day", "upstream_key", "event_type"],
+        must("not_run", Big, server_default=sa.text("'0'")), must("not_dispatched", Big),
+        must("superseded", Big), must("infra", Big, server_default=sa.text("'0'")), must("execution", Bytes),
+        must("queue", Bytes), must("whole", Bytes), must("hours", Json), must("last_at", Big),
+        must("written_at", Big), key=["backend_key", "day", "upstream_key", "event_type"],
     )
     index("ix_oot_day_day", "oot_day", "day", "written_at", "backend_key")
     table(
@@ -657,6 +657,7 @@ def upgrade() -> None:
         "test_part", must("repository_id", Big), must("run_id", Big), must("run_attempt", Integer),
         must("job_id", Big), must("object_id", Big), must("kind", Text), must("name", Text),
         column("blob", Text), must("unreadable", Json), column("notes", Json), must("received_at", Big),
+        must("rules", Integer, server_default=sa.text("'0'")),
         key=["repository_id", "run_id", "run_attempt", "job_id", "object_id"],
     )
     index("ix_test_part_object", "test_part", "repository_id", "object_id")
