@@ -49,6 +49,7 @@ PIECE = 1024 * 1024
 UNREADABLE_MOST = 200  # that are named
 REASON_MOST = 300  # characters
 MEMBER_MOST = 1_000
+NOTES_MOST = 50
 EXCEPTIONAL_MOST = 2_000  # cases of a job with texts
 PASSED = bytes([code_of(Outcome.PASSED, 1)])
 QUIET = frozenset({Outcome.SKIPPED, Outcome.XFAILED, Outcome.XPASSED, Outcome.PASSED})
@@ -103,7 +104,7 @@ class _Writer:
             self.stored.unreadable.append((_text(member[:REASON_MOST]), _text(reason[:REASON_MOST])))
 
     def _note(self, member: str, words: str) -> None:
-        if len(self.stored.notes) < UNREADABLE_MOST:
+        if len(self.stored.notes) < NOTES_MOST:
             self.stored.notes.append((_text(member[:REASON_MOST]), _text(words[:REASON_MOST])))
 
     def finish(self) -> None:

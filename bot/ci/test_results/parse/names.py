@@ -12,7 +12,7 @@ FILE_MOST = 500  # characters
 _SOURCE = re.compile(
     r"[^\s]\.(?:[cm]?[jt]sx?|c|cc|cpp|cxx|h|hpp|cs|dart|exs?|feature|go|groovy|java|kts?|lua|php|py|rb|rs|bats|sh|swift|vue)$"
 )
-_TEST_MODULE = re.compile(r"test_\w+|\w+_tests?|tests?")
+_TEST_MODULE = re.compile(r"test_\w+|\w+_test")
 _NO_MODULE = re.compile(r"[/:\\\s]")  # names of Go packages and Rust binaries have these
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MERGE = "bot.ci.test_results.parse.artifact:merge_parts"
 ANSWER_MOST = 256 * MIB
-NOTES_MOST = 200
+NOTES_MOST = 50
 DISK_WAIT = 600.0  # seconds
 FAILURES = 50  # rows of one transaction: their texts are long
 _MERGED = msgspec.msgpack.Decoder(Merged)
