@@ -59,6 +59,14 @@ PRODUCERS = {
         [("t", "failed", 3, 3)],
         0,
     ),
+    "pytest, a failure that says why is no re-run": (
+        (
+            f"<testsuite name='pytest'><testcase classname='a' name='t'>{FAIL}</testcase>"
+            "<testcase classname='a' name='t'/></testsuite>"
+        ),
+        [("t", "failed", 1, 1)],
+        0,
+    ),
     "pytest, the same test in two suites is no re-run": (
         (
             "<testsuites><testsuite name='pytest'><testcase classname='a' name='t'/></testsuite>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,10 @@ def test_many_documents_in_one_file_are_read_in_linear_time(read):
     assert (
         "10,000 documents" in read(b="".join(map(document.format, range(10_001))))["unreadable"][0]["reason"]
     )
+
+
+def test_a_comment_full_of_beginnings_of_documents_takes_linear_time(read):
+    began = time.process_time()
+    found = read(a=f"<testsuite><!-- {'<?xml ' * 1_000_000}--><testcase name='t'/></testsuite>")
+    assert found["counts"]["tests"] == 1
+    assert time.process_time() - began < 10

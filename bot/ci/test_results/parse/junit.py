@@ -338,11 +338,11 @@ class _Reader:
         if known is None:
             return group.add(name, attempts, time, suite.number, line), group
         if suite.pytest:
-            if (
-                attempts[-1].message.startswith(TEARDOWN)
-                and group.attempts.get(known, JUST_PASSED)[-1].message
-            ):
-                return known, group  # the same attempt, which had failed before
+            newest = group.attempts.get(known, JUST_PASSED)[-1]
+            if newest.outcome in FAILING and newest.message:  # a re-run leaves nothing: this one was the last
+                if not attempts[-1].message.startswith(TEARDOWN):  # of the same attempt
+                    group.add_repetition(known, attempts, time)
+                return known, group
             group.newest_failed(name)
         if suite.tries_again:
             return group.add(name, attempts, time, suite.number, line), group

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 PIECE = 1024 * 1024  # bytes given to expat at once: in small pieces, a long attribute takes quadratic time
 TOKEN_MOST = 8 * 1024 * 1024  # bytes of one tag or comment
+# where a piece is cut at the beginning of a document: expat copies what it is given, for each document again, and in
+# smaller steps it looks at a long comment over and over
+STEP = 64 * 1024
 DOCUMENTS_MOST = 10_000  # of one file
 REPAIRED = "repaired: it had characters that XML forbids, or bytes that are not of its encoding"
 BEHIND = "there is text behind the last document"
@@ -100,9 +103,7 @@ class _Pass:
                 raise Refused(f"over {DOCUMENTS_MOST:,} documents in one file")
             self._parser, self._fed = self._new_parser(self._encoding), 0
             self._documents += 1
-        following = _BEGINNING_OF_NEXT.search(
-            content, 1
-        )  # expat copies what it is given: no more than a document
+        following = _BEGINNING_OF_NEXT.search(content, STEP)
         part = content[: following.start()] if following else content
         parser, before = self._parser, self._fed
         try:

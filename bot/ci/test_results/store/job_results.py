@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 MERGE = "bot.ci.test_results.parse.artifact:merge_parts"
 ANSWER_MOST = 256 * MIB
 NOTES_MOST = 50
+SUMMARY_BYTES = 100
 DISK_WAIT = 600.0  # seconds
 FAILURES = 50  # rows of one transaction: their texts are long
 _MERGED = msgspec.msgpack.Decoder(Merged)
@@ -145,7 +146,7 @@ async def _store(context: Context, job: _Job) -> None:
     }  # fmt: skip
     made = await asyncio.to_thread(job_rows.make_rows, merged, known, common, of_failure)
     if not seen.trusted:
-        await _limit_failures(context, job, made)
+        await _limit_rows(context, job, made)
     if facts.subject["trusted"] or facts.subject["backend"]:
         for some in in_batches(made.summaries):
             await _insert(context, test_summary, some)
@@ -186,14 +187,17 @@ async def _request_what_follows(
     requests.request_verdicts(tx, await judging_rows.heads_concerned(tx, stored, failing))
 
 
-async def _limit_failures(context: Context, job: _Job, made: Made) -> None:
-    """Leave the failures of a run that is not trusted out where such runs have stored too many today."""
+async def _limit_rows(context: Context, job: _Job, made: Made) -> None:
+    """Leave the rows of a run that is not trusted out where such runs have stored too many today."""
     size = sum(len(one[name]) for one in made.failures for name in ("message", "stack", "output"))
+    size += len(made.summaries) * SUMMARY_BYTES
+    rows_made = len(made.failures) + len(made.summaries)
     async with context.store.transaction() as tx:
-        taken = await quota.take(tx, job.key["repository_id"], rows=len(made.failures), size=size)
+        taken = await quota.take(tx, job.key["repository_id"], rows=rows_made, size=size)
     if not taken:
         job.merged.left_out += len(made.failures)
         made.failures.clear()
+        made.summaries.clear()
 
 
 async def _insert(context: Context, table: sa.Table, some: Any) -> None:

@@ -13,7 +13,7 @@ from bot.db.rows import select
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
-ROWS_A_DAY = 200_000
+ROWS_A_DAY = 1_000_000
 BYTES_A_DAY = 256 * 1024 * 1024
 QUOTA = test_quota.c
 
