@@ -148,6 +148,7 @@ CREATE TABLE ci_cell (
 	tests_failed INTEGER,
 	failed_tests TEXT,
 	failure_kind TEXT,
+	held BOOLEAN DEFAULT false NOT NULL,
 	CONSTRAINT pk_ci_cell PRIMARY KEY (repository_id, head_sha, column_id, job_id)
 )
 CREATE INDEX ix_ci_cell_job ON ci_cell (repository_id, job_id)
@@ -1284,7 +1285,7 @@ CREATE TABLE test_rerun (
 )
 CREATE INDEX ix_test_rerun_at ON test_rerun (repository_id, at)
 CREATE TABLE test_rerun_job (
-	generation BIGSERIAL NOT NULL,
+	generation BIGINT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_rerun_job PRIMARY KEY (generation)
 )
@@ -1326,7 +1327,7 @@ CREATE TABLE test_time (
 	CONSTRAINT pk_test_time PRIMARY KEY (repository_id, base_name, config)
 )
 CREATE TABLE test_time_source (
-	repository_id BIGSERIAL NOT NULL,
+	repository_id BIGINT NOT NULL,
 	digest TEXT NOT NULL,
 	at BIGINT NOT NULL,
 	CONSTRAINT pk_test_time_source PRIMARY KEY (repository_id)

@@ -104,6 +104,7 @@ def upgrade() -> None:
         column("queued_at", Big), column("started_at", Big), column("completed_at", Big),
         column("runner_label", Text), column("signature", Text), column("line", Text),
         column("tests_failed", Integer), column("failed_tests", Text), column("failure_kind", Text),
+        must("held", Boolean, server_default=sa.false()),
         key=["repository_id", "head_sha", "column_id", "job_id"],
     )
     index("ix_ci_cell_job", "ci_cell", "repository_id", "job_id")
@@ -673,7 +674,7 @@ def upgrade() -> None:
         key=["generation", "name", "suite", "file"],
     )
     index("ix_test_rerun_at", "test_rerun", "repository_id", "at")
-    table("test_rerun_job", must("generation", Big), must("at", Big), key=["generation"])
+    table("test_rerun_job", must("generation", Big, autoincrement=False), must("at", Big), key=["generation"])
     table(
         "test_state", must("repository_id", Big), must("test_id", Big), must("env_group", Text),
         must("state", Text), must("since", Big), must("evidence", Json), column("issue", Text),
@@ -693,8 +694,8 @@ def upgrade() -> None:
         key=["repository_id", "base_name", "config"],
     )
     table(
-        "test_time_source", must("repository_id", Big), must("digest", Text), must("at", Big),
-        key=["repository_id"],
+        "test_time_source", must("repository_id", Big, autoincrement=False), must("digest", Text),
+        must("at", Big), key=["repository_id"],
     )
     table(
         "trunk_branch", must("repository_id", Big), must("branch", Text), must("pushed_at", Big),
