@@ -235,6 +235,12 @@ def test_messages_are_cut(read):
             "latin-1"
         ),
         "\n<?xml version='1.0' encoding='utf-8'?><testsuite><testcase name='é'/></testsuite>".encode(),
+        "<?xml version='1.0' encoding='ISO-8859-15'?><testsuite><testcase name='é'/></testsuite>".encode(
+            "iso8859-15"
+        ),
+        "<?xml version='1.0' encoding='gb18030'?><testsuite><testcase name='é'/></testsuite>".encode(
+            "gb18030"
+        ),
     ],
 )
 def test_encodings(read, content):

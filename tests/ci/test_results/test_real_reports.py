@@ -153,3 +153,21 @@ def test_a_comment_full_of_beginnings_of_documents_takes_linear_time(read):
     found = read(a=f"<testsuite><!-- {'<?xml ' * 1_000_000}--><testcase name='t'/></testsuite>")
     assert found["counts"]["tests"] == 1
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"),
+    [("Shift_JIS", "テスト"), ("Big5", "測試"), ("EUC-KR", "시험"), ("windows-1251", "тест")],
+)
+def test_encodings_of_many_bytes(read, encoding, name):
+    text = f"<?xml version='1.0' encoding='{encoding}'?><testsuite><testcase name='{name}'/></testsuite>"
+    found = read(a=text.encode(encoding))
+    assert ([case["name"] for case in found["cases"]], found["notes"]) == ([name], [])
+
+
+def test_a_transformation_is_no_report(read):
+    found = read(
+        a="<xsl:stylesheet xmlns:xsl='u'><xsl:template><testsuite><testcase name='t'/></testsuite></xsl:template>"
+        "</xsl:stylesheet>"
+    )
+    assert (found["cases"], found["unreadable"], len(found["no_reports"])) == ([], [], 1)

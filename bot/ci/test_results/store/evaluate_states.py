@@ -17,9 +17,8 @@ from bot.ci.test_results.parse import block
 from bot.ci.test_results.parse.block import FAILING, PASSING
 from bot.ci.test_results.states import Judged, Observation, State
 from bot.ci.test_results.store import rows
-from bot.ci.test_results.store.distrust import distrust_pulls
+from bot.ci.test_results.store.earlier_rows import distrust_pulls, request_reading
 from bot.ci.test_results.store.known_tests import PAUSE, in_batches
-from bot.ci.test_results.store.read_again import request_reading
 from bot.ci.test_results.store.rows import tested
 from bot.ci.test_results.tables import StateRow, test, test_env, test_failure, test_state, test_summary
 from bot.core.errors import GiveUp

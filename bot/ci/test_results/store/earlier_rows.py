@@ -1,4 +1,4 @@
-"""Reports that were read by earlier rules: their artifacts are fetched again while GitHub has them."""
+"""Rows of earlier versions: jobs that were trusted wrongly, and reports that were read by other rules."""
 
 from __future__ import annotations
 
@@ -10,15 +10,33 @@ import sqlalchemy as sa
 from bot.ci.collect.keys import object_key
 from bot.ci.collect.store import fetches
 from bot.ci.collect.tables import ci_artifact
+from bot.ci.test_results.job_tables import test_job
 from bot.ci.test_results.parse.parsed import RULES
-from bot.ci.test_results.tables import test_part
+from bot.ci.test_results.store import count_days, requests
+from bot.ci.test_results.store.rows import JOB, JOBS, tested
+from bot.ci.test_results.tables import test_failure, test_part
 from bot.ingest.tables import records
 
 if TYPE_CHECKING:
     from bot.db.transaction import Transaction
 
-MOST = 100  # artifacts at a time: each is a call to GitHub
+DISTRUSTED_MOST = 200  # jobs at a time
+OF_PULLS = sa.and_(JOB.trusted, JOB.backend.is_not(None), JOB.pr_number.is_not(None))
+READ_MOST = 100  # artifacts at a time: each is a call to GitHub
 PART, ARTIFACT, RUN = test_part.c, ci_artifact.c, records["workflow_run"].c
+
+
+async def distrust_pulls(tx: Transaction) -> None:
+    """Take backends' results of pull requests out of baselines, daily sums and verdicts."""
+    jobs = await tx.fetch(JOBS.where(OF_PULLS).order_by(JOB.at).limit(DISTRUSTED_MOST))
+    if not jobs:
+        return
+    generations = [job["generation"] for job in jobs]
+    for table in (test_job, test_failure):
+        await tx.run(sa.update(table).where(table.c.generation.in_(generations)).values(trusted=False))
+    for repository_id in sorted({job["repository_id"] for job in jobs}):
+        count_days.request(tx, repository_id)
+    requests.request_verdicts(tx, sorted({tested(job) for job in jobs}))
 
 
 async def request_reading(tx: Transaction) -> None:
@@ -37,7 +55,7 @@ async def request_reading(tx: Transaction) -> None:
             sa.func.coalesce(ARTIFACT.expires_at, tx.now + 1) > tx.now,
         )
         .order_by(PART.received_at.desc(), PART.object_id)
-        .limit(MOST)
+        .limit(READ_MOST)
     )
     by_repository: dict[int, list[int]] = defaultdict(list)
     for repository_id, object_id, repo in (await tx.run(query)).all():
