@@ -198,25 +198,24 @@ def read_file(results: Reader, path: Path, name: str) -> None:
             results.add(name, lambda: _pieces(path))
     except OSError as error:
         results.refuse(name, error.strerror or str(error))
+    except (Broken, Refused) as error:  # the archive as a whole
+        results.refuse(name.removesuffix("/"), str(error))
 
 
 def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
-    """Read every report of an archive."""
-    try:
-        with zip_members.open_archive(path) as archive:
-            for member in sorted(zip_members.readable(archive), key=lambda member: member.name):
-                if not is_wanted(member.name):
-                    continue
-                if member.name.casefold().endswith(ARCHIVE):
-                    results.refuse(prefix + member.name, "an archive in an archive is not opened")
-                else:
-                    results.add(prefix + member.name, member.pieces)
-            for info in archive.infolist():
-                reason = zip_members.refusal(info)
-                if reason and is_wanted(info.filename):
-                    results.refuse(prefix + info.filename, reason)
-    except (Broken, Refused) as error:
-        results.refuse(prefix + path.name, str(error))
+    """Read every report of an archive; raises Refused and Broken where none can be."""
+    with zip_members.open_archive(path) as archive:
+        for member in sorted(zip_members.readable_members(archive), key=lambda member: member.name):
+            if not is_wanted(member.name):
+                continue
+            if member.name.casefold().endswith(ARCHIVE):
+                results.refuse(prefix + member.name, "an archive in an archive is not opened")
+            else:
+                results.add(prefix + member.name, member.pieces)
+        for entry in archive.entries:
+            reason = zip_members.refusal(entry)
+            if reason and is_wanted(entry.name):
+                results.refuse(prefix + entry.name, reason)
 
 
 def is_wanted(name: str) -> bool:
