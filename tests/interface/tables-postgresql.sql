@@ -1211,6 +1211,7 @@ CREATE TABLE test_job (
 	flags JSONB,
 	properties JSONB,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	at BIGINT NOT NULL,
 	received_at BIGINT NOT NULL,
 	counted BIGINT NOT NULL,
@@ -1256,11 +1257,20 @@ CREATE TABLE test_part (
 	name TEXT NOT NULL,
 	blob TEXT,
 	unreadable JSONB NOT NULL,
+	notes JSONB,
 	received_at BIGINT NOT NULL,
+	rules INTEGER DEFAULT '0' NOT NULL,
 	CONSTRAINT pk_test_part PRIMARY KEY (repository_id, run_id, run_attempt, job_id, object_id)
 )
 CREATE INDEX ix_test_part_object ON test_part (repository_id, object_id)
 CREATE INDEX ix_test_part_received_at ON test_part (received_at)
+CREATE TABLE test_quota (
+	repository_id BIGINT NOT NULL,
+	day INTEGER NOT NULL,
+	stored INTEGER NOT NULL,
+	bytes BIGINT NOT NULL,
+	CONSTRAINT pk_test_quota PRIMARY KEY (repository_id, day)
+)
 CREATE TABLE test_rerun (
 	generation BIGINT NOT NULL,
 	name TEXT NOT NULL,
