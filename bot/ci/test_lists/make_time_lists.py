@@ -17,16 +17,16 @@ from bot.ci.disabled import rows as disabled_rows
 from bot.ci.test_lists import rows, slow, stable_jobs, times
 from bot.ci.test_lists.rows import Packed
 from bot.ci.test_lists.times import Spent
-from bot.ci.test_results import block
-from bot.ci.test_results import rows as result_rows
-from bot.ci.test_results.rows import DAY
+from bot.ci.test_results.parse import block
+from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.store.rows import DAY
 from bot.core.errors import GiveUp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 
     from bot.ci.test_lists.rows import SuiteTime
-    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.context import Context
     from bot.core.settings import Settings
     from bot.queue.tasks import Task
@@ -109,7 +109,7 @@ async def _blocks(context: Context, generations: Sequence[int]) -> AsyncIterator
     """Yield the blocks of some jobs, a few at a time: all of them decoded would be hundreds of megabytes."""
     for start in range(0, len(generations), BLOCKS):
         async with context.store.read() as tx:
-            yield await result_rows.blocks(tx, generations[start : start + BLOCKS])
+            yield await result_rows.blocks_of_jobs(tx, generations[start : start + BLOCKS])
 
 
 def _candidates(

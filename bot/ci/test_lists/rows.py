@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from bot.ci.test_lists.reruns import Place
 from bot.ci.test_lists.tables import TimeRow, test_time, test_time_source
 from bot.ci.test_lists.times import Seconds
-from bot.ci.test_results import rows as result_rows
-from bot.ci.test_results.rows import DAY, TestJobRow
-from bot.ci.test_results.tables import BASELINE, test, test_class, test_job, test_summary
+from bot.ci.test_results.job_tables import BASELINE, TestJobRow, test_job
+from bot.ci.test_results.store import rows as result_rows
+from bot.ci.test_results.store.rows import DAY
+from bot.ci.test_results.tables import test, test_class, test_summary
 from bot.db.rows import select
 from bot.ingest.tables import records
 
@@ -129,11 +130,11 @@ async def replace_times(tx: Transaction, repository_id: int, kept: Mapping[tuple
 
 async def jobs_with_results(tx: Transaction, repository_id: int) -> list[TestJobRow]:
     """Return the jobs of the last month whose results feed lists, the newest first."""
-    query = sa.select(*result_rows.WITHOUT_BLOCKS).where(
+    query = result_rows.JOBS.where(
         BASELINE, JOB.repository_id == repository_id, JOB.at > tx.now - RECENT, JOB.block.is_not(None)
     )
     order = (JOB.at.desc(), JOB.generation.desc())
-    return await tx.rows_as(TestJobRow, query.order_by(*order).limit(JOBS_MOST))
+    return await tx.fetch(query.order_by(*order).limit(JOBS_MOST))
 
 
 async def count_ended(

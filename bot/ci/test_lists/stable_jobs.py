@@ -12,7 +12,7 @@ from bot.ci.trunk.store import rows as trunk_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.ci.test_results.rows import TestJobRow
+    from bot.ci.test_results.job_tables import TestJobRow
     from bot.core.settings import Settings
     from bot.db.transaction import Transaction
 

@@ -15,7 +15,7 @@ from bot.ci.disabled import lists
 from bot.ci.disabled import rows as disabled_rows
 from bot.ci.disabled.settings import DisabledSettings
 from bot.ci.test_lists import rerun_rows, rows, slow, suggestion_rows, suggestions
-from bot.ci.test_results.rows import DAY
+from bot.ci.test_results.store.rows import DAY
 from bot.ci.trunk import reading
 from bot.core.links import web_url
 from bot.web import operations as op
