@@ -12,6 +12,7 @@ from bot.ci.collect.store import fetches, runs
 from bot.ci.collect.store.trusted_runs import is_trusted_run
 from bot.ci.collect.tasks import fetch_file
 from bot.ci.collect.tasks.fetch_file import NotThere, Wanted
+from bot.ci.collect.workspace import WORKSPACE
 from bot.core.errors import GitHubRefused, RetryLater
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ WAITS = (10.0, 60.0, 600.0, 3600.0)  # seconds between tries: GitHub may have a 
 async def fetch_log(context: Context, task: Task) -> None:
     """Fetch a job's log, unless the settings leave it out."""
     repo, job_id = keys.parse_object_key(task.key)
+    context.resource(WORKSPACE).shares.check(repo.casefold())
     async with context.store.transaction() as tx:
         job = await runs.find_named_job(tx, repo, job_id)
         if job is None or job["status"] != "completed":

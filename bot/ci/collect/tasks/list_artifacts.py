@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.ci.collect import artifact_kinds, budget, collection_scope, keys
+from bot.ci.collect import budget, collection_scope, keys
 from bot.ci.collect.attribution import Job, attempt_of, attribute_artifact
+from bot.ci.collect.parse import artifact_kinds
 from bot.ci.collect.settings import CollectSettings
 from bot.ci.collect.states import State
 from bot.ci.collect.store import artifacts, fetches, runs
