@@ -43,6 +43,8 @@ async def read_upload(context: Context, task: Task) -> None:
         raise GiveUp(f"{task.key!r} names no upload")
     async with context.store.transaction() as tx:
         found = await uploads.find_upload(tx, int(task.key))
+        if found:
+            context.resource(WORKSPACE).shares.check(found["backend"].casefold())
         failed = await uploads.job_failed(tx, found) if found else None
         waits = (
             found is not None

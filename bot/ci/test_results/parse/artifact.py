@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from bot.ci.collect.parse.contract import Broken, Refused
+from bot.ci.collect.parse.contract import Broken, NotRead, Refused
 from bot.ci.test_results.parse import reports
 from bot.ci.test_results.parse.block import code_of
 from bot.ci.test_results.parse.cases import FAILING, JUST_PASSED, Cases, Group, Outcome, is_flaky
@@ -56,16 +56,30 @@ RERUN_NOTE = '{"num_green"'  # begins what a run of disabled tests says of a cas
 
 
 def parse_artifact(given: Given) -> Stored:
-    """Keep the reports of an artifact, or of one uploaded file, beside the answer."""
+    """Keep the reports of an artifact, or of one uploaded file, beside the answer.
+
+    Raises Refused and Broken, with what is missing as the answer, where no report could be read.
+    """
+    options = given.options or {}
     with given.blob.open("wb") as blob:
         writer = _Writer(blob)
         with given.path.open("rb") as file:
             is_archive = file.read(2) == b"PK"
-        if is_archive:
-            reports.read_archive(writer, given.path)
-        else:
-            reports.read_file(writer, given.path, (given.options or {}).get("name", "report.xml"))
-        writer.finish()
+        try:
+            if is_archive:
+                reports.read_archive(writer, given.path)
+            else:
+                reports.read_file(writer, given.path, options.get("name", "report.xml"))
+        except NotRead as error:
+            writer.refuse(options.get("artifact", given.path.name), str(error))
+            if not writer.stored.reports:
+                error.answer = writer.stored
+                raise
+        finally:
+            writer.finish()
+    if writer.stored.unreadable and not writer.stored.reports:
+        member, reason = writer.stored.unreadable[0]
+        raise Broken(f"no report in it can be read; {member}: {reason}", answer=writer.stored)
     return writer.stored
 
 

@@ -186,21 +186,20 @@ def read_file(results: Reader, path: Path, name: str) -> None:
             results.add(name, _pieces(path))
     except OSError as error:
         results.refuse(name, error.strerror or str(error))
+    except (Broken, Refused) as error:  # the archive as a whole
+        results.refuse(name.removesuffix("/"), str(error))
 
 
 def read_archive(results: Reader, path: Path, prefix: str = "") -> None:
-    """Read every report of an archive."""
-    try:
-        with zip_members.open_archive(path) as archive:
-            for member in sorted(zip_members.readable(archive), key=lambda member: member.name):
-                if member.name.casefold().endswith(WANTED):
-                    results.add(prefix + member.name, member.pieces())
-            for info in archive.infolist():
-                reason = zip_members.refusal(info)
-                if reason and info.filename.casefold().endswith(WANTED):
-                    results.refuse(prefix + info.filename, reason)
-    except (Broken, Refused) as error:
-        results.refuse(prefix + path.name, str(error))
+    """Read every report of an archive; raises Refused and Broken where none can be."""
+    with zip_members.open_archive(path) as archive:
+        for member in sorted(zip_members.readable_members(archive), key=lambda member: member.name):
+            if member.name.casefold().endswith(WANTED):
+                results.add(prefix + member.name, member.pieces())
+        for entry in archive.entries:
+            reason = zip_members.refusal(entry)
+            if reason and entry.name.casefold().endswith(WANTED):
+                results.refuse(prefix + entry.name, reason)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -30,7 +30,8 @@ PART_MOST = 256 * MIB
 
 async def options(_context: Context, fetched: Fetched) -> Any:
     """Return how a file that is no archive is to be read."""
-    return {"name": "report.jsonl" if fetched.kind == "runreport" else "report.xml"}
+    name = "report.jsonl" if fetched.kind == "runreport" else "report.xml"
+    return {"name": name, "artifact": fetched.name}
 
 
 async def store(
