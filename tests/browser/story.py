@@ -65,7 +65,7 @@ async def tell(bot, github):
 
 async def _trunk(bot, github):
     """A month of upstream's own CI, and a backend's nightly runs on its commits."""
-    past = trunk_history.make(github, UPSTREAM, now=bot.clock.now())
+    past = trunk_history.make_history(github, UPSTREAM, now=bot.clock.now())
     await github.webhooks.tell(past.events)
     await bot.settle()
     rows = []

@@ -57,7 +57,7 @@ async def _read(context: Context, place: str, source: str, *, optional: bool) ->
         return problem
     except source_file.NoText as problem:
         cause = problem.__cause__
-        absent = isinstance(cause, GitHubRefused) and cause.status == 404
+        absent = isinstance(cause, GitHubRefused) and cause.gone
         if optional and not absent:
             return None
         error = None if optional else f"{source} cannot be read: {problem}"

@@ -39,6 +39,7 @@ class TimeSourceRow(TypedDict):
 
 
 test_time_source = table("test_time_source", TimeSourceRow, key=("repository_id",))
+test_time_source.c.repository_id.autoincrement = False  # it is GitHub's id
 
 
 class RerunRow(TypedDict):
@@ -73,3 +74,4 @@ class RerunJobRow(TypedDict):
 
 
 test_rerun_job = table("test_rerun_job", RerunJobRow, key=("generation",))
+test_rerun_job.c.generation.autoincrement = False  # it is that of a job's results

@@ -187,7 +187,7 @@ async def _across(
     upstream: dict[int, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     backends: dict[int, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     upstream_id = 0
-    for job in jobs:
+    for job in rows.newest_attempts(jobs):
         for test_id, cases in said.get(job["generation"], {}).items():
             passed = [one.code in PASSING for one in cases if one.code in PASSING | FAILING]
             if job["backend"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.ci.trunk import broken_columns, commit_cells, grid, name_patterns, other_runs, reading
+from bot.ci.trunk import broken_columns, grid, name_patterns, other_runs, reading, same_names
 from bot.ci.trunk.reading import Branch
 from bot.ci.trunk.settings import TrunkSettings
 from bot.ci.trunk.store import rows
@@ -113,8 +113,8 @@ async def find_beginning(
 def _column_name(facts: Facts, settings: TrunkSettings, failed: FailedJob) -> str | None:
     """Return the name of the column that a job is in."""
     if failed.job_id is not None:
-        jobs = commit_cells.resolve_columns(facts.jobs, commit_cells.foreign_runs(facts.runs), shards=False)
-        key = next((key for key, row in jobs if row["job_id"] == failed.job_id), None)
+        jobs = same_names.place_jobs(facts.jobs, same_names.describe_runs(facts.runs), shards=False)
+        key = next((one.column for one in jobs if one.row["job_id"] == failed.job_id), None)
         return None if key is None else name_patterns.column_name(facts.columns[key], settings)
     ending = f" / {failed.name}"
     reported = other_runs.find_runs(facts, settings, shards=False)

@@ -21,40 +21,45 @@ STATES = ("queued", "waiting", "in_progress", "completed")
 CONCLUSIONS = (
     "", "success", "failure", "timed_out", "cancelled", "neutral", "skipped", "startup_failure", "action_required",
     "stale", "other",
+    "allowed",  # never stored: a failure in a run that succeeded, see `commit_cells`
 )  # fmt: skip
 
 SUCCESS, FLAKY, FAILURE, TIMED_OUT, CANCELLED = "O", "F", "X", "T", "C"
 NEUTRAL, SKIPPED, QUEUED, PENDING, OTHER = "N", "S", "Q", "?", "U"
+ALLOWED = "A"  # a failure that the workflow allows
 NONE_YET = "~"  # no such job yet, while its run is unfinished
 BLANK = ""
 PASSED, FAILED = frozenset((SUCCESS, FLAKY)), frozenset((FAILURE, TIMED_OUT))
-GREEN = PASSED | {NEUTRAL, SKIPPED}  # what the jobs of a green commit may show
+GREEN = PASSED | {ALLOWED, NEUTRAL, SKIPPED}  # what the jobs of a green commit may show
 UNFINISHED = frozenset((QUEUED, PENDING, NONE_YET))
 WORDS = {
     SUCCESS: "success", FLAKY: "success after a failure", FAILURE: "failure", TIMED_OUT: "timed out",
     CANCELLED: "cancelled", NEUTRAL: "neutral", SKIPPED: "skipped", QUEUED: "queued", PENDING: "running",
-    OTHER: "unknown outcome", NONE_YET: "not started yet",
+    OTHER: "unknown outcome", NONE_YET: "not started yet", ALLOWED: "failure, which is allowed",
 }  # fmt: skip
 # of several shards, or several columns of a group, the one that is shown
-WORST = (FAILURE, TIMED_OUT, PENDING, QUEUED, NONE_YET, CANCELLED, FLAKY, SUCCESS, NEUTRAL, SKIPPED, OTHER)
+WORST = (
+    FAILURE, TIMED_OUT, PENDING, QUEUED, NONE_YET, CANCELLED, ALLOWED, FLAKY, SUCCESS, NEUTRAL, SKIPPED, OTHER,
+)  # fmt: skip
 _RANKS = {
     "success": 0,
-    "failure": 1, "timed_out": 1, "startup_failure": 1, "action_required": 1,
-    "queued": 2, "pending": 2,
-    "neutral": 3, "skipped": 4, "cancelled": 5,
+    "allowed": 1,
+    "failure": 2, "timed_out": 2, "startup_failure": 2, "action_required": 2,
+    "queued": 3, "pending": 3,
+    "neutral": 4, "skipped": 5, "cancelled": 6,
 }  # fmt: skip
-_LAST_RANK = 6
+_LAST_RANK = 7
 _CHARACTERS = {
     "success": SUCCESS, "failure": FAILURE, "timed_out": TIMED_OUT, "startup_failure": FAILURE,
     "action_required": FAILURE, "queued": QUEUED, "pending": PENDING, "neutral": NEUTRAL, "skipped": SKIPPED,
-    "cancelled": CANCELLED,
+    "cancelled": CANCELLED, "allowed": ALLOWED,
 }  # fmt: skip
 INFRA = "infra"  # the kind of failure that is not the code's
 NO_FAILURE: Failure = {
     "signature": None, "line": None, "tests_failed": None, "failed_tests": None, "failure_kind": None,
 }  # fmt: skip
 TESTS_MOST = 20  # that failed, of a cell
-_EVIDENCE = frozenset(("failure", "timed_out"))
+_EVIDENCE = frozenset(("failure", "timed_out", "allowed"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +74,7 @@ class Run:
     actor: str = ""  # who started it by hand
     shard: int = 0
     shards: int = 0
+    twin: int = 0  # which of several jobs of its name it is
     started_at: int | None = None  # epoch milliseconds, as the next one
     completed_at: int | None = None
     failure: Failure | None = None  # why it failed, where its log or its test results were read
@@ -112,7 +118,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     character: str
     job: int | str | None = None  # of the run that decides, or the failed one of a pass on a second try
     completed_at: int | None = None  # when the run that decides ended
-    count: tuple[int, int] | None = None  # shards like this, all shards
+    count: tuple[int, int] | None = None  # shards, and jobs of the same name, like this, and all of these
     failure: Failure | None = None  # why it failed; of several shards with the failed tests of all that did
     kind: str | None = None  # of the failure, where all its runs and shards that failed agree on one
     span: tuple[int, int] | None = (
@@ -155,8 +161,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         return self.character in PASSED
 
     @property
+    def good(self) -> bool:
+        """Whether the job passed on this commit, or failed as its workflow allows."""
+        return self.character in PASSED or self.character == ALLOWED
+
+    @property
     def broken(self) -> bool:
-        """Whether it failed or timed out."""
+        """Whether it failed or timed out, which it is not allowed to."""
         return self.character in FAILED
 
     @property
@@ -195,10 +206,13 @@ def joined_tests(names: Iterable[str | None]) -> str | None:
 
 
 def details(runs: Iterable[Run]) -> Details:
-    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards."""
-    by_shard: defaultdict[int, list[Run]] = defaultdict(list)
+    """Return the cell of all runs of one job on one commit, of each shard, then the worst of the shards.
+
+    Several jobs of one name count as shards of it.
+    """
+    by_shard: defaultdict[tuple[int, int], list[Run]] = defaultdict(list)
     for run in runs:
-        by_shard[run.shard].append(run)
+        by_shard[run.shard, run.twin].append(run)
     shards = [_shard_details(each) for _, each in sorted(by_shard.items())]
     if len(shards) == 1:
         return shards[0]

@@ -12,6 +12,7 @@ from bot.ci.trunk.tables import (
     CommitKey,
     FailureKind,
     JobAttempt,
+    JobHold,
     JobRunner,
     JobState,
     JobTimes,
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
 NOTHING = " "  # a commit without a cell
 CANCELLED = CONCLUSIONS.index("cancelled")
+NEVER_RAN = (CANCELLED, CONCLUSIONS.index("skipped"))  # where they took no time: GitHub gives them one
 FAILED = frozenset(
     CONCLUSIONS.index(word) for word in ("failure", "timed_out", "startup_failure", "action_required")
 )
 UNREAD = "unread"  # in place of the kind of a failure whose log was not read
 
 
-class RunTimes(CommitKey, JobAttempt, JobState, JobTimes, JobRunner, FailureKind):
+class RunTimes(CommitKey, JobAttempt, JobState, JobTimes, JobRunner, FailureKind, JobHold):
     """One run of one job."""
 
 
@@ -47,8 +49,10 @@ def run_seconds(run: RunTimes) -> int:
 
 
 def queue_seconds(run: RunTimes) -> float | None:
-    """Return how long a run waited for a runner; None before it got one."""
-    if run["started_at"] is None or run["queued_at"] is None:
+    """Return how long a run waited for a runner; None before it got one, and where it waited for an approval first."""
+    if run["started_at"] is None or run["queued_at"] is None or run["held"]:
+        return None
+    if run["conclusion"] in NEVER_RAN and run["started_at"] == run["completed_at"]:
         return None
     return max(0, run["started_at"] - run["queued_at"]) / 1000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, other_runs, required_checks, same_names
 from bot.ci.trunk.cells import Cell
-from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
+from bot.ci.trunk.same_names import FOREIGN_EVENTS
 from bot.ci.trunk.store import unstable_jobs
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Grid:
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
+    blocking_named: bool = False  # whether some are said to block; else all of upstream's do
 
     def greens_before(self) -> list[str | None]:
         """Return for each red line the newest green commit before it, None for the others and where none is here."""
@@ -73,7 +74,7 @@ class Grid:
     def on_branch(self) -> Grid:
         """Return the grid without lines that left the branch: what they show is no evidence of how it stands."""
         kept = tuple(line for line in self.lines if not line.gone)
-        return self if len(kept) == len(self.lines) else Grid(columns=self.columns, lines=kept)
+        return self if len(kept) == len(self.lines) else replace(self, lines=kept)
 
     def column(self, place: int) -> list[Cell | None]:
         """Return one column's cells, newest first."""
@@ -144,10 +145,11 @@ def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -
     """Return the grid of some commits; with `shards`, for which `jobs` are needed, every shard has a column."""
     jobs = facts.cells
     if shards:
-        jobs = commit_cells.make_cells(facts.jobs, commit_cells.foreign_runs(facts.runs), shards=True)
+        jobs = commit_cells.make_cells(facts.jobs, same_names.describe_runs(facts.runs), shards=True)
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
     gathered = _gather(facts, settings, jobs, shown, shards=shards)
-    columns = _columns(gathered, facts.groups, settings)
+    named = _names_blocking(gathered, settings)
+    columns = _columns(gathered, facts.groups, settings, named=named)
     places = {column.name: place for place, column in enumerate(columns)}
     place_of = {key: places[name] for key, name in shown.items() if name in places}
     by_commit: defaultdict[str, dict[int, Cell]] = defaultdict(dict)
@@ -162,7 +164,7 @@ def build_grid(facts: Facts, settings: TrunkSettings, *, shards: bool = False) -
         _line(commit, commit["sha"] in gone, by_commit.get(commit["sha"], {}), blocking)
         for commit in facts.commits
     )
-    return Grid(columns=columns, lines=made)
+    return Grid(columns=columns, lines=made, blocking_named=named)
 
 
 def runs_of_column(
@@ -170,14 +172,16 @@ def runs_of_column(
 ) -> tuple[Run, ...]:
     """Return every run of one column, as a cell's details show them; `facts` are of one commit, with its jobs."""
     shown = {key: name_patterns.column_name(column, settings) for key, column in facts.columns.items()}
-    jobs = commit_cells.resolve_columns(facts.jobs, commit_cells.foreign_runs(facts.runs), shards=shards)
+    jobs = same_names.place_jobs(facts.jobs, same_names.describe_runs(facts.runs), shards=shards)
     known = {(run["id"], run["run_attempt"]): run for run in facts.runs}
     # every attempt has the event of its run, but not its actor: that of an attempt without a record is unknown
     other: dict[int, RunRow] = {run["id"]: {**run, "triggering_actor_login": None} for run in facts.runs}
     runs = [
-        commit_cells.make_run(row, known.get((row["run_id"], row["attempt"])) or other.get(row["run_id"]))
-        for column, row in jobs
-        if shown.get(column) == name
+        commit_cells.make_run(
+            one, known.get((one.row["run_id"], one.row["attempt"])) or other.get(one.row["run_id"])
+        )
+        for one in jobs
+        if shown.get(one.column) == name
     ]
     runs += [run for cell, run in other_runs.find_runs(facts, settings, shards=shards) if cell.name == name]
     return cells.details(runs).runs if runs else ()
@@ -233,15 +237,20 @@ def _name_job(
     )
 
 
-def _columns(gathered: _Gathered, groups: Named, settings: TrunkSettings) -> tuple[Column, ...]:
+def _names_blocking(gathered: _Gathered, settings: TrunkSettings) -> bool:
+    """Whether settings or GitHub name jobs that block; where GitHub requires none of those here, all of them do."""
+    return bool(settings.ci_blocking) or any(
+        one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
+    )
+
+
+def _columns(
+    gathered: _Gathered, groups: Named, settings: TrunkSettings, *, named: bool
+) -> tuple[Column, ...]:
     order = {name: place for place, (name, _) in enumerate(groups)}
     order |= {
         name: len(order) + place for place, name in enumerate((OTHER, RERUNS, BACKENDS, CHECKS, UNSTABLE))
     }
-    # where GitHub requires none of these, all of them block
-    named = bool(settings.ci_blocking) or any(
-        one.required and not name.endswith(other_runs.DID_NOT_START) for name, one in gathered.named.items()
-    )
     made = [_column(name, known, groups, settings, named=named) for name, known in gathered.named.items()]
     return tuple(sorted(made, key=lambda one: (order[one.group], one.workflow, one.name)))
 

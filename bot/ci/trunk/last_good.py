@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,8 @@ async def find_last_good(
 ) -> LastGood:
     """Return the last good commit. `jobs` is a pattern (RE2) over names, or `blocking`.
 
-    A commit on which one of the selected columns has no cell is not good: absence of data makes nothing green.
+    Where no job is said to block, `blocking` are those that ran on at least half of the newest commits. A commit on
+    which one of the selected columns has no cell is not good: absence of data makes nothing green.
     Raises Rejected 404 when there is none among the newest, or nothing is selected.
     """
     options = settings.of(TrunkSettings)
@@ -50,7 +51,10 @@ async def find_last_good(
     commits, _ = await reading.newest_commits(tx, branch, before=None, limit=SEARCHED)
     outlines = await reading.outlines(tx, branch.repository["repository_id"], [row["sha"] for row in commits])
     facts = await reading.read_facts(tx, settings, branch, commits[:WINDOW], outlined=outlines)
-    selected = {column.name for column in grid.build_grid(facts, options).columns if wanted(column)}
+    window = grid.build_grid(facts, options)
+    selected = {column.name for column in window.columns if wanted(column)}
+    if jobs == BLOCKING and not window.blocking_named:
+        selected -= _rare_columns(window)
     _check(selected, backends, devices)
     candidates = _candidates(commits, outlines, await _ids(tx, facts, selected, options))
     start, size = 0, FIRST_READ
@@ -59,8 +63,24 @@ async def find_last_good(
         if good := _newest(grid.build_grid(read, options), selected):
             return LastGood(commit=good, columns=len(selected))
         start, size = start + size, WINDOW
-    detail = f"on none of the newest {SEARCHED} commits did all {len(selected)} selected jobs pass"
+    which = f"{len(selected)} {'blocking' if jobs == BLOCKING else 'selected'} jobs"
+    detail = f"on none of the newest {SEARCHED} commits did all {which} pass"
     raise Rejected(404, "no_good_commit", detail)
+
+
+def _rare_columns(window: Grid) -> set[str]:
+    """Return the jobs of upstream that ran on less than half of the commits: periodic ones, and those of some paths.
+
+    None where no job ran on as many.
+    """
+    ran: Counter[int] = Counter()
+    commits = 0
+    for line in window.lines:
+        places = [at for at in line.cells if window.columns[at].source == "actions"]
+        ran.update(places)
+        commits += bool(places)
+    rare = {at for at, times in ran.items() if times * 2 < commits}
+    return {window.columns[at].name for at in rare} if len(rare) < len(ran) else set()
 
 
 def _candidates(
@@ -76,7 +96,7 @@ def _candidates(
         row
         for row in commits
         if row["sha"] not in gone
-        and ((known := outlines.get(row["sha"])) is None or all(known.passed & each for each in wanted))
+        and ((known := outlines.get(row["sha"])) is None or all(known.good & each for each in wanted))
     ]
 
 
@@ -96,7 +116,7 @@ async def _ids(
 
 
 def _selection(jobs: str, labels: list[str]) -> Callable[[Column], bool]:
-    pattern = None if jobs == BLOCKING else name_patterns.compile_pattern(jobs)
+    pattern = None if jobs == BLOCKING else name_patterns.compile_typed(jobs)
     folded = tuple(f"backends / {label} / ".casefold() for label in labels)
 
     def wanted(column: Column) -> bool:
@@ -124,6 +144,6 @@ def _newest(found: Grid, selected: Collection[str]) -> CommitRow | None:
     if len(places) < len(selected):
         return None
     for line in found.lines:
-        if all((cell := line.cells.get(at)) is not None and cell.passed for at in places):
+        if all((cell := line.cells.get(at)) is not None and cell.good for at in places):
             return line.commit
     return None

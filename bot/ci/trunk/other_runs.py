@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from bot.ci.collect import job_names, states
 from bot.ci.trunk import name_patterns
 from bot.ci.trunk.cells import NO_FAILURE, Run
-from bot.ci.trunk.commit_cells import FOREIGN_EVENTS
+from bot.ci.trunk.same_names import FOREIGN_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks
+from bot.ci.trunk import cells, commit_cells, lines, name_patterns, required_checks, same_names
 from bot.ci.trunk.cells import Cell
 from bot.ci.trunk.grid import Facts
 from bot.ci.trunk.settings import TrunkSettings
@@ -114,7 +114,7 @@ async def read_facts(
     shows_checks = options.ci_checks == "on"
     return Facts(
         commits=commits,
-        cells={**found, **commit_cells.make_cells(read, commit_cells.foreign_runs(runs), joined)},
+        cells={**found, **commit_cells.make_cells(read, same_names.describe_runs(runs), joined)},
         jobs=read if jobs else (),
         columns=columns,
         runs=runs,

@@ -29,6 +29,7 @@ WEEK = 7  # days
 # the histogram of queue times: seconds up to which they are counted together, the rest being longer
 BOUNDS = (10, 30, 60, 300, 900, 1_800, 3_600, 7_200)
 IN_PROGRESS = STATES.index("in_progress")
+HELD = STATES.index("waiting")  # for an approval, not for a runner
 StartedJob = tuple[int, str | None, Any]  # its id, its runner, its steps as GitHub had them at its start
 
 
@@ -73,7 +74,7 @@ def make_queues(
         label = runner_labels.counted_label(job["runner_label"], runners)
         if job["state"] == IN_PROGRESS and job["job_id"] not in being_prepared:
             busy[label] += 1
-        elif job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
+        elif job["state"] != HELD and job["queued_at"] is not None and now - job["queued_at"] > WAITING_AFTER:
             waiting[label].append(now - job["queued_at"])
     by_label: defaultdict[str, list[RunnerDayRow]] = defaultdict(list)
     for row in days:

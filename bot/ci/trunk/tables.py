@@ -109,11 +109,19 @@ class FailureKind(TypedDict):
     failure_kind: Text | None  # what its log says: infra, test, ...; none: no rule says
 
 
+class JobHold(TypedDict):
+    """Whether it waited for more than a runner."""
+
+    held: Annotated[
+        Bool, Default(sa.false())
+    ]  # for an approval: since when it waited for a runner is not known
+
+
 class Failure(FailureReport, FailureKind):
     """Why it failed."""
 
 
-class CellRow(CommitKey, JobColumn, JobAttempt, JobShard, JobState, JobTimes, JobRunner, Failure):
+class CellRow(CommitKey, JobColumn, JobAttempt, JobShard, JobState, JobTimes, JobRunner, Failure, JobHold):
     """One job of GitHub on a commit: the narrow copy of workflow_job that grids are read from."""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Costs = tuple[tuple[str, float], ...]
 Z = 1.959964  # of a two-sided interval that holds in 95 % of cases
-_CELLS = {character: Cell(character=character) for character in "OFXTCNSQ?~U"}
+_CELLS = {character: Cell(character=character) for character in "OFXTACNSQ?~U"}
 _CELLS |= {shown.lower(): Cell(character=shown, kind=INFRA) for shown in FAILED}  # see `counting`
 UNNAMED = ("generic", "none")  # kinds that do not say why a job failed
 

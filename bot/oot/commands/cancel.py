@@ -32,7 +32,8 @@ async def cancel_run(context: Context, task: Task) -> None:
         dispatch = await dispatches.get_dispatch(tx, identifier)
     if dispatch is None:
         raise GiveUp(f"there is no dispatch {identifier}")
-    client = context.backend_github.client(dispatch["backend"], actions="write")
+    began = dispatch["dispatched_at"]
+    client = context.backend_github.client(dispatch["backend"], since=began, actions="write")
     try:
         await client.post(client.path(f"actions/runs/{run_id}/cancel"), data={})
     except GitHubRefused as error:

@@ -143,7 +143,9 @@ async def _react(context: Context, comment: Comment, content: str) -> None:
 
     Any person can cause reactions, so they get only the part of GitHub's rate limit that gates and verdicts leave.
     """
-    client = context.github.low_priority(comment.request.repo, pull_requests="write")
+    client = context.github.low_priority(
+        comment.request.repo, since=comment.request.commented_at, pull_requests="write"
+    )
     url = client.path(f"issues/comments/{comment.id}/reactions")
     try:
         await client.post(url, data={"content": content})

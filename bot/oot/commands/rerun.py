@@ -192,14 +192,14 @@ async def _start_at_github(context: Context, dispatch: DispatchRow, rerun: Rerun
     if not (run_id.isascii() and run_id.isdigit()):
         return False
     client = context.backend_github.client(dispatch["backend"], actions="write")
-    verb = "rerun" if rerun["scope"] == "all" else "rerun-failed-jobs"
+    everything, failed = f"actions/runs/{run_id}/rerun", f"actions/runs/{run_id}/rerun-failed-jobs"
     try:
         found = await client.getitem(client.path(f"actions/runs/{run_id}"))
         if found["run_attempt"] > rerun["from_attempt"]:
             return True
         if found["status"] != "completed":
             raise RunGoesOn(f"run {run_id} has not ended yet")
-        await client.post(client.path(f"actions/runs/{run_id}/{verb}"), data={})
+        await client.post(client.path(everything if rerun["scope"] == "all" else failed), data={})
     except GitHubRefused as error:
         log.info("cannot be run again", backend=dispatch["backend"], run=run_id, reason=str(error))
         return False

@@ -87,7 +87,7 @@ async def _try(context: Context, dispatch: DispatchRow, entry: Entry) -> None:
         await _settle(context, dispatch, state="sent", run_id=arrival.run_id)
         return
     needs = {"actions" if entry.dispatch == "workflow" else "contents": "write"}
-    client = context.backend_github.client(dispatch["backend"], **needs)
+    client = context.backend_github.client(dispatch["backend"], since=None, **needs)
     # everything slow comes before the intent is recorded
     await context.backend_github.tokens.get(dispatch["backend"], needs)
     repository = await _repository(client, entry)
@@ -196,7 +196,7 @@ async def _send(
     try:
         answer = await client.post(url, {"file": entry.workflow_file}, data=request)
     except GitHubRefused as error:
-        if error.status == 404:
+        if error.gone:
             raise GiveUp(f"there is no workflow {entry.workflow_file} on {branch}") from error
         raise
     return str(answer["workflow_run_id"]) if isinstance(answer, dict) else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bot.core.errors import GitHubRefused, NotInstalled, NotYet, RetryLater
+from bot.core.errors import GitHubRefused, NotYet, RetryLater
+from bot.github import refusals
 from bot.ingest import delivery, inbox
 from bot.oot.allowlist import rows as allowlists
 from bot.oot.reports import lifecycle
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 SOON = (5.0, 10.0, 20.0, 30.0, 60.0)  # seconds between the first requests
 THEN = 600.0
-YOUNG = 120_000  # milliseconds after the first report during which GitHub may not show a run yet
 
 
 async def confirm_run(context: Context, task: Task) -> None:
@@ -78,8 +78,8 @@ async def _read_run(
     try:
         found = await _ask(context, backend, run_id, attempt)
     except GitHubRefused as error:
-        missing = error.status == 404 and not isinstance(error, NotInstalled)
-        if not over and not (missing and age >= YOUNG):
+        missing = error.gone
+        if not over and not (missing and age >= refusals.YOUNG):
             raise NotYet(f"run {run_id} of {backend} cannot be read: {error}", after=wait) from error
         return None, "missing" if missing else "unreadable"
     except RetryLater as error:

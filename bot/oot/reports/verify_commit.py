@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.errors import GitHubRefused, NotInstalled, RetryLater
+from bot.core.errors import GitHubRefused, RetryLater
 from bot.oot.reports.store import unverified
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 AGAIN, PATIENCE = 3600.0, 24 * 3_600_000  # seconds until GitHub is asked again, milliseconds it is asked for
 ON_DEFAULT_BRANCH = frozenset({"behind", "identical"})
-UNKNOWN = frozenset({404, 409, 422})  # what GitHub answers when there is no such commit
 
 
 async def verify_commit(context: Context, task: Task) -> None:
@@ -56,7 +55,7 @@ async def _ask(context: Context, sha: str, *, since: int) -> str | None:
     refusal: GitHubRefused | None = None
     for repo in context.settings.upstream_repo:
         try:
-            if await _is_in(context, repo, sha):
+            if await _is_in(context, repo, sha, since=since):
                 return repo
         except GitHubRefused as error:
             refusal = error
@@ -66,9 +65,9 @@ async def _ask(context: Context, sha: str, *, since: int) -> str | None:
     return None
 
 
-async def _is_in(context: Context, repo: str, sha: str) -> bool:
+async def _is_in(context: Context, repo: str, sha: str, *, since: int) -> bool:
     """Return whether a commit is on a repository's default branch or the head of a branch; raises GitHubRefused."""
-    client = context.github.client(repo, contents="read")
+    client = context.github.client(repo, since=since, contents="read")
     async with context.store.read() as tx:
         branch = await unverified.read_default_branch(tx, repo)
     if branch is None:
@@ -80,7 +79,7 @@ async def _is_in(context: Context, repo: str, sha: str) -> bool:
             return True
         heads = await client.getitem(client.path("commits/{sha}/branches-where-head"), {"sha": sha})
     except GitHubRefused as error:
-        if isinstance(error, NotInstalled) or error.status not in UNKNOWN:
+        if not error.gone:
             raise
         return False
     return bool(heads)

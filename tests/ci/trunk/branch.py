@@ -85,12 +85,14 @@ def job(
 
 
 def run(
-    bot, commit, *, number=77, event="push", status="completed", conclusion="success", name="pull", attempt=1
-):
+    bot, commit, *, number=77, event="push", status="completed", conclusion="success", name="pull", attempt=1,
+    workflow_id=None,
+):  # fmt: skip
     """A workflow run on a commit."""
     body = {
         "id": number,
         "run_attempt": attempt,
+        "workflow_id": workflow_id,
         "name": name,
         "event": event,
         "status": status,

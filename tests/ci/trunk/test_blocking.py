@@ -108,19 +108,19 @@ class TestUnstable:
         await deliver(bot, push(bot, "A"), job(bot, "lint", "A"), job(bot, failing, "A", "failure"),
                    job(bot, TEST.format(2), "A"))  # fmt: skip
         assert await verdict(bot) == "red"
-        await issues.told(bot, issue(bot, 5, f"UNSTABLE {title}"))
+        await issues.deliver(bot, issue(bot, 5, f"UNSTABLE {title}"))
         found = await columns(bot)
         assert ("Unstable", False) in found.values()
         assert found["lint"] == ("Lint", True)
         assert await verdict(bot) == "green"
-        await issues.told(bot, issue(bot, 5, f"UNSTABLE {title}", state="closed", at=60))
+        await issues.deliver(bot, issue(bot, 5, f"UNSTABLE {title}", state="closed", at=60))
         assert await verdict(bot) == "red"
 
     @SQLITE
     async def test_a_workflow_names_all_of_its_jobs(self, bot):
         may_write(bot, "erin")
         await a_commit(bot)
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull"))
         assert set((await columns(bot)).values()) == {("Unstable", False)}
         assert (await bot.get(f"{API}?hide=unstable"))[1]["columns"] == []
         assert (await bot.get(LAST_GOOD))[0] == 404  # nothing blocks: nothing can be good
@@ -128,7 +128,7 @@ class TestUnstable:
     @SQLITE
     async def test_an_issue_of_somebody_without_write_access_changes_nothing(self, bot):
         await a_commit(bot)
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull / build", by="mallory"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull / build", by="mallory"))
         assert await verdict(bot) == "red"
 
     @SQLITE
@@ -136,6 +136,6 @@ class TestUnstable:
         may_write(bot, "erin")
         await failing(bot)
         assert (await broken(bot))["main", "Linux"] == 1
-        await issues.told(bot, issue(bot, 5, "UNSTABLE pull / linux"))
+        await issues.deliver(bot, issue(bot, 5, "UNSTABLE pull / linux"))
         await bot.wait(60)
         assert ("main", "Linux") not in await broken(bot)

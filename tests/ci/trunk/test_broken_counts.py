@@ -68,11 +68,11 @@ async def test_what_is_broken_is_counted_by_branch_and_group(bot):
     await deliver(
         bot,
         push(bot, sha, parent=f"{b'main'.hex()}03{'0' * 40}"[:40], at=9),
-        job(bot, "linux / test", sha, ""),
+        job(bot, "linux / test", sha, "", number=7),
     )
     await bot.wait(60)
     assert (await broken(bot))["main", "Linux"] == 1  # still running
-    await deliver(bot, job(bot, "linux / test", sha))
+    await deliver(bot, job(bot, "linux / test", sha, number=7))
     await bot.wait(60)
     assert (await broken(bot))["main", "Linux"] == 0
 

@@ -27,7 +27,7 @@ def example(bot):
         job(bot, first, "B", "failure", number=11), job(bot, first, "B", number=21, attempt=2),
         job(bot, second, "B", number=12),
         job(bot, first, "C", "failure", number=31), job(bot, second, "C", "cancelled", number=32),
-        job(bot, second, "C", number=42),
+        job(bot, second, "C", number=42, run=78),
         job(bot, first, "D", "failure", number=51), job(bot, second, "D", "", number=52),
     ]  # fmt: skip
 

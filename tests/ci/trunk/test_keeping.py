@@ -25,7 +25,7 @@ async def later(bot, days):
 
 
 async def test_the_grid_is_kept_as_long_as_records_are(bot):
-    await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40), run(bot, "A"),
+    await deliver(bot, *example(bot), push(bot, "E", parent="D", at=40), run(bot, "A", conclusion="failure"),
                job(bot, "linux / test (default, 1, 2, linux.4xlarge)", "E", "failure", number=61, at=40))  # fmt: skip
     await bot.wait(60)
     assert all((await counts(bot)).values())

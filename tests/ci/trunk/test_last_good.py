@@ -86,3 +86,18 @@ async def test_it_may_lie_far_back(bot):
         assert (await bot.get(API))[1]["sha"] == names[1]
         assert (await bot.get(f"{API}?jobs=build"))[1]["sha"] == names[2]
         await bot.wait(60)
+
+
+@pytest.mark.logic
+async def test_jobs_that_run_on_few_commits_are_selected_only_where_they_are_said_to_block(bot):
+    names = "ABCDE"
+    pushes = [push(bot, name, parent=before, at=9 * at) for at, (before, name) in enumerate(
+        zip((None, *names), names, strict=False))]  # fmt: skip
+    await deliver(
+        bot, *pushes, *(job(bot, "build", name) for name in names),
+        job(bot, "weekly", "A", workflow="periodic", run=99),
+        job(bot, "docs", "C", "failure"), job(bot, "docs", "B"), job(bot, "docs", "A"),
+    )  # fmt: skip
+    status, body = await bot.get(API)
+    assert (status, body["sha"], body["columns"]) == (200, COMMITS["B"], 2)  # docs ran on most of them
+    assert (await bot.get(f"{API}?jobs=weekly|build"))[1]["sha"] == COMMITS["A"]

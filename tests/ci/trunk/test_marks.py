@@ -153,7 +153,7 @@ async def test_an_open_cell_says_what_started_each_run_and_how_long_it_took(bot)
     again, dispatched = run(bot, "A", attempt=2), run(bot, "A", number=78, event="workflow_dispatch")
     for _, body in (again, dispatched):
         body["workflow_run"]["triggering_actor"] = {"login": "octocat"}
-    await deliver(bot, run(bot, "A"), again, dispatched, job(bot, "build", "A", attempt=2, number=2),
+    await deliver(bot, run(bot, "A", conclusion="failure"), again, dispatched, job(bot, "build", "A", attempt=2, number=2),
                job(bot, "build", "A", run=78, number=3))  # fmt: skip
     key = (await bot.get(HUD))[1].partition('data-key="')[2].partition('"')[0]
     text = await page_text(bot, f"{HUD}?cell={COMMITS['A'][:12]}.{key}")

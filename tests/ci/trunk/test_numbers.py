@@ -129,7 +129,7 @@ async def test_a_job_waits_while_its_runner_of_a_scale_set_is_prepared(bot):
 
 @SQLITE
 async def test_only_first_attempts_make_up_the_queue_time(bot):
-    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "build", "A", attempt=2))
+    await deliver(bot, push(bot, "A"), job(bot, "build", "A"), job(bot, "build", "A", attempt=2, at=9))
     await bot.wait(60)
     (one,) = (await bot.get(QUEUE))[1]["runners"]
     assert (one["jobs"], sum(one["queue_counts_week"])) == (2, 1)

@@ -98,7 +98,7 @@ async def test_a_pull_request_says_what_fails_on_its_base_branch_too(bot, github
         bot,
         job(bot, TEST, sha, workflow="docs"),
         job(bot, TEST, sha, workflow="slow"),
-        run(bot, sha, event="pull_request"),
+        run(bot, sha, event="pull_request", conclusion="failure"),
     )
     assert await section(bot, page, "Upstream's jobs compared with main") == []
     assert await section(bot, page, "Upstream&#39;s jobs compared with main") == []

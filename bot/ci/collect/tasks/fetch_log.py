@@ -78,14 +78,14 @@ async def _not_there(context: Context, row: FetchRow, job: WorkflowJobRow, statu
 
 async def _read_job(context: Context, job: WorkflowJobRow) -> dict[str, Any] | None:
     """Return the job as GitHub has it, None where it has none."""
-    client = context.app_for(job["repo"]).client(job["repo"], actions="read")
+    client = context.app_for(job["repo"]).client(job["repo"], since=job["received_at"], actions="read")
     await budget.spend_call(context, job["repo"])
     try:
         found: dict[str, Any] = await client.getitem(
             client.path("actions/jobs/{job}"), {"job": str(job["id"])}
         )
     except GitHubRefused as error:
-        if error.status == 404:
+        if error.gone:
             return None
         raise RetryLater(f"job {job['id']} cannot be read: {error}", after=60) from error
     return found

@@ -22,7 +22,7 @@ from bot.ci.test_results.tables import (
 from bot.db.rows import select
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from bot.db.transaction import Transaction
 
@@ -56,6 +56,31 @@ def tested(job: TestJobRow) -> str:
 def is_proven(job: TestJobRow) -> bool:
     """Whether GitHub or our dispatch says which commit a job tested; otherwise only the uploader does."""
     return job["run_id"] > 0 or job["dispatch_id"] is not None
+
+
+def newest_attempts(jobs: Iterable[TestJobRow]) -> list[TestJobRow]:
+    """Return jobs as they stand now: without attempts that a later one of the job in its run took the place of.
+
+    Nor those of a backend that was dispatched again for the pull request.
+    """
+    every = sorted(jobs, key=lambda job: (job["at"], job["generation"]))
+    attempts: dict[tuple[int, int, str, str], int] = {}
+    dispatches: dict[tuple[int, int], str] = {}
+    for job in every:
+        attempts[_of_run(job)] = max(attempts.get(_of_run(job), 0), job["run_attempt"])
+        if job["dispatch_id"] and job["pr_number"]:
+            dispatches[job["repository_id"], job["pr_number"]] = job["dispatch_id"]
+    return [
+        job
+        for job in every
+        if job["run_attempt"] == attempts[_of_run(job)]
+        and dispatches.get((job["repository_id"], job["pr_number"] or 0), job["dispatch_id"])
+        in {None, job["dispatch_id"]}
+    ]
+
+
+def _of_run(job: TestJobRow) -> tuple[int, int, str, str]:
+    return job["repository_id"], job["run_id"], job["workflow"], job["name"]
 
 
 async def job_by_key(tx: Transaction, key: JobKeyRow) -> TestJobRow | None:

@@ -80,7 +80,7 @@ async def read_head(
     for job in theirs:
         backend = job["backend"] or ""
         named[job["repository_id"]] = labels.get(backend.casefold(), backend)
-    return Head(jobs=[*own, *theirs], labels=named)
+    return Head(jobs=rows.newest_attempts([*own, *theirs]), labels=named)
 
 
 async def failing_tests(tx: Transaction, head: Head, *, repo: str) -> list[SameTest]:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 GITHUB_ACTIONS = "github-actions"  # whose check runs are its jobs
 STATE_OF = {"requested": 0, "pending": 0} | {word: code for code, word in enumerate(STATES)}
-CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS)}
+CONCLUSION_OF = {word: code for code, word in enumerate(CONCLUSIONS) if word != "allowed"}
 OTHER = CONCLUSION_OF["other"]
+HELD = "waiting"  # status of a job that waits for an approval
 # what a job's record decides; what its log and tests add stays when the record changes
 _FROM_RECORD = (
     "numbered_column_id", "run_id", "attempt", "shard", "shards", "state", "conclusion", "queued_at", "started_at",
@@ -60,7 +61,9 @@ async def _write_cells(tx: Transaction, jobs: Sequence[WorkflowJobRow]) -> None:
     days = [(job["repository_id"], name, (job["created_at"] or tx.now) // DAY) for job, name in both]
     ids = await column_ids.assign_ids(tx, days)
     rows = {(job["repository_id"], job["id"]): _cell(job, name, ids) for job, name in both}
-    await tx.upsert(ci_cell, [rows[place] for place in sorted(rows)], replaced=_FROM_RECORD)
+    await tx.upsert(
+        ci_cell, [rows[place] for place in sorted(rows)], replaced=_FROM_RECORD, greatest=("held",)
+    )
 
 
 def _cell(job: WorkflowJobRow, name: Named, ids: Mapping[column_ids.Key, int]) -> Mapping[str, Any]:
@@ -81,5 +84,6 @@ def _cell(job: WorkflowJobRow, name: Named, ids: Mapping[column_ids.Key, int]) -
         "queued_at": job["created_at"],
         "started_at": job["started_at"],
         "completed_at": job["completed_at"] if conclusion else None,
+        "held": job["status"] == HELD,
         "runner_label": runner_labels.stored_labels(job["labels"] or []),
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMN = ci_column.c
 KEY = ("repository_id", "workflow", "job")
-NAMES_MOST = 20_000  # of jobs, taken apart
+NAMES_MOST, NAME_MOST = 10_000, 200  # of jobs, taken apart, and characters of each
 KNOWN_MOST = 50_000  # columns
 Key = tuple[int, str, str]
 
@@ -42,9 +42,15 @@ class _Column(NamedTuple):
 KNOWN: Slot[dict[Key, _Column]] = Slot("columns of the grid", dict)
 
 
-@lru_cache(maxsize=NAMES_MOST)
 def parse_name(workflow: str, name: str) -> Named:
     """Take a job's name apart."""
+    return (_parse_name if len(workflow) + len(name) <= NAME_MOST else _parse_name.__wrapped__)(
+        workflow, name
+    )
+
+
+@lru_cache(maxsize=NAMES_MOST)
+def _parse_name(workflow: str, name: str) -> Named:
     found = job_names.parse_name(workflow, name)
     return Named(
         column={
@@ -74,25 +80,25 @@ async def assign_ids(tx: Transaction, jobs: Iterable[tuple[int, Named, int]]) ->
     if unsure := [key for key, (day, _) in wanted.items() if key not in known or known[key].seen < day]:
         if len(kept) + len(unsure) > KNOWN_MOST:
             kept.clear()
-        found = await _read(tx, unsure)  # before anything is made that a rollback would take away
+        found = await _read_columns(tx, unsure)  # before anything is made that a rollback would take away
         kept |= found
         known |= found
     if outdated := sorted(key for key in unsure if key not in known or known[key].seen < wanted[key][0]):
         made = [_row(key, *wanted[key]) for key in outdated]
         await tx.upsert(ci_column, made, greatest=("seen",), index=KEY)
-        known |= await _read(tx, outdated)
+        known |= await _read_columns(tx, outdated)
     return {key: one.id for key, one in known.items()}
 
 
-async def _read(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
-    rows = await tx.run(_of_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
+async def _read_columns(tx: Transaction, wanted: Iterable[Key]) -> dict[Key, _Column]:
+    rows = await tx.run(_query_by_keys(sqlite=tx.sqlite), {"wanted": tx.keys(sorted(wanted))})
     return {
         (repository, workflow, job): _Column(found, seen) for repository, workflow, job, found, seen in rows
     }
 
 
 @cache
-def _of_keys(*, sqlite: bool) -> Statement:
+def _query_by_keys(*, sqlite: bool) -> Statement:
     columns = [COLUMN[name] for name in KEY]
     query = sa.select(*columns, COLUMN.id, COLUMN.seen)
     return Statement(query.where(among_given(columns, "wanted", sqlite=sqlite)))

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bot.ci.trunk.cells import STATES
 from bot.ci.trunk.counting import RunTimes
+from bot.ci.trunk.store.rows import GOES_ON, ORIGINAL
 from bot.ci.trunk.tables import (
     ColumnCells,
     ColumnEvent,
@@ -84,7 +85,7 @@ async def times_of_day(tx: Transaction, repository_id: int, day: int) -> list[Ru
 async def _times(tx: Transaction, *conditions: sa.ColumnElement[bool]) -> list[RunTimes]:
     """Read times of runs, of which a day may have many thousands: other work goes on between the slices."""
     found: list[RunTimes] = []
-    async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions), size=SLICE):
+    async for part in tx.slices(select(RunTimes, ci_cell).where(*conditions, ORIGINAL), size=SLICE):
         found += as_rows(RunTimes, part)
     return found
 
@@ -101,6 +102,7 @@ async def seconds_by_column(tx: Transaction, repository_id: int, shas: Sequence[
             CELL.repository_id == repository_id,
             CELL.head_sha.in_(shas),
             CELL.completed_at >= CELL.started_at,
+            ORIGINAL,
             COLUMN.id == key,
         )
         for workflow, job, seconds in await tx.run(query.group_by(COLUMN.workflow, COLUMN.job)):
@@ -155,12 +157,13 @@ async def runner_days(tx: Transaction, repository_id: int, first: int) -> list[R
 
 
 async def unfinished(tx: Transaction, repository_id: int, since: int, limit: int) -> list[WaitingRow]:
-    """Return jobs created since a time (epoch milliseconds) that have not ended, the oldest first."""
+    """Return jobs created since a time (epoch milliseconds) that have not ended, nor their run; the oldest first."""
     query = select(WaitingRow, ci_cell).where(
         CELL.repository_id == repository_id,
         CELL.queued_at >= since,
         CELL.completed_at.is_(None),
         CELL.conclusion == 0,
+        GOES_ON,
     )
     return await tx.fetch(query.order_by(CELL.queued_at).limit(limit))
 

@@ -11,6 +11,7 @@ from bot.ci.trunk.tables import (
     ColumnRow,
     CommitRow,
     JobColumn,
+    JobHold,
     JobShard,
     JobState,
     JobTimes,
@@ -67,7 +68,7 @@ class BackendJobRow(JobKey, JobOutcome, JobSubject, JobPage, JobName, JobRun, Jo
     completed_at: Millis | None
 
 
-class TimedJobRow(JobColumn, JobShard, JobState, JobTimes):
+class TimedJobRow(JobColumn, JobShard, JobState, JobTimes, JobHold):
     """A job on a commit, with its times."""
 
     workflow: Text
@@ -145,6 +146,36 @@ _NEWEST_RECORD = RowStatement(
 )
 
 
+_first = ci_cell.alias("first")
+# whether it is more than the copy of a job that had passed: a re-run lists these again, with their times
+ORIGINAL = sa.or_(
+    CELL.attempt == 1,
+    ~sa.exists().where(
+        _first.c.repository_id == CELL.repository_id,
+        _first.c.head_sha == CELL.head_sha,
+        _first.c.column_id == CELL.column_id,
+        _first.c.run_id == CELL.run_id,
+        _first.c.shard == CELL.shard,
+        _first.c.attempt < CELL.attempt,
+        _first.c.conclusion == CELL.conclusion,
+        _first.c.started_at == CELL.started_at,
+        _first.c.completed_at == CELL.completed_at,
+    ),
+)
+# whether it has ended, or its run may still let it: some are left unfinished by GitHub for ever
+GOES_ON = sa.or_(
+    CELL.conclusion != 0,
+    ~sa.exists().where(
+        RUN.repository_id == CELL.repository_id,
+        RUN.id == CELL.run_id,
+        sa.or_(
+            RUN.run_attempt > CELL.attempt,
+            sa.and_(RUN.run_attempt == CELL.attempt, RUN.status == "completed"),
+        ),
+    ),
+)
+
+
 async def repository(tx: Transaction, ids: Collection[int]) -> RepositoryRow | None:
     """Return the newest record of a repository that has or had a name."""
     return await tx.fetch_first(_NEWEST_RECORD, {"ids": sorted(ids)})
@@ -219,7 +250,11 @@ async def timed_jobs(
 ) -> list[TimedJobRow]:
     """Return the jobs on a commit with their times, those that ended last or go on first."""
     query = select(TimedJobRow, ci_cell, ci_column).where(
-        CELL.repository_id.in_(sorted(repository_ids)), CELL.head_sha == sha, COLUMN.id == CELL.column_id
+        CELL.repository_id.in_(sorted(repository_ids)),
+        CELL.head_sha == sha,
+        COLUMN.id == CELL.column_id,
+        ORIGINAL,
+        GOES_ON,
     )
     order = (CELL.completed_at.desc().nulls_first(), CELL.job_id)
     return await tx.fetch(query.order_by(*order).limit(limit))

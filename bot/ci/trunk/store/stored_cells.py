@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from bot.ci.trunk import commit_cells
+from bot.ci.trunk import commit_cells, same_names
 from bot.ci.trunk.store import rows
 from bot.ci.trunk.tables import ci_commit
 
@@ -44,9 +44,9 @@ async def make_cells(store: Store, repository_id: int, shas: Sequence[str]) -> N
 async def _make(store: Store, repository_id: int, shas: Sequence[str]) -> None:
     async with store.read() as tx:
         known = await rows.stored_cells(tx, repository_id, shas)
-        foreign = commit_cells.foreign_runs(await rows.runs(tx, repository_id, shas))
+        about = same_names.describe_runs(await rows.runs(tx, repository_id, shas))
         runs = await rows.cells(tx, repository_id, shas)
-    made = await asyncio.to_thread(commit_cells.make_cells, runs, foreign)
+    made = await asyncio.to_thread(commit_cells.make_cells, runs, about)
     async with store.transaction() as tx:
         for sha, row in sorted(known.items()):
             same = (STORED.repository_id == repository_id, STORED.head_sha == sha, STORED.mark == row.mark)

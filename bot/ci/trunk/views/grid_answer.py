@@ -28,7 +28,9 @@ class HudCell(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job on one commit; `c` is its character, see docs/ci.md"""
 
     c: str
-    n: Annotated[tuple[int, int], Meta(description="shards like this, all shards")] | None = None
+    n: (
+        Annotated[tuple[int, int], Meta(description="shards, and jobs of this name, like this; all")] | None
+    ) = None
     job: int | str | None = None
     line: str | None = None
     sig: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ LETTERS = 3  # of a group's name, over one column
 LINE_MOST = 200
 CLASSES = {
     "O": "o", "F": "f", "X": "x", "T": "x", "C": "i", "N": "i", "S": "i", "Q": "w", "?": "w", "~": "w", "U": "i",
+    "A": "i",
 }  # fmt: skip
 # characters of a name over its column: its beginning, and more of its end, which tells it from others
 LABEL_MOST = 32
@@ -109,7 +110,7 @@ class View:
 def make_view(grid: Grid, chosen: Filter, base: str, broken: Collection[int]) -> View:
     """Return the page's view of a grid; `base` is its address without parameters, `broken` are places of columns."""
     wanted = chosen.columns(grid)
-    newest = Grid(columns=grid.columns, lines=grid.on_branch().lines[: broken_columns.STALE_AFTER])
+    newest = replace(grid, lines=grid.on_branch().lines[: broken_columns.STALE_AFTER])
     cells_of: dict[int, broken_columns.Column] = {place: grid.column(place) for place in sorted(wanted)}
     stale = frozenset(place for place in cells_of if broken_columns.is_stale(newest.column(place)))
     shown, left_out = _columns(grid, cells_of, chosen, broken, stale)
@@ -208,7 +209,7 @@ def _markup(at: int, line: Line, shown: Sequence[Shown], links: str) -> Markup:
             parts.append("<td>")
         elif cell.character == cells.SUCCESS:
             parts.append("<td class=o>O")
-        elif cell.character in {cells.FAILURE, cells.TIMED_OUT, cells.FLAKY}:
+        elif cell.character in {cells.FAILURE, cells.TIMED_OUT, cells.FLAKY, cells.ALLOWED}:
             parts.append(_linked(one, cell, f"{links}{sha}.{one.key}#cell", lone=at in one.flakes))
         else:
             parts.append(f"<td class={CLASSES[cell.character]}>{cell.character}{_count(cell)}")

@@ -33,7 +33,10 @@ async def draw_run(tx: Transaction, subject: RunSubject) -> list[Block]:
     """Return the jobs of a run's newest attempt, with their steps."""
     found = await runs.jobs_of_run(tx, subject.repository_id, subject.run_id)
     newest = max((row["run_attempt"] or 1 for row in found), default=1)
-    bars = [_bar_of_record(row, subject.repo) for row in found if (row["run_attempt"] or 1) == newest]
+    run = await runs.find_attempt(tx, subject.run_id, newest)
+    over = run is not None and run["status"] == "completed"  # what is unfinished then stays so for ever
+    shown = [row for row in found if (row["run_attempt"] or 1) == newest and (row["conclusion"] or not over)]
+    bars = [_bar_of_record(row, subject.repo) for row in shown]
     return _block(bars, tx.now)
 
 
@@ -69,7 +72,7 @@ def _bar_of_cell(row: TimedJobRow, repo: str) -> Bar:
         name=f"{name} {row['shard']}/{row['shards']}" if row["shards"] else name,
         url=f"/{repo}/job/{row['job_id']}",
         tone=TONES.get(word, "idle"),
-        queued_at=row["queued_at"],
+        queued_at=None if row["held"] else row["queued_at"],
         started_at=row["started_at"] if row["state"] > 1 else None,  # GitHub gives a time to what only waits
         ended_at=row["completed_at"] if word else None,
     )

@@ -30,7 +30,7 @@ class LastGood(Answer, frozen=True, kw_only=True):
 def _pattern(jobs: str) -> str:
     try:
         if jobs != last_good.BLOCKING:
-            name_patterns.compile_pattern(jobs)
+            name_patterns.compile_typed(jobs)
     except ValueError as error:
         raise INVALID_PARAMETER.because(f"jobs: {error}") from None
     return jobs
@@ -47,7 +47,8 @@ BRANCH = declare.text("branch", "name of the branch; without it the default bran
 JOBS = declare.parsed(
     "jobs",
     str,
-    "jobs that have to pass: `blocking`, or a pattern (RE2)",
+    "jobs that have to pass: a pattern (RE2), or `blocking`; "
+    "where none is said to block, those that ran on at least half of the newest 50 commits",
     parse=_pattern,
     default=last_good.BLOCKING,
     tell_default=True,

@@ -39,6 +39,7 @@ class Opened:
     cell: Cell
     runs: tuple[Run, ...]
     more: int
+    twins: bool  # whether there are several jobs of its name
     beside: Mapping[str, Sequence[BlockLine]]  # what else is known of them, by their ids
     reruns: Mapping[str, str]  # pages of GitHub where they can be repeated, by their ids
 
@@ -63,6 +64,7 @@ async def read_opened(
         cell=shown,
         runs=runs,
         more=more,
+        twins=any(run.twin for run in known),
         beside=await _beside(tx, context, branch, line, runs) if column.source == "actions" else {},
         reruns=_rerun_pages(known, on_github, now=tx.now) if column.source == "actions" else {},
     )
@@ -88,10 +90,10 @@ def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str,
     `repository` is the address of the repository on GitHub. An attempt that was followed by another one cannot be
     repeated.
     """
-    newest: dict[tuple[int, int], int] = {}
+    newest: dict[tuple[int, int, int], int] = {}
     began: dict[int, int] = {}
     for run in runs:
-        shard = (run.run_id, run.shard)
+        shard = (run.run_id, run.shard, run.twin)
         newest[shard] = max(newest.get(shard, 0), run.attempt)
         at = run.started_at or run.completed_at or now
         began[run.run_id] = min(began.get(run.run_id, at), at)
@@ -101,6 +103,6 @@ def _rerun_pages(runs: Sequence[Run], repository: str, *, now: int) -> dict[str,
         if run.id
         and run.run_id
         and character(run.status, run.conclusion) in WORTH_IT
-        and run.attempt == newest[run.run_id, run.shard]
+        and run.attempt == newest[run.run_id, run.shard, run.twin]
         and now - began[run.run_id] < DAYS * DAY
     }
