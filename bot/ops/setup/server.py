@@ -196,4 +196,4 @@ class Setup:
 
 
 def _same(expected: str, given: str) -> bool:
-    return hmac.compare_digest(expected.encode(), given.encode())
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
